@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from firearrow.client import blocking
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.disk_errors import disk_errors
 from firearrow.spark_tools.base.errors import TopicNotFound
@@ -121,7 +120,6 @@ class SendJob:
             with Sender(target, timeout_s=self.running.timeout_s) as sender:
                 routing, report.notes = self.routed(sender, [slice_.part for slice_ in job_checkpoint.slices])
             work = partial(self._send_task, job_checkpoint, message_source, message_filter, target, routing)
-            task_runner.context_for(self.job, job_checkpoint.unfinished())
             working = Watch()
             report.failures = self._run(
                 job_checkpoint,
@@ -199,6 +197,16 @@ class SendJob:
     ) -> list[str]:
         """Process all slices that are not finished."""
         left = job_checkpoint.unfinished(progress_files)
+        if not (self.sending.rate or self.sending.bytes_rate or task_runner.is_started()):
+            with shown(self.job, progress_files, job_checkpoint.slices, quiet=self.running.quiet):
+                return task_runner.run_while_starting(
+                    self.job,
+                    left,
+                    progress_files,
+                    work(1),
+                    whole_queues=whole_queues,
+                    concurrency=concurrency,
+                )
         spark = task_runner.context_for(self.job, left)
         cores = task_runner.cores(spark)
         tasks = task_runner.tasks_of(left, cores, whole_queues=whole_queues, concurrency=concurrency)
@@ -224,8 +232,7 @@ def queues_at(
         except TopicNotFound as missing:
             if not sending.create_topics:
                 raise TopicNotFound(f"{missing}; --create-topics creates it") from None
-            with blocking.Admin(client=sending.cluster().options()) as admin:
-                names = admin.create_topic(topic, count)
+            names = sender.create_topic(topic, count)
             made.append(f"topic {topic} was made with {count} queues at {', '.join(names)}")
             found[topic] = writable(sender, topic)
     return found, made

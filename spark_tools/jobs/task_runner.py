@@ -3,30 +3,38 @@ come back.
 
 The driver packs slices into tasks and gives Spark groups of tasks; a task does its slices in order. A
 permanent failure comes back as a sentence. Any other error is raised, and Spark retries the whole group,
-which resumes from its progress files. Driver: one thread, and one that shows progress.
+which resumes from its progress files. Driver: one thread, one that shows progress, and one that starts Spark.
 """
 
 import errno
 import heapq
 import os
+import sys
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from math import ceil
-
-from pyspark import SparkConf, SparkContext
+from typing import TYPE_CHECKING
 
 from firearrow.spark_tools.base.errors import REFUSALS, SparkToolsError, WriteFailed
 from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 TASKS_PER_CORE = 4
 GROUPS_PER_CORE = 2
 """Groups for the remaining tasks: they get smaller towards the end, so that the cores finish together."""
 GROUP_TASKS_MAX = 4
 """Leaves tasks for cores that start later."""
-LOCAL_BYTES_MAX = 64 << 20
-"""What this process does itself, if no Spark runs yet: a second or two."""
+LOCAL_BYTES_MAX = 256 << 20
+"""What this process does itself, if no Spark runs yet: about what it can do while Spark starts."""
+WORTH_S = 20
+"""Spark is started for work that would take this process longer."""
 SETTINGS = {
     "spark.speculation": "false",  # a second copy of a task would send everything twice
     "spark.ui.showConsoleProgress": "false",
@@ -62,8 +70,10 @@ class TaskRefused:
     text: str
 
 
-def context(job: str) -> SparkContext:
+def context(job: str) -> "SparkContext":
     """The session's, or a new one with the settings that bulk jobs need."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (not needed for little work)
+
     SparkContext._ensure_initialized()  # before it a SparkConf lacks the settings of spark-submit
     settings = SparkConf().setAppName(f"firearrow {job}").setIfMissing("spark.master", "local[*]")
     for name, value in SETTINGS.items():
@@ -71,15 +81,19 @@ def context(job: str) -> SparkContext:
     return SparkContext.getOrCreate(settings)
 
 
-def context_for(job: str, left: Sequence[Slice]) -> SparkContext | None:
+def is_started() -> bool:
+    """Whether this process has a context; importing pyspark would take longer than little work."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
+
+
+def context_for(job: str, left: Sequence[Slice]) -> "SparkContext | None":
     """Where to process these slices. None: in this process, which sends a few of them before Spark has started
     its workers."""
-    if SparkContext._active_spark_context is None and weight(left) <= LOCAL_BYTES_MAX:
-        return None
-    return context(job)
+    return None if weight(left) <= LOCAL_BYTES_MAX and not is_started() else context(job)
 
 
-def cores(spark: SparkContext | None) -> int:
+def cores(spark: "SparkContext | None") -> int:
     return 1 if spark is None else spark.defaultParallelism
 
 
@@ -91,11 +105,7 @@ def tasks_of(
     `whole_queues`: all slices of a queue go to one task, in order. `concurrency`: how many a task can process at a
     time; it gets that many if there is a task for each core.
     """
-    if whole_queues:
-        ordered = sorted(slices, key=lambda slice_: (slice_.part.queue, slice_.part.start))
-        groups = [list(group) for _, group in groupby(ordered, key=lambda slice_: slice_.part.queue)]
-    else:
-        groups = [[slice_] for slice_ in slices]
+    groups = queues_of(slices, whole_queues)
     weighed = sorted(groups, key=weight, reverse=True)
     cores = max(1, cores)
     count = min(len(groups), cores * TASKS_PER_CORE, max(cores, ceil(len(groups) / concurrency)))
@@ -108,7 +118,15 @@ def tasks_of(
     return tasks
 
 
-def weight(slices: Sequence[Slice]) -> int:
+def queues_of(slices: Sequence[Slice], whole: bool) -> deque[deque[Slice]]:
+    """The slices of each queue in order; or each slice by itself."""
+    if not whole:
+        return deque(deque([slice_]) for slice_ in slices)
+    ordered = sorted(slices, key=lambda slice_: (slice_.part.queue, slice_.part.start))
+    return deque(deque(group) for _, group in groupby(ordered, key=lambda slice_: slice_.part.queue))
+
+
+def weight(slices: Iterable[Slice]) -> int:
     """The estimated cost of a task, in bytes."""
     return sum(slice_.part.size or len(slice_.part) for slice_ in slices) + 1
 
@@ -126,7 +144,7 @@ def task_groups(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Seque
 
 
 def run(
-    spark: SparkContext | None, tasks: Sequence[Sequence[Slice]], progress_files: ProgressFiles, work: Work
+    spark: "SparkContext | None", tasks: Sequence[Sequence[Slice]], progress_files: ProgressFiles, work: Work
 ) -> list[str]:
     """Run all tasks; returns the permanent failures, each once. Other errors in a task are raised, by Spark when
     it gives up."""
@@ -143,6 +161,91 @@ def run(
             raise
         raise fault from None
     return _texts(refused)
+
+
+def run_while_starting(
+    job: str,
+    left: Sequence[Slice],
+    progress_files: ProgressFiles,
+    work: Work,
+    *,
+    whole_queues: bool,
+    concurrency: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[str]:
+    """As `run`, for slices that are not in tasks yet. This process begins at once. If the rest would take it
+    more than WORTH_S, it starts Spark meanwhile, which gets what is left when its workers are ready; until then
+    they take the CPUs that source, target and this process could use."""
+    queues = queues_of(left, whole_queues)
+    here = TaskGroupWork(work, progress_files)
+    refused: list[TaskRefused] = []
+    spark: StartingSpark | None = None
+    began, done = clock(), 0
+    while queues and not (spark is not None and spark.is_ready):
+        task = next_slices(queues, concurrency)
+        refused += here([[task]])
+        done += weight(task)
+        rest_bytes = sum(map(weight, queues))
+        if spark is None and rest_bytes > max(LOCAL_BYTES_MAX, WORTH_S * done / (clock() - began or 1e-9)):
+            spark = StartingSpark(job, work)
+        unfinished = {each.part.queue for each in task if progress_files.read(each).next < each.part.end}
+        if whole_queues and unfinished:  # refused: what follows in these queues is not sent
+            queues = deque(queue for queue in queues if queue[0].part.queue not in unfinished)
+    if spark is None:
+        return _texts(refused)
+    context = spark.wait(needed=bool(queues))
+    rest = [slice_ for queue in queues for slice_ in queue]
+    if context is None or not rest:
+        return _texts(refused)
+    tasks = tasks_of(rest, cores(context), whole_queues=whole_queues, concurrency=concurrency)
+    return list(dict.fromkeys([*_texts(refused), *run(context, tasks, progress_files, work)]))
+
+
+def next_slices(queues: deque[deque[Slice]], concurrency: int) -> list[Slice]:
+    """The next slice of each of the first queues, which are the last ones then; removes them."""
+    found = []
+    for _ in range(min(concurrency, len(queues))):
+        queue = queues.popleft()
+        found.append(queue.popleft())
+        if queue:
+            queues.append(queue)
+    return found
+
+
+class StartingSpark:
+    """Starts Spark and a worker for each core in a thread, and imports there what `work` needs."""
+
+    def __init__(self, job: str, work: Work) -> None:
+        self._job, self._work = job, work
+        self._context: SparkContext | None = None
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._start, name="start Spark", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Or it failed."""
+        return not self._thread.is_alive()
+
+    def wait(self, *, needed: bool) -> "SparkContext | None":
+        """None: it could not start, and is not needed. WorkersLackPackage, and Spark's errors."""
+        self._thread.join()
+        if self._failure is not None and needed:
+            raise fault_in(str(self._failure)) or self._failure
+        return self._context
+
+    def _start(self) -> None:
+        try:
+            context_ = context(self._job)
+            count = context_.defaultParallelism
+            context_.parallelize([self._work] * count, count).foreach(_import)
+            self._context = context_
+        except Exception as error:
+            self._failure = error
+
+
+def _import(work: Work) -> None:
+    """Its modules were imported when it was unpickled."""
 
 
 def _texts(refused: Iterable["TaskRefused"]) -> list[str]:

@@ -107,6 +107,10 @@ class Sender:
         except ClientError as error:
             raise SendFailed(f"topic {topic}: {self._cluster}: {error}") from error
 
+    def create_topic(self, topic: str, queues: int) -> list[str]:
+        """At every master; returns the names of the brokers. Unreachable; ClientError: no broker accepted it."""
+        return self._admin.ask(lambda admin: admin.create_topic(topic, queues), self._timeout_s)
+
     def send_batch(
         self, queue: MessageQueue, body: bytes, count: int, *, sys_flag: int = 0, born_ms: int = 0
     ) -> PendingSend:

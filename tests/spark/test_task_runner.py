@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,99 @@ def test_a_refusal_ends_its_task_only_and_is_reported_once(tmp_path: Path) -> No
     errors = task_runner.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
     assert errors == ["the broker went away"]
     assert [mark.number for mark in ProgressFiles(tmp_path).written()] == [0, 2, 3, 5]
+
+
+BIG = task_runner.LOCAL_BYTES_MAX
+
+
+@dataclass
+class Working:
+    """Work that takes `seconds` for each slice, on a clock. Pickled, so it notes the slices in a file."""
+
+    clock: ManualClock
+    seconds: float
+    notes: Path
+    refused: int = -1
+    """A queue id."""
+
+    def __call__(self, slices: Sequence[Slice], progress_files: ProgressFiles) -> None:
+        for slice_ in slices:
+            self.clock.advance(self.seconds * 1000)
+            if slice_.part.queue.queue_id == self.refused:
+                raise SendFailed("the broker went away")
+            with self.notes.open("a") as notes:
+                notes.write(f"{slice_.number}\n")
+            progress_files.write(SliceProgress(slice_.number, slice_.part.end))
+
+    @property
+    def order(self) -> list[int]:
+        return [int(line) for line in self.notes.read_text().split()]
+
+
+def big_slices(queues: int, each: int) -> list[Slice]:
+    """`each` slices of each queue; their numbers are in the order of the queues' offsets."""
+    parts = [QueueRange(queue(q), n, n + 1, BIG) for n in range(each) for q in range(queues)]
+    return [Slice(number, part) for number, part in enumerate(parts)]
+
+
+@pytest.fixture
+def starting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs for which Spark was started; it is ready at once."""
+    started: list[str] = []
+
+    class Starting:
+        is_ready = True
+
+        def __init__(self, job: str, work: task_runner.Work) -> None:
+            started.append(job)
+
+        def wait(self, *, needed: bool) -> InProcessSparkContext:
+            return InProcessSparkContext()
+
+    monkeypatch.setattr(task_runner, "StartingSpark", Starting)
+    return started
+
+
+def run_while_starting(work: Working, slices: list[Slice]) -> list[str]:
+    files = ProgressFiles(work.notes.parent)
+    return task_runner.run_while_starting(
+        "job", slices, files, work, whole_queues=True, concurrency=2, clock=work.clock
+    )
+
+
+def test_short_work_is_done_without_spark(tmp_path: Path, starting: list[str]) -> None:
+    work = Working(ManualClock(), seconds=1, notes=tmp_path / "notes")
+    assert run_while_starting(work, big_slices(3, 4)) == []
+    assert sorted(work.order) == list(range(12))
+    assert starting == []
+
+
+def test_long_work_is_begun_here_and_finished_by_spark(tmp_path: Path, starting: list[str]) -> None:
+    work = Working(ManualClock(), seconds=9, notes=tmp_path / "notes")
+    assert run_while_starting(work, big_slices(3, 4)) == []
+    assert work.order[:2] == [0, 1]
+    assert sorted(work.order) == list(range(12))
+    assert starting == ["job"]
+    for number in range(3):
+        assert [each for each in work.order if each % 3 == number] == list(range(number, 12, 3))
+
+
+def test_nothing_follows_a_refusal_in_its_queue(tmp_path: Path, starting: list[str]) -> None:
+    work = Working(ManualClock(), seconds=0, notes=tmp_path / "notes", refused=1)
+    assert run_while_starting(work, big_slices(2, 3)) == ["the broker went away"]
+    assert work.order == [0, 2, 4]
+
+
+def test_spark_that_cannot_start_is_reported_if_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(job: str) -> None:
+        raise ModuleNotFoundError("No module named 'firearrow'")
+
+    monkeypatch.setattr(task_runner, "context", failing)
+    spark = task_runner.StartingSpark("job", refusing)
+    assert spark.wait(needed=False) is None
+    assert spark.is_ready
+    with pytest.raises(task_runner.WorkersLackPackage):
+        spark.wait(needed=True)
 
 
 def unimportable(slices: Sequence[Slice], marks: ProgressFiles) -> None:
