@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firearrow.spark_tools.base.errors import SparkToolsError
+from firearrow.spark_tools.base.submission import MASTER
 
 LOGGING = Path(__file__).parent / "jobs" / "log4j2.properties"
 JAVA_MIN = 17
@@ -127,7 +128,13 @@ def environment(
         "SPARK_LAUNCHER_OPTS": LAUNCHER_JVM,
         "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {jvm}".strip(),
     }
-    return {**ours, **local, **given, "SPARK_HOME": str(home)}
+    return {
+        **ours,
+        **local,
+        **given,
+        "SPARK_HOME": str(home),
+        MASTER: "local" if master is None else master[1],
+    }
 
 
 def spark_home(given: Mapping[str, str]) -> Path:

@@ -7,5 +7,9 @@ CHECKS: ContextVar[Callable[[], bool] | None] = ContextVar("CHECKS", default=Non
 """Set while a job is submitted. Checks the machine, and returns whether to check the job's source and target, too."""
 
 
+MASTER = "FIREARROW_SPARK_MASTER"
+"""Environment variable of a submitted job: Spark's master."""
+
+
 class Passed(Exception):
     """Raised instead of running the job: nothing was found wrong."""

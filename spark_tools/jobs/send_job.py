@@ -197,7 +197,7 @@ class SendJob:
     ) -> list[str]:
         """Process all slices that are not finished."""
         left = job_checkpoint.unfinished(progress_files)
-        if not (self.sending.rate or self.sending.bytes_rate or task_runner.is_started()):
+        if task_runner.may_begin_here() and not (self.sending.rate or self.sending.bytes_rate):
             with shown(self.job, progress_files, job_checkpoint.slices, quiet=self.running.quiet):
                 return task_runner.run_while_starting(
                     self.job,

@@ -9,6 +9,7 @@ which resumes from its progress files. Driver: one thread, one that shows progre
 import errno
 import heapq
 import os
+import re
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from firearrow.spark_tools.base.errors import REFUSALS, SparkToolsError, WriteFailed
+from firearrow.spark_tools.base.submission import MASTER
 from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
 
@@ -87,10 +89,26 @@ def is_started() -> bool:
     return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
 
 
+def may_begin_here() -> bool:
+    """Whether this process may do tasks itself: Spark does not run yet, and its workers will be on this machine."""
+    return not is_started() and re.fullmatch(r"local(\[.*)?", _master()) is not None
+
+
+def _master() -> str:
+    """Known without PySpark if the job was submitted by `firearrow spark`, or runs by itself."""
+    master = os.environ.get(MASTER)
+    if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+
+        SparkContext._ensure_initialized()
+        master = SparkConf().get("spark.master")
+    return master or "local"
+
+
 def context_for(job: str, left: Sequence[Slice]) -> "SparkContext | None":
     """Where to process these slices. None: in this process, which sends a few of them before Spark has started
     its workers."""
-    return None if weight(left) <= LOCAL_BYTES_MAX and not is_started() else context(job)
+    return None if weight(left) <= LOCAL_BYTES_MAX and may_begin_here() else context(job)
 
 
 def cores(spark: "SparkContext | None") -> int:
@@ -193,12 +211,12 @@ def run_while_starting(
             queues = deque(queue for queue in queues if queue[0].part.queue not in unfinished)
     if spark is None:
         return _texts(refused)
-    context = spark.wait(needed=bool(queues))
+    started = spark.wait(needed=bool(queues))
     rest = [slice_ for queue in queues for slice_ in queue]
-    if context is None or not rest:
+    if started is None or not rest:
         return _texts(refused)
-    tasks = tasks_of(rest, cores(context), whole_queues=whole_queues, concurrency=concurrency)
-    return list(dict.fromkeys([*_texts(refused), *run(context, tasks, progress_files, work)]))
+    tasks = tasks_of(rest, cores(started), whole_queues=whole_queues, concurrency=concurrency)
+    return list(dict.fromkeys([*_texts(refused), *run(started, tasks, progress_files, work)]))
 
 
 def next_slices(queues: deque[deque[Slice]], concurrency: int) -> list[Slice]:
@@ -236,10 +254,10 @@ class StartingSpark:
 
     def _start(self) -> None:
         try:
-            context_ = context(self._job)
-            count = context_.defaultParallelism
-            context_.parallelize([self._work] * count, count).foreach(_import)
-            self._context = context_
+            started = context(self._job)
+            count = started.defaultParallelism
+            started.parallelize([self._work] * count, count).foreach(_import)
+            self._context = started
         except Exception as error:
             self._failure = error
 

@@ -60,7 +60,8 @@ SENTENCE = "firearrow: the executors' Python has no firearrow: install it there,
 def test_a_copy_says_so_too_if_executors_lack_the_package(
     submit: Submit, store: KnownStore, broker: LocalBroker
 ) -> None:
-    ran = submit("copy", "--path", store.root, "--target", broker.name_server, "--once", "--quiet")
+    target = ("--target", broker.name_server, "--create-topics")
+    ran = submit("copy", "--path", store.root, *target, "--once", "--quiet")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert SENTENCE in ran.stdout  # where spark-submit writes all output of a driver in Python
 
