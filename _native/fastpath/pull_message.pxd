@@ -37,7 +37,7 @@ cdef class PullSubscription:
     cdef int32_t codes[CODES_MAX]
     cdef Py_ssize_t codes_count
     cdef int64_t wait_ms_max              # -1: its pulls do not wait here
-    cdef bint recreated                  # a topic of this name was deleted
+    cdef bint recreated                   # a topic of this name was deleted
     cdef dict found                       # queue id → ConsumeQueue
     cdef dict pulled                      # queue id → offset of its last pull; None: no pull yet
     cdef int64_t requests, messages, bytes   # not yet reported to the statistics

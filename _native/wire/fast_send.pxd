@@ -5,6 +5,8 @@
 # changed nothing, and the caller takes the complete path (client/send/send_task). An outcome other than
 # success goes to `slow_path`, which owns the future and the message's share of the limit from then on.
 #
+# PlainMessages: which messages of a producer are plain, and how their results are made.
+#
 # InFlightLimit: limits the messages and bytes in flight; shared by all topics of a producer. A message counts
 # until its response, its time-out or the loss of its connection, also if its future was cancelled.
 #
@@ -24,6 +26,11 @@ cdef class InFlightLimit:
 
     cpdef bint try_acquire(self, Py_ssize_t size) except -1
     cpdef release(self, Py_ssize_t size)
+
+cdef class PlainMessages:
+    cdef frozenset special        # properties that change the frame
+    cdef Py_ssize_t body_bytes_max
+    cdef object result_type, stored
 
 cdef class TopicFastSend:
     cdef object loop, result_type, stored, info, topic

@@ -27,6 +27,14 @@ class InFlightLimit:
     def freed(self) -> None:
         """For subclasses: capacity was released while it was crowded, or nothing is in flight anymore."""
 
+class PlainMessages(Generic[Sent]):
+    """Plain messages of a producer: bodies of at most `body_bytes_max` bytes, and no property in `special`. A
+    result is a `result_type` whose status is `stored`."""
+
+    def __init__(
+        self, special: frozenset[str], body_bytes_max: int, result_type: type[Sent], stored: object
+    ) -> None: ...
+
 class TopicFastSend(Generic[Sendable, Queue, Sent]):
     """Sends plain messages of one topic over open connections. A result is a `result_type`:
 
@@ -41,16 +49,12 @@ class TopicFastSend(Generic[Sendable, Queue, Sent]):
         frames: SendFrames,
         ids: UniqueIds,
         limit: InFlightLimit,
+        plain: PlainMessages[Sent],
         *,
         infos: Mapping[str, object],
-        special: frozenset[str],
-        body_bytes_max: int,
-        result_type: type[Sent],
-        stored: object,
         next_queue: int = 0,
     ) -> None:
-        """`infos` is the route table's own dict, `topic` its key; a message with a property in `special` is
-        not plain."""
+        """`infos` is the route table's own dict, `topic` its key."""
 
     def set_queues(self, info: object, targets: Sequence[tuple[int, str, Queue, PendingCalls]]) -> None:
         """Send to these queues in turn, while `infos` has this `info` object.

@@ -39,11 +39,20 @@ cdef class InFlightLimit:
 
 
 @cython.final
+cdef class PlainMessages:
+    def __init__(self, frozenset special not None, Py_ssize_t body_bytes_max, result_type, stored):
+        self.special = special
+        self.body_bytes_max = body_bytes_max
+        self.result_type = result_type
+        self.stored = stored
+
+
+@cython.final
 cdef class TopicFastSend:
     def __init__(
         self, loop, topic not None, SendFrames frames not None, UniqueIds ids not None,
-        InFlightLimit limit not None, *, dict infos not None, frozenset special not None,
-        Py_ssize_t body_bytes_max, result_type, stored, uint32_t next_queue=0,
+        InFlightLimit limit not None, PlainMessages plain not None, *, dict infos not None,
+        uint32_t next_queue=0,
     ):
         self.loop = loop
         self.topic = topic
@@ -51,10 +60,10 @@ cdef class TopicFastSend:
         self.ids = ids
         self.limit = limit
         self.infos = infos
-        self.special = special
-        self.body_bytes_max = body_bytes_max
-        self.result_type = result_type
-        self.stored = stored
+        self.special = plain.special
+        self.body_bytes_max = plain.body_bytes_max
+        self.result_type = plain.result_type
+        self.stored = plain.stored
         self.next_queue = next_queue
         self.queues = []
 

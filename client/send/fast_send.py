@@ -8,7 +8,7 @@ import random
 from asyncio import Future
 from collections.abc import Callable
 
-from firearrow._native.wire.fast_send import InFlightLimit, TopicFastSend
+from firearrow._native.wire.fast_send import InFlightLimit, PlainMessages, TopicFastSend
 from firearrow._native.wire.send_request import SendAnswer
 from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.base.errors import MessageRefused, RocketMQError
@@ -81,7 +81,12 @@ class FastSends:
             and not environment.namespace.name
             and options.attempt_timeout_s is None
         )
-        self._body_bytes_max = min(options.message_bytes_max, options.compress_over_bytes - 1)
+        self._plain = PlainMessages(
+            SPECIAL,
+            min(options.message_bytes_max, options.compress_over_bytes - 1),
+            SendResult,
+            SendStatus.SEND_OK,
+        )
 
     def submit(self, message: Message, timeout_s: float, slow_path: SlowPath) -> Future[SendResult] | None:
         """The future of the result; None: the message needs a SendTask. MessageRefused."""
@@ -128,11 +133,8 @@ class FastSends:
                 topic.frames,
                 self._ids,
                 self._limit,
+                self._plain,
                 infos=self._environment.instance.routes.publish_infos,
-                special=SPECIAL,
-                body_bytes_max=self._body_bytes_max,
-                result_type=SendResult,
-                stored=SendStatus.SEND_OK,
                 next_queue=random.randrange(1 << 31),
             )
         topic_send.set_queues(info, targets)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from firearrow._native.wire.fast_send import InFlightLimit, TopicFastSend
+from firearrow._native.wire.fast_send import InFlightLimit, PlainMessages, TopicFastSend
 from firearrow._native.wire.send_request import SendFrames
 from firearrow.client.base.message import Message
 from tests.support.transport import RecordingTransport
@@ -38,11 +38,8 @@ def topic_send(
         SendFrames("g", "t"),
         ids(),
         limit,
+        PlainMessages(frozenset({"S"}), 10, Sent, "stored"),
         infos=infos,
-        special=frozenset({"S"}),
-        body_bytes_max=10,
-        result_type=Sent,
-        stored="stored",
     )
     return made, limit
 
