@@ -1,7 +1,6 @@
 """Arrow columns and batches: converts records to rows and rows to messages.
 
 - `batch_sender`: sends Arrow batches to a cluster as batch requests for each queue
-- `bodies`: opens compressed bodies with pyarrow if a package is missing
 - `columns`: the columns of the source, and records as Arrow batches
 - `export_manifest`: the manifest of an export: source, ranges and files
 - `message_columns`: the columns of the sink and their types

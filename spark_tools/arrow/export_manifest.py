@@ -14,7 +14,7 @@ from typing import Any, Self
 import orjson
 
 from firearrow._native.base.hash import crc32
-from firearrow.spark_tools.base.disk_errors import disk_errors
+from firearrow.spark_tools.base.disk_errors import write_durably
 from firearrow.spark_tools.base.errors import SparkToolsError
 
 NAME = "_manifest.json"
@@ -87,19 +87,11 @@ class ExportManifest:
 
     def write(self, folder: Path) -> Path:
         """Writes the manifest atomically and durably. WriteFailed."""
-        path, beside = folder / NAME, folder / f".{NAME}.{os.getpid()}"
+        path = folder / NAME
         text = orjson.dumps(
             asdict(self) | {"rows": self.rows, "bytes": self.bytes}, option=orjson.OPT_INDENT_2
         )
-        with disk_errors(path):
-            try:
-                with beside.open("wb") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                beside.replace(path)
-            finally:
-                beside.unlink(missing_ok=True)
+        write_durably(path, text)
         return path
 
     @classmethod

@@ -1,6 +1,7 @@
 """Disk errors: the message of a job whose files cannot be written. Finished files are kept."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,20 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteFailed(disk_error_text(path, error)) from error
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace the file, whole or not at all; it is on the disk on return. WriteFailed."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with disk_errors(path):
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 def disk_error_text(path: Path, error: OSError) -> str:

@@ -3,7 +3,6 @@
 - `arguments`: the arguments that jobs share: source, target, behaviour
 - `checkpoint`: a job's checkpoint folder: its plan, and the progress of each slice
 - `copy_`: copy: copies topics of a cluster or of stores to another cluster, continuously
-- `copy_once`: copy --once: the micro-batches of a stream, planned in this process
 - `copy_task`: copies each micro-batch of ranges: workers fetch and send, then the messages are counted
 - `dead_letters`: routes dead letters to the topics that they came from
 - `dry_run`: counts what a job would read, by tag and hour, from headers only
@@ -15,7 +14,6 @@
 - `parquet_input`: input of an import: an export with its manifest, or other Parquet files with a column
   `body`
 - `planning`: plans a job: ranges of queues, with their bounds fixed, split into slices
-- `preflight`: what can be found wrong before a JVM starts
 - `program`: makes a job a program: Typer application, argument groups, one-sentence errors, exit codes
 - `progress`: shows a job's progress on stderr: share, messages, bytes, rate, time left
 - `queue_mapping`: maps source queues to target queues; decided once, in the driver

@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.base.disk_errors import disk_errors
+from firearrow.spark_tools.base.disk_errors import disk_errors, write_durably
 from firearrow.spark_tools.base.errors import InvalidOption, SparkToolsError
 from firearrow.spark_tools.base.source import QueueRange, RecordId
 
@@ -217,13 +217,7 @@ def _begin(path: Path, job: str, digest: str, made: Plan | Sequence[QueueRange])
         "gone": dict(planned.gone),
         "records": [[*_place(queue), *_id(record)] for queue, record in planned.records.items()],
     }
-    temporary = path / ".plan"
-    with disk_errors(path / PLAN):
-        with temporary.open("wb") as file:
-            file.write(orjson.dumps(plan))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path / PLAN)
+    write_durably(path / PLAN, orjson.dumps(plan))
     return Checkpoint(
         path, job, name, created_ms, slices, resumed=False, lost=planned.lost, gone=planned.gone,
         records=planned.records,

@@ -30,20 +30,21 @@ from firearrow.spark_tools.jobs.arguments import (
     TargetArguments,
 )
 from firearrow.spark_tools.jobs.checkpoint import Checkpoint, checkpoint
-from firearrow.spark_tools.jobs.copy_once import copy_once
-from firearrow.spark_tools.jobs.copy_task import MicroBatchCopier, Stopped, Table
+from firearrow.spark_tools.jobs.copy_task import MicroBatch, MicroBatchCopier, Stopped, Table
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.queue_mapping import QueueRouting, map_queues
 from firearrow.spark_tools.jobs.rate_limit import RateLimits
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.send_job import queues_at
 from firearrow.spark_tools.jobs.send_task import SendTask
+from firearrow.spark_tools.jobs.stream_log import StreamLog
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.plan import option_parsing
 from firearrow.spark_tools.plan.data_loss import DataLosses
 from firearrow.spark_tools.plan.option_parsing import read_value
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.queue_records import StreamOffsets, report_changed
+from firearrow.spark_tools.plan.stream_offsets import StreamCursor, StreamLag
 from firearrow.spark_tools.plan.topics import TopicSelection
 
 if TYPE_CHECKING:
@@ -230,6 +231,38 @@ def compare(
     with message_source.open() as reader:
         report_changed(reader, parts, planned, losses)
     losses.check()
+
+
+def copy_once(
+    copying: MicroBatchCopier, message_source: Source, options: SourceOptions, *, quiet: bool
+) -> None:
+    """Copy what is there now, first a micro-batch that was not finished. Micro-batches are planned here, with the
+    checkpoint of a stream: one of Spark needs seconds to start, and more for each of them. Stopped: `copying` was
+    stopped; errors of the source and the target."""
+    gone: list[tuple[QueueRange, str]] = []
+    cursor = StreamCursor(message_source, options, lost=lambda part, why: gone.append((part, why)))
+    log = StreamLog(copying.job_checkpoint.folder / "stream")
+    cursor.pin()
+    number = log.last_committed()
+    start = cursor.first() if number < 0 else log.end(number)
+    planned = log.last_planned() > number
+    while planned or (end := cursor.end(start, limited=True)).json() != start.json():
+        number += 1
+        if planned:
+            end, planned = log.end(number), False
+        else:
+            log.plan(number, end)
+        parts: list[tuple[QueueRange, str | None]] = [
+            (part, None) for split in cursor.parts(start, end) for part in split
+        ]
+        batch = MicroBatch(number, end, [*parts, *gone])
+        gone.clear()
+        copying.copy(batch, partial(task_runner.context_for, "copy"))
+        log.commit(number)
+        start = end
+        if not quiet:
+            lag = StreamLag.between(start, cursor.newest())
+            print(f"copy: {copying}, {lag}", file=sys.stderr, flush=True)
 
 
 def run(

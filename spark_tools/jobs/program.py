@@ -16,9 +16,10 @@ from rich.console import Console
 
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption
 from firearrow.spark_tools.base.submission import CHECKS, Passed
-from firearrow.spark_tools.jobs.arguments import SourceArguments, as_text
-from firearrow.spark_tools.jobs.preflight import check_endpoints
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
+from firearrow.spark_tools.jobs.queue_mapping import writable
 from firearrow.spark_tools.jobs.report import Report
+from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.submit import CannotSubmit
 
 FAILED = 1
@@ -88,6 +89,23 @@ def _check(checks: Callable[[], bool], groups: Iterable[object]) -> NoReturn:
     if checks():
         check_endpoints(groups)
     raise Passed
+
+
+def check_endpoints(groups: Iterable[object]) -> None:
+    """Open what the arguments of a job name, and close it. InvalidOption, and errors of the source or the
+    target."""
+    given = {type(group): group for group in groups}
+    running, source, sending = (given.get(kind) for kind in (RunArguments, SourceArguments, TargetArguments))
+    timeout_s = running.timeout_s if isinstance(running, RunArguments) else RunArguments().timeout_s
+    if isinstance(source, SourceArguments) and (source.path or source.name_server):
+        with source.message_source(timeout_s).open() as reader:
+            for topic in sorted(source.topic_names()):
+                reader.queues(topic)
+    if isinstance(sending, TargetArguments) and sending.target:
+        with Sender(sending.cluster(), timeout_s=timeout_s) as sender:
+            sender.check()
+            for topic in sorted(set(sending.topic_table().values())) if not sending.create_topics else ():
+                writable(sender, topic)
 
 
 def refuse(error: Exception) -> NoReturn:

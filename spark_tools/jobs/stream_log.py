@@ -7,7 +7,6 @@ A job that plans its micro-batches itself keeps them here, so that Spark goes on
 ended. Version 1 of the files, with one source. One process at a time; the job's lock sees to that.
 """
 
-import os
 import time
 import uuid
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from firearrow.spark_tools.base.disk_errors import disk_errors
+from firearrow.spark_tools.base.disk_errors import disk_errors, write_durably
 from firearrow.spark_tools.jobs.checkpoint import InvalidCheckpoint
 from firearrow.spark_tools.plan.queue_records import StreamOffsets
 
@@ -68,15 +67,10 @@ class StreamLog:
 
     def _write(self, path: Path, text: str) -> None:
         """Whole or not at all. Spark's sum of an older file of that name would not fit, so it goes first."""
-        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-            with beside.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
+        write_durably(path, text.encode())
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 (JSON)

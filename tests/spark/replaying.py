@@ -35,11 +35,17 @@ class Job:
     folder: Path
     alone: InProcessSparkContext
 
-    def __call__(self, *arguments: str, checkpoint: str = "checkpoint") -> Ran:
+    def __call__(self, *arguments: str, checkpoint: str = "checkpoint", quiet: bool = True) -> Ran:
         """With a checkpoint and a report below `folder`."""
         file = self.folder / "report.json"
         file.unlink(missing_ok=True)
-        common = ("--checkpoint", str(self.folder / checkpoint), "--report", str(file), "--quiet")
+        common = (
+            "--checkpoint",
+            str(self.folder / checkpoint),
+            "--report",
+            str(file),
+            *(["--quiet"] if quiet else []),
+        )
         result = CliRunner().invoke(self.cli, [*arguments, *common])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

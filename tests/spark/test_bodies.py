@@ -10,7 +10,7 @@ import zstandard
 
 from firearrow.client.base.compression import BodyUnreadable, open_body, pack
 from firearrow.client.base.options import CompressionKind
-from firearrow.spark_tools.arrow import bodies
+from firearrow.spark_tools.arrow import columns
 
 KINDS = {CompressionKind.LZ4: "lz4", CompressionKind.ZSTD: "zstd"}
 BODIES = [b"", b"x", b"abc" * 7, bytes(65_537), bytes(range(256)) * 5000]
@@ -20,7 +20,7 @@ sys.modules["lz4"] = sys.modules["lz4.frame"] = sys.modules["zstandard"] = None
 import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name: None if name in ("lz4", "zstandard") else find(name)
-from firearrow.spark_tools.arrow.bodies import open_body
+from firearrow.spark_tools.arrow.columns import open_body
 flag, stored = sys.stdin.buffer.readline(), sys.stdin.buffer.read()
 sys.stdout.buffer.write(open_body(int(flag), stored))
 """
@@ -30,21 +30,21 @@ sys.stdout.buffer.write(open_body(int(flag), stored))
 def test_pyarrow_opens_what_was_packed(kind: CompressionKind) -> None:
     for body in BODIES:
         flag, stored = pack(kind, 3, body)
-        assert bodies.decompressed(KINDS[kind], stored, len(body)) == body == open_body(flag, stored)
+        assert columns.decompressed(KINDS[kind], stored, len(body)) == body == open_body(flag, stored)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_several_frames_are_one_body(kind: CompressionKind) -> None:
     stored = b"".join(pack(kind, 3, body)[1] for body in (b"one ", b"two"))
-    assert bodies.decompressed(KINDS[kind], stored, 7) == b"one two"
+    assert columns.decompressed(KINDS[kind], stored, 7) == b"one two"
 
 
 def test_frames_of_other_writers_are_opened() -> None:
     body = bytes(range(256)) * 1000
     writer = zstandard.ZstdCompressor().compressobj()  # no size in the header
-    assert bodies.decompressed("zstd", writer.compress(body) + writer.flush(), len(body)) == body
+    assert columns.decompressed("zstd", writer.compress(body) + writer.flush(), len(body)) == body
     linked = lz4.frame.compress(body, block_linked=True, store_size=False)
-    assert bodies.decompressed("lz4", linked, len(body)) == body
+    assert columns.decompressed("lz4", linked, len(body)) == body
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,11 +52,11 @@ def test_damaged_and_large_bodies_are_refused(kind: CompressionKind) -> None:
     flag, stored = pack(kind, 3, bytes(range(256)) * 100)
     for wrong in (b"", stored[:-1], stored[: len(stored) // 2], b"not a frame" * 9, stored + b"xx"):
         with pytest.raises(BodyUnreadable, match="decompression failed"):
-            bodies.decompressed(KINDS[kind], wrong, 1 << 20)
+            columns.decompressed(KINDS[kind], wrong, 1 << 20)
         with pytest.raises(BodyUnreadable, match="decompression failed"):
             open_body(flag, wrong)
     with pytest.raises(BodyUnreadable, match="more than 25599 bytes"):
-        bodies.decompressed(KINDS[kind], stored, 25_599)
+        columns.decompressed(KINDS[kind], stored, 25_599)
 
 
 @pytest.mark.parametrize("kind", CompressionKind)

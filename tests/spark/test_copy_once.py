@@ -1,12 +1,10 @@
 """copy --once without Spark: micro-batches are planned and sent here, and recorded in Spark's checkpoint."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import orjson
 import pytest
 from pyspark import SparkContext
-from typer.testing import CliRunner
 
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.source import QueueRange
@@ -16,8 +14,8 @@ from firearrow.spark_tools.jobs.copy_ import cli
 from firearrow.spark_tools.jobs.stream_log import StreamLog
 from firearrow.spark_tools.plan.queue_records import StreamOffsets
 from tests.spark.damaged_store import COUNT, QUEUE, fill
-from tests.spark.replaying import Ran, bodies
-from tests.spark.stores import BROKER, SETTINGS
+from tests.spark.in_process_context import InProcessSparkContext
+from tests.spark.replaying import Job, Ran, bodies
 from tests.support.stores import open_store
 
 Copy = Callable[..., Ran]
@@ -33,34 +31,19 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[LocalBroker]:
-    root = tmp_path / "target" / BROKER
-    root.parent.mkdir()
-    with LocalBroker(root, settings=SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture
 def copy(target: LocalBroker, root: Path, tmp_path: Path) -> Copy:
-    def run(*more: str) -> Ran:
-        report = tmp_path / "report.json"
-        words = (
-            "--path",
-            f"s={root}",
-            "--topics",
-            "T",
-            "--target",
-            target.name_server,
-            "--create-topics",
-            "--once",
-        )
-        files = ("--report", str(report), "--checkpoint", str(tmp_path / "checkpoint"))
-        done = CliRunner().invoke(cli, [*words, *files, *more])
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return Ran(done.exit_code, done.stdout, done.stderr, orjson.loads(report.read_bytes()))
-
-    return run
+    job = Job(cli, tmp_path, InProcessSparkContext())
+    words = (
+        "--path",
+        f"s={root}",
+        "--topics",
+        "T",
+        "--target",
+        target.name_server,
+        "--create-topics",
+        "--once",
+    )
+    return lambda *more, quiet=False: job(*words, *more, quiet=quiet)
 
 
 def test_all_is_copied_in_micro_batches_and_then_nothing(
@@ -78,7 +61,7 @@ def test_all_is_copied_in_micro_batches_and_then_nothing(
     assert (again.code, again.report["totals"], again.err) == (0, {}, "")
     with open_store(root) as store:
         fill(store, 5, COUNT)
-    assert copy("--quiet").report["totals"]["messages"] == 10
+    assert copy(quiet=True).report["totals"]["messages"] == 10
     assert bodies(target.store, "T") == {
         number: [b"%d of %d" % (n, number) for n in range(COUNT + 5)] for number in (0, 1)
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from firearrow.client.local_broker import LocalBroker
-from tests.spark.stores import BROKER, SETTINGS, KnownStore, send_known
+from tests.spark.stores import KnownStore, send_known
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,19 +33,21 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.timeout(300)
 def test_the_programs_run(
-    spark: "SparkSession", store: KnownStore, adapt: Adapt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession",
+    fresh_broker: LocalBroker,
+    store: KnownStore,
+    adapt: Adapt,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All in one session, one after the other."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    root = tmp_path / "live" / BROKER
-    root.parent.mkdir()
-    with LocalBroker(root, settings=SETTINGS) as broker:
-        send_known(broker.name_server)
-        for block in blocks("python"):
-            text = adapt(block).replace("127.0.0.1:9876", broker.name_server)
-            exec(compile(text, str(GUIDE), "exec"), names)
-        keys = [row[0] for row in spark.table("orders_once").select("uniqKey").collect()]
+    send_known(fresh_broker.name_server)
+    for block in blocks("python"):
+        text = adapt(block).replace("127.0.0.1:9876", fresh_broker.name_server)
+        exec(compile(text, str(GUIDE), "exec"), names)
+    keys = [row[0] for row in spark.table("orders_once").select("uniqKey").collect()]
     spark.sql("DROP TABLE orders_once")
     assert len(keys) == len(set(keys)) > 0
     assert names["orders"].count() == len(store.of("Orders"))
