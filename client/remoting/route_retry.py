@@ -10,13 +10,14 @@ from firearrow.client.base.errors import ClientError
 from firearrow.client.remoting.routes import RouteTable
 
 RETRY_S = 1.0
-WAIT_MAX_S = 4.0
-"""So a consumer that started before its broker consumes a few seconds after the broker has."""
+WAIT_MAX_S = 3.0
+"""A consumer that started before its broker consumes at most about 4 s after the broker is there: a rebalance may
+wait for another second."""
 
 
 class RouteRetry:
-    """`wait_max_s`: longest time between two requests for one topic; `found` is called when a route was
-    found.
+    """`wait_max_s`: longest time between two requests for one topic; `found` is called when a missing route
+    was found, also by others, such as a rebalance: it sends no heartbeats.
     """
 
     def __init__(
@@ -37,7 +38,9 @@ class RouteRetry:
 
     async def refresh_missing(self) -> None:
         """Request the missing routes that are due."""
-        missing = [topic for topic in self._topics() if self._routes.known(topic) is None]
+        topics = list(self._topics())
+        missing = [topic for topic in topics if self._routes.known(topic) is None]
+        found = any(topic in self._next_try and topic not in missing for topic in topics)
         self._next_try = {topic: due for topic, due in self._next_try.items() if topic in missing}
         for topic in missing:
             next_s, wait_s = self._next_try.get(topic, (0.0, RETRY_S))
@@ -48,4 +51,7 @@ class RouteRetry:
                 await self._routes.refresh(topic)
             except ClientError:
                 continue
+            found = True
+            del self._next_try[topic]
+        if found:
             await self._found()

@@ -18,7 +18,6 @@ from firearrow.client.base.options import (
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
-from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.pushing import Seen
@@ -137,10 +136,3 @@ async def test_a_broker_that_answers_again_is_consumed_from(
         await producer.send(Message(topic, b"back"), queue=MessageQueue(topic, "broker-b", 0))
     await wait_until(lambda: seen.bodies == [b"back"], 10)
     await made.close()
-
-
-async def test_a_missing_route_is_asked_for_every_few_seconds(name_server: str) -> None:
-    """A client may start long before its broker."""
-    instance = await ClientInstance.of(ClientOptions(name_server=name_server))
-    assert instance._route_retry._wait_max_s <= 4
-    await instance.leave()

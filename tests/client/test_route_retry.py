@@ -52,3 +52,28 @@ async def test_waits_grow_and_end_with_the_route() -> None:
     now[0] = 47.0
     await missing.refresh_missing()
     assert called_at == [0.0, 47.0]
+
+
+async def test_a_route_that_others_found_counts_once() -> None:
+    """A rebalance that requests the route itself sends no heartbeat: without one, the broker knows no member."""
+    routes, topics, calls = Routes(), ["a", "b"], [0]
+
+    async def found() -> None:
+        calls[0] += 1
+
+    missing = RouteRetry(
+        routes,  # type: ignore[arg-type]
+        lambda: topics,
+        found,
+        lambda: 0.0,
+        8,
+    )
+    await missing.refresh_missing()
+    routes.found.add("a")
+    await missing.refresh_missing()
+    await missing.refresh_missing()
+    assert calls == [1]
+    topics.remove("b")
+    routes.found.add("b")
+    await missing.refresh_missing()
+    assert calls == [1], "no consumer wants it any more"
