@@ -8,7 +8,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.pull.pull_request import PullClient, PullQuery, PullStatus, pull_command
@@ -146,8 +146,9 @@ async def test_a_broker_may_be_chosen_for_all_pulls() -> None:
 async def test_a_broker_that_is_not_known_is_looked_for_once() -> None:
     broker = Broker()
     broker.known = {}
-    with pytest.raises(ClientError, match="broker broker-a is not known"):
+    with pytest.raises(ClientError, match="broker broker-a is not known") as unknown:
         await broker.puller().pull(pull())
+    assert not isinstance(unknown.value, NoRoute), "the topic has a route"
     assert broker.refreshed == ["orders"]
 
 

@@ -180,6 +180,8 @@ def test_wrong_usage(tmp_path: Path, args: tuple[str, ...], named: str) -> None:
         (b"\xff\xfe\x00", "broker.conf"),
         (b"maxMessageSize=lots", "maxMessageSize"),
         (b"brokerRole=SLAVE", "SLAVE"),
+        (b"aclEnable=true", "aclEnable"),
+        (b"tls.server.mode=enforcing", "tls.server.mode"),
     ],
 )
 def test_bad_config_file(tmp_path: Path, text: bytes, named: str) -> None:
