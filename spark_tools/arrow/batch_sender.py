@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 
 from firearrow._native.columnar.batch_encoder import BATCH_COUNT_MAX
 from firearrow._native.columnar.row_encoder import RowEncoder
+from firearrow.client.base.compression import FLAGS, pack
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.names import RETRY
+from firearrow.client.base.options import CompressionKind
 from firearrow.client.base.service_state import now_ms
 from firearrow.spark_tools.arrow.message_columns import rows_of, whole_numbers
 from firearrow.spark_tools.arrow.queue_partitioner import Indexes, QueueIdUse, RowRun, partition_rows
@@ -27,6 +29,7 @@ from firearrow.spark_tools.base.errors import InvalidOption, SendFailed, TopicNo
 BATCH_BYTES = 1 << 20
 WINDOW_BYTES = 32 << 20
 COMPRESSION_BITS = 0x701
+COMPRESSION_LEVEL = 5
 """Bits of a system flag: whether the body is compressed, and how."""
 
 
@@ -64,6 +67,8 @@ class SinkSettings:
     job: str | None = None
     queues: QueueIdUse = QueueIdUse.EXACT
     packed_bodies: bool = False
+    compression: CompressionKind | None = None
+    """Compresses each body; not with `packed_bodies`."""
     batch_bytes: int = BATCH_BYTES
 
 
@@ -128,6 +133,8 @@ class BatchSender:
     def send(self, batch: pa.RecordBatch) -> None:
         """Send rows; `check_columns` has passed their schema. SendFailed, TopicNotFound, InvalidOption end
         the send."""
+        if self._sink_settings.compression is not None:
+            batch = with_packed_bodies(batch, self._sink_settings.compression)
         try:
             rows = rows_of(batch, job=self._sink_settings.job, ids=self._ids)
             for run in list(
@@ -172,8 +179,9 @@ class BatchSender:
             start = stop
 
     def _sys_flags(self, batch: pa.RecordBatch) -> Indexes:
-        if not self._sink_settings.packed_bodies:
-            return np.zeros(batch.num_rows, dtype=np.int64)
+        kind = self._sink_settings.compression
+        if kind is not None or not self._sink_settings.packed_bodies:
+            return np.full(batch.num_rows, 0 if kind is None else FLAGS[kind], dtype=np.int64)
         return np.asarray(whole_numbers(batch.column("sysFlag"), null=0)) & COMPRESSION_BITS
 
     def _queues_of(self, topic: str) -> list[MessageQueue]:
@@ -205,6 +213,14 @@ class BatchSender:
                 self.sent.count(queue, pending.wait(), size)
             except SendFailed as error:
                 raise SendFailed(f"{error}; {self.sent} were sent before and remain at the target") from error
+
+
+def with_packed_bodies(batch: pa.RecordBatch, kind: CompressionKind) -> pa.RecordBatch:
+    """The batch with each body compressed by itself, as every consumer can open it."""
+    index = batch.schema.get_field_index("body")
+    bodies = batch.column(index).cast(pa.binary()).to_pylist()
+    packed = [None if body is None else pack(kind, COMPRESSION_LEVEL, body)[1] for body in bodies]
+    return batch.set_column(index, "body", pa.array(packed, pa.binary()))
 
 
 class DelayColumns:

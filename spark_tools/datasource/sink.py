@@ -26,6 +26,7 @@ from firearrow.spark_tools.arrow.batch_sender import (
 )
 from firearrow.spark_tools.arrow.message_columns import check_columns
 from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.datasource.sink_options import BATCH, SinkOptions
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
@@ -62,6 +63,7 @@ def send_all(
 ) -> SentTotals:
     """Send all rows and wait until they are acknowledged. SendFailed, TopicNotFound, InvalidOption,
     Unreachable."""
+    setup_worker()
     with Sender(target, timeout_s=timeout_s) as sender:
         batch_sender = BatchSender(sender, sink_settings, ids)
         for batch in batches:

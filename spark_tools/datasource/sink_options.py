@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from firearrow._native.columnar.batch_encoder import BATCH_BYTES_MAX
+from firearrow.client.base.compression import pack
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import check_group, check_topic
-from firearrow.spark_tools.arrow.batch_sender import BATCH_BYTES, SinkSettings
+from firearrow.client.base.options import CompressionKind
+from firearrow.spark_tools.arrow.batch_sender import BATCH_BYTES, COMPRESSION_LEVEL, SinkSettings
 from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.live.cluster import Cluster
@@ -32,6 +34,18 @@ def _group(text: str) -> str:
         return check_group(text.strip())
     except ConfigError as error:
         raise ValueError(str(error)) from None
+
+
+def _compression(text: str) -> str | None:
+    """The name of a CompressionKind whose package is installed; None: no compression."""
+    name = option_parsing.one_of("none", *(kind.lower() for kind in CompressionKind))(text)
+    if name == "none":
+        return None
+    try:
+        pack(CompressionKind(name.upper()), COMPRESSION_LEVEL, b"")
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +80,14 @@ class SinkOptions:
         False,
         "Whether bodies are as stored (read with `openBodies=false`); `sysFlag` says how they are "
         "compressed.",
+    )
+    compression: str | None = option(
+        "compression",
+        _compression,
+        None,
+        "Compress each body: `none`, `zlib`, `lz4` or `zstd`. Bodies of less than about 4 KiB gain little. `lz4` and "
+        "`zstd` need `firearrow[compression]`, and Go and C++ consumers cannot read them.",
+        shown="`none`",
     )
     batch_bytes: int = option(
         "sendBatchBytes",
@@ -108,6 +130,10 @@ class SinkOptions:
         options = read_options(cls, given, use, passed=PASSED, instead=INSTEAD)
         if options.name_server is None:
             raise InvalidOption("nameServer: `host:port` of the target's name server is required")
+        if options.compression is not None and options.packed_bodies:
+            raise InvalidOption(
+                "compression: with packedBodies=true bodies are compressed already; set only one"
+            )
         if options.commit_name_server is not None and options.commit_group is None:
             raise InvalidOption("commitNameServer goes with commitGroup: set both or neither")
         return options
@@ -118,6 +144,7 @@ class SinkOptions:
             job=self.provenance,
             queues=QueueIdUse(self.queues),
             packed_bodies=self.packed_bodies,
+            compression=None if self.compression is None else CompressionKind(self.compression.upper()),
             batch_bytes=self.batch_bytes,
         )
 

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from firearrow._native.store.log.batch import items_of
+from firearrow.client.base.compression import FLAGS, open_body
 from firearrow.client.base.message import MessageQueue, decode_properties
+from firearrow.client.base.options import CompressionKind
 from firearrow.spark_tools.arrow import batch_sender
 from firearrow.spark_tools.arrow.batch_sender import BatchSender, SinkSettings, first_id, unique_ids
 from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
@@ -155,6 +157,17 @@ def test_compressed_bodies_are_recognised_by_their_flag_and_keep_their_order() -
         (0x301, [b"d"]),
     ]
     assert [request.sys_flag for request in sent(batch, SinkSettings(topic="T"))] == [0]
+
+
+@pytest.mark.parametrize("kind", list(CompressionKind))
+def test_each_body_is_compressed_by_itself(kind: CompressionKind) -> None:
+    bodies = [b"a" * 5000, b"", b"b"]
+    for column in (pa.array(bodies), pa.array([body.decode() for body in bodies])):
+        batch = pa.record_batch({"body": column})
+        (request,) = sent(batch, SinkSettings(topic="T", compression=kind))
+        assert request.sys_flag == FLAGS[kind]
+        assert [open_body(request.sys_flag, item[1]) for item in request.messages] == bodies
+        assert len(request.messages[0][1]) < 200
 
 
 def test_provenance_says_where_a_row_was_read_and_replaces_an_older_one() -> None:

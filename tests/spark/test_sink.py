@@ -121,6 +121,26 @@ def test_queues_packed_bodies_and_delays_reach_the_broker(
             assert record.store_timestamp >= due - TIMER_MS
 
 
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+def test_compressed_rows_are_read_as_they_were_written(
+    spark: "SparkSession",
+    write: Callable[..., None],
+    broker: LocalBroker,
+    topics: Callable[..., str],
+    kind: str,
+) -> None:
+    topic = topics(2)
+    write(
+        spark.range(50).selectExpr("repeat(cast(id AS string), 3000) AS body"), topic=topic, compression=kind
+    )
+    records = [record for found in stored(broker.store, topic).values() for record in found]
+    assert all(record.sys_flag & COMPRESSED for record in records)
+    assert max(len(record.body) for record in records) < 500
+    source = spark.read.format("rocketmq").options(nameServer=broker.name_server, topic=topic).load()
+    bodies = {row.text for row in source.selectExpr("cast(body AS string) AS text").collect()}
+    assert bodies == {str(number) * 3000 for number in range(50)}
+
+
 def test_a_silent_target_is_waited_for_until_the_timeout(
     spark: "SparkSession", write: Callable[..., None]
 ) -> None:

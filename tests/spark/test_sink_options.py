@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from firearrow.client.base.options import CompressionKind
 from firearrow.spark_tools.arrow.batch_sender import SentTotals, SinkSettings
 from firearrow.spark_tools.arrow.message_columns import check_columns, columns_table
 from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
@@ -94,6 +95,8 @@ def test_what_says_where_rows_were_read_must_be_there_when_it_is_asked_for() -> 
         ({**THERE, "topic": "a b"}, "topic='a b': .*only letters"),
         ({**THERE, "queues": "some"}, "queues='some': expected exact or modulo or any"),
         ({**THERE, "sendbatchbytes": "5m"}, "sendBatchBytes='5m': expected 1024 to"),
+        ({**THERE, "compression": "gzip"}, "compression='gzip': expected none or zlib or lz4 or zstd"),
+        ({**THERE, "compression": "zlib", "packedbodies": "true"}, "compression: with packedBodies=true"),
         ({**THERE, "commitgroup": "g"}, "commitGroup: this option is only for stream"),
     ],
 )
@@ -113,6 +116,9 @@ def test_the_options_define_how_rows_become_messages() -> None:
         "sendbatchbytes": "2k",
         "sendtimeout": "250ms",
     }
+    packed = SinkOptions.of({**THERE, "compression": "ZSTD"}, BATCH).sink_settings()
+    assert packed == SinkSettings(compression=CompressionKind.ZSTD)
+    assert SinkOptions.of({**THERE, "compression": "none"}, BATCH).sink_settings() == SinkSettings()
     options = SinkOptions.of(given, BATCH)
     assert options.timeout_s == 0.25
     assert options.sink_settings() == SinkSettings(
