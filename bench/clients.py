@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import servers
+from bench.maven import class_path
 from bench.programs import CACHE, ROOT, built
 from bench.results import RESULTS, commit
 
@@ -65,7 +66,7 @@ def ours() -> Client:
 
 def java() -> Client:
     """RuntimeError: no Java 17 with Maven."""
-    jars, classes = servers.class_path(CACHE), CACHE / "classes"
+    jars, classes = class_path(CACHE / "apache", *servers.APACHE), CACHE / "classes"
     classes.mkdir(parents=True, exist_ok=True)
     _run(["javac", "-cp", jars, "-d", str(classes), str(ROOT / "bench" / "java" / "ClientBench.java")])
     home = f"-Duser.home={CACHE}"

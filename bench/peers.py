@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench import servers
 from bench.frames import PULLED
+from bench.maven import class_path
 from bench.programs import CACHE
 from bench.rows import OURS
 from bench.servers import Server
@@ -46,9 +47,13 @@ def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
         ("floor scattered",): lambda at: servers.floor(at, "pull", pulled, "32", file_mib=file_mib),
         ("redis SET", "redis XADD"): lambda at: servers.redis(at, synced=False),
         ("redis synced XADD",): lambda at: servers.redis(at, synced=True),
-        ("apache",): lambda at: servers.apache(at, servers.class_path(CACHE)),
-        ("apache synced",): lambda at: servers.apache(at, servers.class_path(CACHE), SYNCED),
-        ("apache rolling",): lambda at: servers.apache(at, servers.class_path(CACHE), *ROLLS),
+        ("apache",): lambda at: servers.apache(at, class_path(CACHE / "apache", *servers.APACHE)),
+        ("apache synced",): lambda at: servers.apache(
+            at, class_path(CACHE / "apache", *servers.APACHE), SYNCED
+        ),
+        ("apache rolling",): lambda at: servers.apache(
+            at, class_path(CACHE / "apache", *servers.APACHE), *ROLLS
+        ),
     }
 
 

@@ -21,12 +21,7 @@ from firearrow._native.wire.command import RemotingCommand
 
 Address = tuple[str, int]
 SERVER_CPU = 0
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>bench</groupId><artifactId>apache</artifactId><version>1</version><packaging>pom</packaging><dependencies>
-<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-broker</artifactId><version>5.5.0</version></dependency>
-<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-namesrv</artifactId><version>5.5.0</version></dependency>
-</dependencies></project>
-"""
+APACHE = ("org.apache.rocketmq:rocketmq-broker:5.5.0", "org.apache.rocketmq:rocketmq-namesrv:5.5.0")
 
 
 @dataclass
@@ -193,30 +188,8 @@ def redis(folder: Path, *, synced: bool) -> Server:
     if synced:
         command += ["--appendonly", "yes", "--appendfsync", "always"]
     process = pinned(command, folder / "redis.log")
-    _wait_port(("127.0.0.1", port), process, folder / "redis.log")
+    wait_port(("127.0.0.1", port), process, folder / "redis.log")
     return Server("redis", ("127.0.0.1", port), time.monotonic() - started, [process])
-
-
-def class_path(folder: Path) -> str:
-    """Of Apache's broker and name server. RuntimeError when Maven or Java is missing or fails."""
-    listing = folder / "classpath.txt"
-    if not listing.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pom.xml").write_text(POM)
-        command = [
-            "mvn",
-            "-q",
-            "-B",
-            "-f",
-            str(folder / "pom.xml"),
-            "dependency:build-classpath",
-            f"-Dmdep.outputFile={listing}",
-        ]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=600)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise RuntimeError(f"Apache's broker needs Java 17 and Maven: {error}") from None
-    return listing.read_text().strip()
 
 
 def apache(folder: Path, jars: str, *settings: str) -> Server:
@@ -261,14 +234,14 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
         return pinned(command, log, ROCKETMQ_HOME=str(home))
 
     names = jvm("namesrv.Namesrv", "namesrv.conf", "-Xmx128m")
-    _wait_port(("127.0.0.1", naming), names, log)
+    wait_port(("127.0.0.1", naming), names, log)
     started = time.monotonic()
     broker = jvm("broker.Broker", "broker.conf", "-Xms1g", "-Xmx1g")
     _first_send(broker, ("127.0.0.1", port), log)
     return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
 
 
-def _wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -294,7 +267,7 @@ def _first_send(process: subprocess.Popen[bytes], address: Address, log: Path) -
     )
     frame = RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, b"x").encode()
     while time.monotonic() < deadline:
-        _wait_port(address, process, log)
+        wait_port(address, process, log)
         try:
             with socket.create_connection(address, 5) as connection:
                 connection.sendall(frame)
