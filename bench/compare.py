@@ -49,6 +49,11 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
         default=[],
         help="leave out peers whose names start with one of these, for example apache",
     )
+    parser.add_argument(
+        "--memory-ahead",
+        action="store_true",
+        help="reserve the memory of each sample before it, as no user does: shows the server without the kernel",
+    )
     parser.add_argument("--no-record", action="store_true", help="do not append to bench/results.ndjson")
     parser.add_argument("--list", action="store_true", help="list the rows and exit")
     given = parser.parse_args(arguments)
@@ -69,12 +74,14 @@ def main(arguments: list[str] | None = None) -> list[RowResult]:
     with tempfile.TemporaryDirectory(prefix="firearrow-bench-") as folder, ExitStack() as stack:
         peers = started(stack, wanted, Path(folder), given.part)
         prepared(chosen, peers, given.part)
-        found = measured(peers, chosen, given.rounds, given.part)
+        found = measured(peers, chosen, given.rounds, given.part, memory_ahead=given.memory_ahead)
     row_results = [results.row_result(row, found[row.name]) for row in chosen]
     print("\n".join(map(line, row_results)))
     print("started in s: " + ", ".join(f"{name} {server.ready_s:.2f}" for name, server in peers.items()))
     if not given.no_record:
-        results.append_comparison(row_results, peers, part=given.part, rounds=given.rounds)
+        results.append_comparison(
+            row_results, peers, part=given.part, rounds=given.rounds, memory_ahead=given.memory_ahead
+        )
     return row_results
 
 

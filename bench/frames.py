@@ -1,6 +1,8 @@
-"""Encodes requests for loads, for RocketMQ's protocol and redis. The n-th of a list has the opaque n + 1."""
+"""Encodes requests for loads, for RocketMQ's protocol and redis. The n-th of a list, from 1, has the opaque
+OPAQUE_BASE + n."""
 
 import json
+import random
 import struct
 from collections.abc import Sequence
 
@@ -8,6 +10,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 
 TOPIC = "bench"
+OPAQUE_BASE = 2_000_000_000
+"""As native/requests.h has it: ten digits, as the numbers of a client that runs for a day."""
 QUEUES = 4
 BATCH = 32
 PULLED = 32
@@ -41,12 +45,18 @@ def properties(number: int) -> str:
 
 
 def send_frame(
-    queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, text: str | None = None
+    queue_id: int,
+    body: bytes,
+    number: int,
+    *,
+    topic: str = TOPIC,
+    text: str | None = None,
+    group: str = "bench-producer",
 ) -> bytes:
     """`text`: other properties than `properties(number)`."""
     own = properties(number) if text is None else text
     ext = {
-        "a": "bench-producer",
+        "a": group,
         "b": topic,
         "c": "TBW102",
         "d": "4",
@@ -59,7 +69,7 @@ def send_frame(
         "k": "false",
         "m": "false",
     }
-    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, body, opaque=number).encode()
+    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, body, opaque=OPAQUE_BASE + number).encode()
 
 
 def batch_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, items: int = BATCH) -> bytes:
@@ -87,7 +97,7 @@ def batch_request(queue_id: int, items: bytes, number: int, *, topic: str) -> by
         "k": "false",
         "m": "true",
     }
-    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, items, opaque=number).encode()
+    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, items, opaque=OPAQUE_BASE + number).encode()
 
 
 def pull_frame(queue_id: int, queue_offset: int, number: int, *, topic: str = TOPIC) -> bytes:
@@ -104,7 +114,7 @@ def pull_frame(queue_id: int, queue_offset: int, number: int, *, topic: str = TO
         "subVersion": "0",
         "expressionType": "TAG",
     }
-    return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=number).encode()
+    return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=OPAQUE_BASE + number).encode()
 
 
 def sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
@@ -123,6 +133,21 @@ def plain_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
         text = f"UNIQ_KEY\x01{n + 1:032X}\x02WAIT\x01true\x02other\x01"
         filled = text + "x" * (len(featured(n + 1)) - len(text) - 1) + "\x02"
         found.append(_send_of(n, body_bytes, filled, topic))
+    return found
+
+
+def varied_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
+    """As several producers of one program send: tags, keys and user properties come, go and change their order."""
+    dice = random.Random(3)
+    found = []
+    for n in range(DISTINCT):
+        own = [f"p{number}\x01{dice.random()}\x02" for number in range(dice.randrange(4))]
+        dice.shuffle(own)
+        own += [f"TAGS\x01tag{n % 3}\x02"] * (dice.random() < 0.8)
+        own += [f"KEYS\x01key{n}\x02"] * (dice.random() < 0.5)
+        text = "".join([f"UNIQ_KEY\x01{n + 1:032X}\x02WAIT\x01true\x02", *own])
+        group = f"producer-{dice.randrange(3)}"
+        found.append(send_frame(n % QUEUES, bytes(body_bytes), n + 1, topic=topic, text=text, group=group))
     return found
 
 

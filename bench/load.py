@@ -65,9 +65,9 @@ class Load:
         return self.messages / self.seconds
 
 
-def command(name: str, *words: object) -> list[str]:
-    """The command of a program of bench/native, pinned to the load's CPU if the server has another one."""
-    pin = ["taskset", "--cpu-list", str(LOAD_CPU)] if (os.cpu_count() or 1) > 1 else []
+def command(name: str, *words: object, pinned: bool = True) -> list[str]:
+    """The command of a program of bench/native; `pinned` to the load's CPU if the server has another one."""
+    pin = ["taskset", "--cpu-list", str(LOAD_CPU)] if pinned and (os.cpu_count() or 1) > 1 else []
     return [*pin, str(built(name)), *map(str, words)]
 
 
@@ -111,13 +111,12 @@ class Workload:
     step: int = 1
 
 
-def drive(address: Address, frames: Sequence[bytes], workload: Workload) -> Load:
+def drive(address: Address, frames: Sequence[bytes], workload: Workload, *, pinned: bool = True) -> Load:
     """Send the frames repeatedly. LoadError."""
     with kept(frames) as path:
         numbers = {key: int(n) if isinstance(n, bool) else n for key, n in asdict(workload).items()}
-        return run_program(
-            command("loadgen", *address, path, *(f"{key}={value}" for key, value in numbers.items()))
-        )
+        words = (f"{key}={value}" for key, value in numbers.items())
+        return run_program(command("loadgen", *address, path, *words, pinned=pinned))
 
 
 def ask(address: Address, frame: bytes) -> RemotingCommand:

@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +73,7 @@ def quiet() -> None:
             return
 
 
-def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve, pace: Pace) -> Sample:
+def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve | None, pace: Pace) -> Sample:
     """Take a sample, again if it was disturbed; the least disturbed one."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES_MAX):
@@ -84,7 +85,7 @@ def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve, p
             server.awake(CATCH_UP_S * min(1, part)),
             row.entered(name, server, part),
             MemoryWatch(server) as memory,
-            reserve,
+            reserve or nullcontext(),
         ):
             mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
             done = row.work[name](server, part)
@@ -110,15 +111,18 @@ def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> Non
                         row.prepare(peers[name], part)
 
 
-def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float) -> dict[str, Found]:
-    """Row → server → medians of the rounds.
+def measured(
+    peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float, *, memory_ahead: bool
+) -> dict[str, Found]:
+    """Row → server → medians of the rounds. `memory_ahead`: the memory of each sample is reserved before it.
 
     A peer that fails is left out of the row; LoadError: FireArrow failed.
     """
     found: dict[str, dict[str, list[Sample]]] = {
         row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
     }
-    reserve, pace = Reserve(int(RESERVED_BYTES * min(1, part))), Pace()
+    reserve = Reserve(int(RESERVED_BYTES * min(1, part))) if memory_ahead else None
+    pace = Pace()
     for number in range(rounds):
         plan = [(row, name) for row in chosen if number < row.rounds_max for name in found[row.name]]
         random.Random(number).shuffle(plan)
@@ -133,5 +137,6 @@ def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: 
                 print(f"\n{row.name} goes on without {name}: {error}", file=sys.stderr)
                 del found[row.name][name]
     print(file=sys.stderr)
-    reserve.close()
+    if reserve is not None:
+        reserve.close()
     return {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}

@@ -49,7 +49,8 @@ class RowResult:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`kind`: compare, micro, profile, clients, spark, memory, or early (comparisons of an older form)."""
+    """`kind`: compare, micro, profile, clients, spark, spark-commands, memory, or early (comparisons of an older
+    form)."""
 
     at: int
     commit: str
@@ -60,6 +61,8 @@ class Run:
     """Name of a benchmark → median ns of one operation."""
     ready_s: dict[str, float]
     part: float
+    memory_ahead: bool
+    """Whether the memory of each sample was reserved before it; so it was in early runs, which do not say it."""
     profile: dict[str, Any]
     """See bench.profile."""
     spark: tuple[dict[str, Any], ...]
@@ -119,6 +122,7 @@ def append_comparison(
     *,
     part: float,
     rounds: int,
+    memory_ahead: bool,
     path: Path = RESULTS,
 ) -> None:
     ready = {name: round(server.ready_s, 3) for name, server in peers.items()}
@@ -127,6 +131,7 @@ def append_comparison(
         path=path,
         part=part,
         rounds=rounds,
+        memory_ahead=memory_ahead,
         ready_s=ready,
         rows=[asdict(row) for row in row_results],
     )
@@ -140,7 +145,7 @@ def _run(line: dict[str, Any]) -> Run:
     machine = line["machine"] if isinstance(line["machine"], dict) else {"system": line["machine"]}
     kind = line.get("kind") or line.get("bench") or ("clients" if "clients" in line else "early")
     raw_rows = tuple(line.get("rows", ()))
-    of_spark = kind in ("spark", "memory")
+    of_spark = kind in ("spark", "spark-commands", "memory")
     rows = (
         () if of_spark else tuple(_row_result(row) if kind == "compare" else _early(row) for row in raw_rows)
     )
@@ -153,6 +158,7 @@ def _run(line: dict[str, Any]) -> Run:
         line.get("micro", {}),
         line.get("ready_s", {}),
         line.get("part", 1),
+        line.get("memory_ahead", True),
         line.get("profile", {}),
         raw_rows if of_spark else (),
     )
@@ -170,6 +176,12 @@ def _early(row: dict[str, Any]) -> RowResult:
         if isinstance(value, int | float) and not name.startswith(("ratio", "of ", "cpu", "p99"))
     }
     return RowResult(row["row"].removesuffix(", messages/s"), "firearrow", rates, ())
+
+
+def as_users_run(runs: list[Run]) -> list[Run]:
+    """Without comparisons whose memory was reserved ahead, unless there are no others."""
+    found = [run for run in runs if run.kind != "compare" or not run.memory_ahead]
+    return found if any(run.kind == "compare" and run.whole for run in found) else runs
 
 
 def measured_goals(runs: list[Run]) -> dict[tuple[str, str], list[tuple[Run, Outcome]]]:

@@ -72,6 +72,15 @@ class Server:
         finally:
             self.rest()
 
+    @contextmanager
+    def on_all_cpus(self) -> Iterator[None]:
+        """A context in which its threads may run on every CPU."""
+        self._pin(set(range(os.cpu_count() or 1)))
+        try:
+            yield
+        finally:
+            self._pin({SERVER_CPU})
+
     def rest(self) -> None:
         self._signal(signal.SIGSTOP)
 
@@ -85,6 +94,11 @@ class Server:
     def _signal(self, number: signal.Signals) -> None:
         for process in self.processes:
             process.send_signal(number)
+
+    def _pin(self, cpus: set[int]) -> None:
+        for process in self.processes:
+            for thread in Path(f"/proc/{process.pid}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), cpus)
 
     def stop(self) -> None:
         self._signal(signal.SIGCONT)

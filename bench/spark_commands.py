@@ -23,7 +23,7 @@ from bench.measuring import quiet
 from bench.processes import TICK_S
 from bench.programs import ROOT
 from bench.results import append
-from firearrow.client import blocking
+from firearrow.client import Message, blocking
 from firearrow.client.local_broker import LocalBroker
 
 MASTER = "local[2]"
@@ -122,7 +122,7 @@ class Bench:
         with LocalBroker(source) as broker, Target(self.fresh("target")) as target:
             with blocking.Producer("PG", name_server=broker.name_server) as producer:
                 for number in range(FEW):
-                    producer.send(blocking.Message(spark_store.TOPICS[0], b"%d" % number))
+                    producer.send(Message(spark_store.TOPICS[0], b"%d" % number))
             for row in ("copy --once, 1,000 messages: own", "copy --once, nothing new: own"):
                 report = self.fresh("report.json")
                 words = [

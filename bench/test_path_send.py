@@ -11,7 +11,7 @@ from bench.frames import BATCH, TOPIC, batch_frame, pull_frame, send_frame
 from firearrow._native.base.clock import Clock
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.fastpath.fast_connection import FastConnection
-from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
 from firearrow._native.fastpath.send_message import Sender
@@ -111,7 +111,7 @@ class Broker:
             self,
             clock,
         )
-        self.line = ClientSocket(FastDispatch(sender, puller))
+        self.line = ClientSocket(FastDispatch(sender, puller, RequestCounters()))
 
     def sync(self) -> None: ...
     def counts(self, topic: str) -> tuple[Count, Count]:

@@ -147,6 +147,52 @@ def features() -> Row:
     )
 
 
+def varied() -> Row:
+    """What several producers of one program send, compared with equal sends."""
+    plain = f"{OURS}: equal sends"
+    return Row(
+        "send 8 x 32, 128 B, varied headers",
+        OURS,
+        {
+            OURS: lambda server, part: load.drive(
+                server.address, frames.varied_sends(128), Workload(8, 32, int(800_000 * part))
+            ),
+            plain: sending(128, 8, 32, 800_000),
+        },
+        (rows.of(plain, 0.8), rows.memory()),
+        prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC),
+    )
+
+
+def shared_cpus() -> Row:
+    """Server and load share all CPUs, as on most machines."""
+
+    def work(made: list[bytes], requests: int) -> Work:
+        return lambda server, part: load.drive(
+            server.address, made, Workload(8, 32, int(requests * part)), pinned=False
+        )
+
+    def prepare(server: Server, part: float) -> None:
+        if server.is_broker:
+            load.create_topic(server.address, frames.TOPIC)
+
+    def on_all_cpus(server: Server, part: float) -> AbstractContextManager[None]:
+        return server.on_all_cpus()
+
+    return Row(
+        "send 8 x 32, 128 B, CPUs shared with the load",
+        OURS,
+        {
+            OURS: work(frames.sends(128), 800_000),
+            f"{OURS}: pinned": sending(128, 8, 32, 800_000),
+            "redis XADD": work(frames.redis_adds(128), 400_000),
+        },
+        (rows.of("redis XADD", 1.3), rows.memory()),
+        prepare=prepare,
+        beside={OURS: on_all_cpus, "redis XADD": on_all_cpus},
+    )
+
+
 def whole_rows() -> list[Row]:
     return [
         flat_out(128, 800_000),
@@ -156,4 +202,6 @@ def whole_rows() -> list[Row]:
         many_topics(20_000, 0.6),
         beside_idlers(),
         features(),
+        varied(),
+        shared_cpus(),
     ]

@@ -2,12 +2,16 @@
 # changed nothing, and the complete handler processes the request. Frame and header are borrowed for the call.
 # `handle_templated` is tried first if the connection has a template: a matching header is not parsed.
 #
+# RequestCounts: how the requests of one kind of client were handled: sends whose header matched a template,
+# other sends and pulls on the fast path, and those left to the complete handlers, by Reason.
+#
 # FastConnection: a connection that offers each request to its FastHandler first. All replies collect in `out`
 # in the order of their requests and are sent with one write.
 #
 # Thread: the loop's.
 
-from libc.stdint cimport uint8_t
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.fastpath.header_template cimport HeaderTemplate
 from firearrow._native.wire.connection cimport Connection
@@ -19,11 +23,33 @@ cdef enum:
     NOT_HANDLED = 0
     HANDLED = 1
 
+cdef enum Reason:
+    # why a request left the fast path; names in fast_connection.pyx
+    LEFT_FIELDS                   # one is missing or not in the plain form
+    LEFT_BODY                     # empty or too large
+    LEFT_STORE                    # it takes no messages now
+    LEFT_TOPIC                    # unknown, not plain, or without this queue
+    LEFT_PROPERTIES               # one of them needs more than storing
+    LEFT_SIZE                     # of the record
+    LEFT_SUBSCRIPTION             # the group may not pull, or filters by more than tags
+    LEFT_OFFSET                   # outside of the queue, or about to be reset
+    LEFT_NO_MATCH                 # no message matches, or it cannot be held
+    REASONS
+
+
+@cython.final
+cdef class RequestCounts:
+    cdef readonly int language, version
+    cdef readonly int64_t templated, parsed, pulled
+    cdef int64_t sends_left[REASONS]
+    cdef int64_t pulls_left[REASONS]
+
 cdef class FastConnection(Connection):
     cdef Writer out
     cdef public FastHandler fast_handler  # None: all requests go to `received`
     cdef public bytes host                # the peer's address as in records
-    cdef HeaderTemplate template          # of its sends; None: no send yet
+    cdef HeaderTemplate template          # of its last send; None: no send yet
+    cdef RequestCounts counts             # of its kind of client; None: no request yet
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int schedule_flush(self) except -1

@@ -6,6 +6,17 @@ from firearrow._native.wire.connection import Connection
 class FastHandler:
     """The fast path for some requests."""
 
+class RequestCounts:
+    """Requests of one kind of client: sends whose headers matched a template, other sends and pulls on the fast path."""
+
+    language: int
+    version: int
+    templated: int
+    parsed: int
+    pulled: int
+    def left(self) -> dict[str, tuple[int, int]]:
+        """Reason -> sends and pulls that left the fast path for it; without zeros."""
+
 class FastConnection(Connection):
     """A connection that offers each request to its FastHandler first.
 

@@ -14,6 +14,24 @@ cdef enum:
     CONNECTION_BYTES = 256                # of a connection, without the fields of subclasses
 
 
+REASON_NAMES = (
+    "fields", "body", "store", "topic", "properties", "size", "subscription", "offset", "no match",
+)
+
+
+cdef class RequestCounts:
+    def __cinit__(self, int language, int version):
+        self.language = language
+        self.version = version
+
+    def left(self):
+        """Reason -> sends and pulls that left the fast path for it; without zeros."""
+        return {
+            name: (self.sends_left[n], self.pulls_left[n])
+            for n, name in enumerate(REASON_NAMES) if self.sends_left[n] or self.pulls_left[n]
+        }
+
+
 cdef class FastHandler:
     cdef int handle_frame(
         self, FastConnection connection, const Frame *frame, const Header *header

@@ -1,10 +1,20 @@
 # FastDispatch: dispatches requests to sender and puller by their code. Each listener has its own, since the
-# VIP port takes no pulls. Thread: the loop's.
+# VIP port takes no pulls. RequestCounters: the RequestCounts of all connections. Thread: the loop's.
 
-from firearrow._native.fastpath.fast_connection cimport FastHandler
+cimport cython
+from firearrow._native.fastpath.fast_connection cimport FastHandler, RequestCounts
 from firearrow._native.fastpath.pull_message cimport Puller
 from firearrow._native.fastpath.send_message cimport Sender
 
+
+@cython.final
+cdef class RequestCounters:
+    cdef dict clients                     # (language, version) -> RequestCounts
+
+    cdef RequestCounts of(self, int language, int version)
+
+
 cdef class FastDispatch(FastHandler):
+    cdef RequestCounters counters
     cdef Sender sender
     cdef Puller puller                    # None: takes no pulls

@@ -1,26 +1,61 @@
 """FastDispatch: dispatches requests by their code to the fast path (see fast_dispatch.pxd)."""
 
-from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, FastConnection
-from firearrow._native.wire.codes cimport PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2
+from firearrow._native.fastpath.fast_connection cimport HANDLED, NOT_HANDLED, FastConnection, RequestCounts
+from firearrow._native.wire.codes cimport (
+    LITE_PULL_MESSAGE, PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2,
+)
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
+cdef enum:
+    CLIENTS_MAX = 64
+    OTHERS = -1                   # language and version of clients beyond them
+
+
+cdef class RequestCounters:
+    def __cinit__(self):
+        self.clients = {}
+
+    cdef RequestCounts of(self, int language, int version):
+        found = self.clients.get((language, version))
+        if found is None and len(self.clients) >= CLIENTS_MAX:
+            language = version = OTHERS
+            found = self.clients.get((language, version))
+        if found is None:
+            found = self.clients[language, version] = RequestCounts(language, version)
+        return <RequestCounts> found
+
+    def all(self):
+        return list(self.clients.values())
+
 
 cdef class FastDispatch(FastHandler):
-    def __cinit__(self, Sender sender not None, Puller puller):
+    def __cinit__(self, Sender sender not None, Puller puller, RequestCounters counters not None):
         self.sender = sender
         self.puller = puller
+        self.counters = counters
 
     cdef int handle_frame(
         self, FastConnection connection, const Frame *frame, const Header *header
     ) except -1:
-        if header.code == SEND_MESSAGE_V2 or header.code == SEND_BATCH_MESSAGE:
-            return self.sender.handle_frame(connection, frame, header, False)
-        if header.code == PULL_MESSAGE and self.puller is not None:
-            return self.puller.handle_frame(connection, frame, header)
-        if header.code == SEND_MESSAGE:
-            return self.sender.handle_frame(connection, frame, header, True)
+        cdef RequestCounts counts = connection.counts
+        cdef int code = header.code
+        if counts is None or counts.language != header.language or counts.version != header.version:
+            counts = connection.counts = self.counters.of(header.language, header.version)
+        if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
+            if self.sender.handle_frame(connection, frame, header, code == SEND_MESSAGE) == HANDLED:
+                counts.parsed += 1
+                return HANDLED
+            counts.sends_left[self.sender.reason] += 1
+        elif (code == PULL_MESSAGE or code == LITE_PULL_MESSAGE) and self.puller is not None:
+            if self.puller.handle_frame(connection, frame, header) == HANDLED:
+                counts.pulled += 1
+                return HANDLED
+            counts.pulls_left[self.puller.reason] += 1
         return NOT_HANDLED
 
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1:
-        return self.sender.handle_templated(connection, frame)
+        if self.sender.handle_templated(connection, frame) == NOT_HANDLED:
+            return NOT_HANDLED
+        connection.counts.templated += 1
+        return HANDLED

@@ -1,8 +1,10 @@
-# HeaderTemplate: the header of a connection's last send. Only five values change from one send to the next:
-# request number, topic, queue, born time and properties. The bytes between them are compared, not parsed. A
-# header that does not match is parsed, and becomes the template if its request was handled.
-# JSON form only; the binary one is as fast to parse. Ownership: it owns a copy of the bytes between the
-# values, at most LITERALS_MAX; results of `read` are borrowed from the frame.
+# HeaderTemplate: the header of an earlier send of a connection. Only five values change from one send to the
+# next: request number, topic, queue, born time and properties. The bytes between them are compared, not
+# parsed. A header that matches no template is parsed, and becomes one if its request was handled. A
+# connection has up to TEMPLATES_MAX, the last used first: a client may send for several groups, or compress
+# some bodies. JSON form only; the binary one is as fast to parse. Ownership: it owns a copy of the bytes
+# between the values, at most LITERALS_MAX, and the templates after it; results of `read` are borrowed from
+# the frame.
 #
 # PropertiesTemplate: the names of the properties in a connection's last send, in order. If the next send has
 # the same, names are compared and values copied, without unescaping or look-up.
@@ -47,6 +49,7 @@ cdef class PropertiesTemplate:
 
 cdef enum:
     LITERALS_MAX = 1024
+    TEMPLATES_MAX = 4             # of a connection
 
 cdef struct TemplateField:
     int32_t before                # bytes between the last value and this one
@@ -61,9 +64,12 @@ cdef class HeaderTemplate:
     cdef int32_t tail_bytes       # bytes after the last value
     cdef SendFields fields        # of the last header; its values are invalid
     cdef PropertiesTemplate properties
+    cdef HeaderTemplate following  # None: it is the last
 
     cdef void prefetch(self) noexcept nogil
     cdef void remember(self, const Frame *frame, const SendFields *fields) noexcept nogil
     cdef bint read(
         self, const Frame *frame, SendFields *fields, uint8_t *buffer, CompletedProperties *done
     ) noexcept nogil
+
+cdef HeaderTemplate with_header(HeaderTemplate first, const Frame *frame, const SendFields *fields)

@@ -3,23 +3,18 @@
 PropertiesTemplate: likewise for the properties in it (see header_template.pxd).
 """
 
-from libc.string cimport memchr, memcmp, memcpy
-from firearrow._native.base.memory cimport prefetch_write_range
-from firearrow._native.fastpath.send_properties cimport GIVEN_BYTES_MAX, is_false
-from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from firearrow._native.store.log.record cimport Text, clear
-from firearrow._native.wire.json cimport SPAN_ESCAPED
-from firearrow._native.base.memory cimport fa_copy_short, fa_same
-from firearrow._native.wire.json cimport fa_copy_ascii
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcmp, memcpy
+
+from firearrow._native.base.memory cimport fa_copy_short, fa_same, prefetch_write_range
 from firearrow._native.fastpath.request_fields cimport (
     BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE,
 )
+from firearrow._native.fastpath.send_properties cimport GIVEN_BYTES_MAX, is_false
+from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from firearrow._native.store.log.record cimport Text, clear
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
-from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
-from firearrow._native.base.memory cimport fa_same
-from firearrow._native.wire.json cimport scan_string_body
+from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span, fa_copy_ascii, scan_string_body
 
 
 cdef enum:
@@ -154,7 +149,7 @@ cdef inline void note(int meaning, Text value, CompletedProperties *done) noexce
 
 
 cdef enum:
-    INT_DIGITS = 9                        # any nine digits fit in 32 bits
+    INT_DIGITS = 10
     LONG_DIGITS = 18
     LITERALS_SOON = 256                   # the size in most headers
 
@@ -176,6 +171,21 @@ cdef inline const uint8_t *number(
     return at
 
 
+cdef inline const uint8_t *request_number(
+    const uint8_t *at, const uint8_t *end, int32_t *value
+) noexcept nogil:
+    """Any 32-bit number: after 2147483647, Java's clients go on with -2147483648. NULL: it is none."""
+    cdef bint negative = at < end and at[0] == c'-'
+    cdef int64_t total = 0
+    at = number(at + negative, end, INT_DIGITS, &total)
+    if negative:
+        total = -total
+    if at is NULL or total != <int32_t> total:
+        return NULL
+    value[0] = <int32_t> total
+    return at
+
+
 cdef class HeaderTemplate:
     def __cinit__(self):
         self.properties = PropertiesTemplate()
@@ -192,7 +202,7 @@ cdef class HeaderTemplate:
         cdef Py_ssize_t between, used = 0
         cdef int which = next_value(fields, 0)
         cdef int known = 0, taken = 0
-        self.count = 0
+        self.count = self.properties.count = 0
         while which < SEND_VALUES:
             span = &fields.value[which]
             between = span.at - at
@@ -243,6 +253,25 @@ cdef class HeaderTemplate:
         return end - at == self.tail_bytes and fa_same(at, literal, self.tail_bytes)
 
 
+cdef HeaderTemplate with_header(HeaderTemplate first, const Frame *frame, const SendFields *fields):
+    """The list with a template of this header in front. The one that was not used for the longest time leaves
+    a full list."""
+    cdef HeaderTemplate before = None
+    cdef HeaderTemplate found = first
+    cdef int count = 1 if first is not None else 0
+    while found is not None and found.following is not None:
+        before, found = found, found.following
+        count += 1
+    if count == TEMPLATES_MAX:
+        before.following = None
+    else:
+        found = HeaderTemplate.__new__(HeaderTemplate)
+    found.remember(frame, fields)
+    if found is not first:
+        found.following = first
+    return found
+
+
 cdef int next_value(const SendFields *fields, int taken) noexcept nogil:
     """The first value in the header that is not in `taken`; SEND_VALUES: none."""
     cdef int n, found = SEND_VALUES
@@ -257,7 +286,6 @@ cdef inline const uint8_t *value_at(
     const uint8_t *at, const uint8_t *end, int which, SendFields *fields
 ) noexcept nogil:
     """Take the value at `at`; returns its end, NULL: it has another form."""
-    cdef int64_t opaque = 0
     if which == PROPERTIES_VALUE:
         return scan_string_body(at, end, &fields.value[PROPERTIES_VALUE])
     if which == QUEUE_VALUE:
@@ -265,9 +293,7 @@ cdef inline const uint8_t *value_at(
     if which == BORN_VALUE:
         return number(at, end, LONG_DIGITS, &fields.born_ms)
     if which == OPAQUE_VALUE:
-        at = number(at, end, INT_DIGITS, &opaque)
-        fields.opaque = <int32_t> opaque
-        return at
+        return request_number(at, end, &fields.opaque)
     at = scan_string_body(at, end, &fields.value[TOPIC_VALUE])
     if fields.value[TOPIC_VALUE].kind == SPAN_ESCAPED:
         return NULL

@@ -60,7 +60,10 @@ cdef class Puller:
     cdef PickedRecord *picked
     cdef Scan scan                        # of the last `find`
     cdef uint8_t key[KEY_MAX]
+    cdef int reason                       # a Reason why it did not handle the last request
+    cdef readonly bint lite_pull          # LITE_PULL_MESSAGE is permitted
 
+    cdef int leave(self, int reason) noexcept
     cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1
     cdef PullSubscription subscription_of(self, const PullFields *fields, double now)
     cdef int refresh(self, PullSubscription subscription, double now) except -1

@@ -47,6 +47,8 @@ class Puller:
         stats: Stats,
         clock: Clock,
     ) -> None: ...
+    def configure(self, lite_pull: bool) -> None:
+        """Whether LITE_PULL_MESSAGE is permitted."""
     def forget(self) -> None:
         """Drop the results of `resolve`, which may be out of date."""
     def count(self) -> None:

@@ -7,10 +7,14 @@ from libc.string cimport memcpy
 from firearrow._native.fastpath.request_fields cimport is_ascii, pull_fields
 from firearrow._native.fastpath.pull_response cimport write_pull_response
 from firearrow._native.fastpath.long_polling cimport HeldRequest
-from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, HANDLED
+from firearrow._native.fastpath.fast_connection cimport (
+    HANDLED, LEFT_FIELDS, LEFT_NO_MATCH, LEFT_OFFSET, LEFT_SUBSCRIPTION, NOT_HANDLED,
+)
 from firearrow._native.store.get_message cimport FOUND, PICKED_MAX, copy_picked, pick
 from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, OFFSET_ENTRY
-from firearrow._native.wire.codes cimport FLAG_ONEWAY, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from firearrow._native.wire.codes cimport (
+    FLAG_ONEWAY, LITE_PULL_MESSAGE, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND,
+)
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span
 
 from firearrow._native.fastpath.long_polling import REQUEST_BYTES
@@ -98,9 +102,13 @@ cdef class Puller:
         if self.picked is NULL:
             raise MemoryError()
         self.scan.picked = self.picked
+        self.lite_pull = True
 
     def __dealloc__(self):
         PyMem_Free(self.picked)
+
+    def configure(self, bint lite_pull):
+        self.lite_pull = lite_pull
 
     def forget(self):
         for subscription in self.subscriptions.values():
@@ -113,29 +121,37 @@ cdef class Puller:
         cdef PullFields fields
         cdef PullSubscription subscription
         cdef ConsumeQueue queue
-        if header.flag & FLAG_ONEWAY or len(self.resets) > 0 or not pull_fields(header, &fields):
-            return NOT_HANDLED
-        if fields.flags & ~<int64_t> KNOWN_FLAGS or frame.body_bytes > 0:
-            return NOT_HANDLED
+        if header.flag & FLAG_ONEWAY or frame.body_bytes > 0 or not pull_fields(header, &fields):
+            return self.leave(LEFT_FIELDS)
+        if fields.flags & ~<int64_t> KNOWN_FLAGS:
+            return self.leave(LEFT_FIELDS)
         subscription = self.subscription_of(&fields, connection.last_seen)
         if subscription is None or not subscription.mine or fields.queue_id >= subscription.queues:
-            return NOT_HANDLED
+            return self.leave(LEFT_SUBSCRIPTION)
+        if header.code == LITE_PULL_MESSAGE and not self.lite_pull:
+            return self.leave(LEFT_SUBSCRIPTION)
         queue = subscription.queue(self.store, <int32_t> fields.queue_id)
-        if queue is None or not queue.min_entry <= fields.queue_offset <= queue.visible:
-            return NOT_HANDLED
+        if len(self.resets) > 0 or queue is None:
+            return self.leave(LEFT_OFFSET)
+        if not queue.min_entry <= fields.queue_offset <= queue.visible:
+            return self.leave(LEFT_OFFSET)
         if subscription.may_be_old(fields.queue_id, fields.queue_offset, queue):
-            return NOT_HANDLED
+            return self.leave(LEFT_OFFSET)
         if fields.queue_offset == queue.visible:
             if queue.min_entry == queue.visible and fields.queue_offset > 0:
-                return NOT_HANDLED
+                return self.leave(LEFT_OFFSET)
             return self.hold(connection, frame, header, subscription, &fields)
         if not self.find(subscription, queue, fields.queue_offset, fields.max_messages):
-            return NOT_HANDLED
+            return self.leave(LEFT_NO_MATCH)
         self.note(subscription, fields.queue_id, self.scan.next_offset)
         if not self.commit(subscription, &fields):
-            return NOT_HANDLED
+            return self.leave(LEFT_OFFSET)
         self.answer(connection, frame.serializer, header.opaque, subscription, queue)
         return HANDLED
+
+    cdef inline int leave(self, int reason) noexcept:
+        self.reason = reason
+        return NOT_HANDLED
 
     # ---- permissions and subscription ----
 
@@ -290,10 +306,10 @@ cdef class Puller:
             or subscription.wait_ms_max < 0
             or not self.hold_service.has_capacity(weight)
         ):
-            return NOT_HANDLED
+            return self.leave(LEFT_NO_MATCH)
         self.note(subscription, fields.queue_id, fields.queue_offset)
         if not self.commit(subscription, fields):
-            return NOT_HANDLED
+            return self.leave(LEFT_OFFSET)
         self.missed += 1
         held = HeldPull.__new__(HeldPull)
         held.queue, held.peer, held.weight = (subscription.topic, fields.queue_id), connection, weight

@@ -11,6 +11,7 @@ from firearrow._native.fastpath.send_properties cimport CompletedProperties
 from firearrow._native.fastpath.request_fields cimport SendFields
 from firearrow._native.fastpath.topic_cache cimport PlainTopics, Topic
 from firearrow._native.fastpath.fast_connection cimport FastConnection
+from firearrow._native.fastpath.header_template cimport HeaderTemplate
 from firearrow._native.fastpath.send_response cimport SendResponse
 from firearrow._native.fastpath.pending_replies cimport ReplyBatch
 from firearrow._native.fastpath.write_batch cimport WriteBatch
@@ -40,6 +41,9 @@ cdef class Sender:
     cdef int64_t batch_number
     cdef Py_ssize_t answers_bytes         # of the last reply batch
     cdef uint8_t *buffer
+    cdef int reason                       # a Reason why it did not handle the last request
+
+    cdef int leave(self, int reason) noexcept
 
     cdef int handle_frame(
         self, FastConnection connection, const Frame *frame, const Header *header, bint long_names
@@ -47,10 +51,10 @@ cdef class Sender:
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1
     cdef int accept(
         self, FastConnection connection, const Frame *frame, const SendFields *fields,
-        CompletedProperties *done,
+        CompletedProperties *done, HeaderTemplate template,
     ) except -1
     cdef bint complete_properties(
-        self, FastConnection connection, const SendFields *fields, CompletedProperties *done
+        self, HeaderTemplate template, const SendFields *fields, CompletedProperties *done
     ) except -1
     cdef bint add_broker_properties(self, CompletedProperties *done) except -1
     cdef int put(

@@ -6,8 +6,10 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from firearrow._native.fastpath.batch_items cimport ITEMS_MAX, item_at, items_bytes
 from firearrow._native.fastpath.send_properties cimport BUFFER_BYTES, add, add_unique_key, read_given
 from firearrow._native.fastpath.request_fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
-from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, HANDLED
-from firearrow._native.fastpath.header_template cimport HeaderTemplate
+from firearrow._native.fastpath.fast_connection cimport (
+    HANDLED, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_SIZE, LEFT_STORE, LEFT_TOPIC, NOT_HANDLED,
+)
+from firearrow._native.fastpath.header_template cimport HeaderTemplate, with_header
 from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6,
     SYS_TRANSACTION,
@@ -64,65 +66,75 @@ cdef class Sender:
         cdef SendFields fields
         cdef CompletedProperties done
         done.text.at = NULL
-        if (
-            not send_fields(header, long_names, &fields)
-            or self.accept(connection, frame, &fields, &done) != HANDLED
-        ):
+        if not send_fields(header, long_names, &fields):
+            return self.leave(LEFT_FIELDS)
+        if self.accept(connection, frame, &fields, &done, None) != HANDLED:
             return NOT_HANDLED
         if frame.serializer == SERIALIZER_JSON:
-            if connection.template is None:
-                connection.template = HeaderTemplate.__new__(HeaderTemplate)
-            connection.template.remember(frame, &fields)
+            connection.template = with_header(connection.template, frame, &fields)
         return HANDLED
 
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1:
+        cdef HeaderTemplate before = None
+        cdef HeaderTemplate template = connection.template
         cdef SendFields fields
         cdef CompletedProperties done
         done.text.at = NULL
-        if not connection.template.read(frame, &fields, self.buffer, &done):
-            return NOT_HANDLED
-        return self.accept(connection, frame, &fields, &done)
+        while not template.read(frame, &fields, self.buffer, &done):
+            done.text.at = NULL
+            before, template = template, template.following
+            if template is None:
+                return NOT_HANDLED
+        if before is not None:
+            before.following, template.following = template.following, connection.template
+            connection.template = template
+        return self.accept(connection, frame, &fields, &done, template)
+
+    cdef inline int leave(self, int reason) noexcept:
+        self.reason = reason
+        return NOT_HANDLED
 
     cdef int accept(
         self, FastConnection connection, const Frame *frame, const SendFields *fields,
-        CompletedProperties *done,
+        CompletedProperties *done, HeaderTemplate template,
     ) except -1:
-        """`done`: empty, or the client's properties."""
+        """`done`: empty, or the client's properties. `template`: what the header matched, or None."""
         cdef const Span *name = &fields.value[TOPIC_VALUE]
         cdef void *found = self.plain_topics.find(name.at, name.length)
         cdef Message message
         cdef Topic topic
         cdef ReplyBatch reply_batch
-        if (
-            frame.body_bytes == 0
-            or frame.body_bytes > self.store.max_message_bytes
-            or fields.sys_flag & SYS_TRANSACTION
-        ):
-            return NOT_HANDLED
+        if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes:
+            return self.leave(LEFT_BODY)
         if self.store.broken or self.store.closed or self.store.full is not None or len(connection.host) == 0:
-            return NOT_HANDLED
-        if found is NULL or (done.text.at is NULL and not self.complete_properties(connection, fields, done)):
-            return NOT_HANDLED
+            return self.leave(LEFT_STORE)
+        if found is NULL:
+            return self.leave(LEFT_TOPIC)
+        if (
+            fields.sys_flag & SYS_TRANSACTION
+            or (done.text.at is NULL and not self.complete_properties(template, fields, done))
+        ):
+            return self.leave(LEFT_PROPERTIES)
         topic = <Topic> found
         if not topic.sendable or fields.queue_id >= topic.queues:
-            return NOT_HANDLED
+            return self.leave(LEFT_TOPIC)
         topic.prefetch_last()
         self.plain_topics.prefetch_next(frame, name)
         reply_batch = self.open_reply_batch()
         if reply_batch.now_ms < self.from_ms:
-            return NOT_HANDLED
+            return self.leave(LEFT_STORE)
         self.fill(&message, connection, topic, fields, reply_batch.now_ms)
         if fields.batch:
             return self.put_batch(connection, frame, fields, topic, &message, done)
         return self.put(connection, frame, fields, topic, &message, done)
 
     cdef bint complete_properties(
-        self, FastConnection connection, const SendFields *fields, CompletedProperties *done
+        self, HeaderTemplate template, const SendFields *fields, CompletedProperties *done
     ) except -1:
         if not read_given(&fields.value[PROPERTIES_VALUE], self.buffer, done):
             return False
-        if connection.template is not None:
-            connection.template.properties.remember(&fields.value[PROPERTIES_VALUE], done)
+        if template is not None:
+            template.properties.remember(&fields.value[PROPERTIES_VALUE], done)
         return True
 
     cdef int fill(
@@ -153,19 +165,19 @@ cdef class Sender:
         cdef int64_t size, end
         cdef ConsumeQueue queue
         if not self.add_broker_properties(done) or done.text.length > PROPERTIES_BYTES_MAX:
-            return NOT_HANDLED
+            return self.leave(LEFT_SIZE)
         message.body = Text(at=frame.body, length=frame.body_bytes)
         message.properties = done.text
         size = record_bytes(message)
         if not self.fits(size):
-            return NOT_HANDLED
+            return self.leave(LEFT_SIZE)
         queue = topic.queue(self.store, message.queue_id)
         try:
             end = self.store.stage(message, &done.found, queue)
         except PutRefused:
             end = -1
         if end < 0:
-            return NOT_HANDLED
+            return self.leave(LEFT_STORE)
         self.note(topic, queue, 1, end, size)
         self.answer(connection, frame, fields, done, queue, message.queue_offset, &message.physical_offset, 1)
         return HANDLED
@@ -187,12 +199,12 @@ cdef class Sender:
         cdef int64_t end, first
         cdef int64_t total = items_bytes(frame.body, frame.body_bytes, message, &count)
         if total < 0 or self.store.dispatch.lmq or not self.fits(total):
-            return NOT_HANDLED
+            return self.leave(LEFT_SIZE)
         queue = topic.queue(self.store, message.queue_id)
         first = queue.next_entry
         end = self.stage_items(frame, queue, message, total, physical_offsets)
         if end < 0:
-            return NOT_HANDLED
+            return self.leave(LEFT_STORE)
         self.note(topic, queue, count, end, end - physical_offsets[0])
         self.answer(connection, frame, fields, done, queue, first, physical_offsets, count)
         return HANDLED

@@ -105,7 +105,7 @@ static void take_send_response(Role *producer, const Answer *answer)
 {
     int64_t response_code = number_of(&code, answer->header, answer->header_bytes);
     if (response_code != 0) die("a send got the response code %ld: %.*s", (long) response_code, (int) answer->header_bytes, answer->header);
-    int64_t number = number_of(&opaque, answer->header, answer->header_bytes);
+    int64_t number = number_of(&opaque, answer->header, answer->header_bytes) - OPAQUE_BASE;
     if (number < 1 || number > request_count) die("a response has an opaque that was never sent");
     note_offset(requests[number - 1].queue_sends_id, number_of(&sent_offset, answer->header, answer->header_bytes));
     producer->answered++;

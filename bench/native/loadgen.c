@@ -75,7 +75,7 @@ static void check_answer(Sender *sender, const Answer *answer)
 {
     if (number_of(&code, answer->header, answer->header_bytes) != 0) { count_wrong("a response has another code than success"); return; }
     if (!check) return;
-    int64_t number = number_of(&opaque, answer->header, answer->header_bytes);
+    int64_t number = number_of(&opaque, answer->header, answer->header_bytes) - OPAQUE_BASE;
     if (number < 1 || number > request_count) { count_wrong("a response has an opaque that was never sent"); return; }
     sender->returned_sum += hashed(number);
     int queue_sends_id = requests[number - 1].queue_sends_id;

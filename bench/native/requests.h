@@ -1,11 +1,14 @@
-/* A file of prepared requests, each preceded by its size as a big-endian u32. The n-th has the opaque n + 1. Requests
- * with the same topic and queue ("b", "e") share a QueueSends: their responses must contain consecutive queue
+/* A file of prepared requests, each preceded by its size as a big-endian u32. The n-th, from 1, has the opaque OPAQUE_BASE + n.
+ * Requests with the same topic and queue ("b", "e") share a QueueSends: their responses must contain consecutive queue
  * offsets. */
 #ifndef BENCH_REQUESTS_H
 #define BENCH_REQUESTS_H
 
 #include "connection.h"
 #include "answers.h"
+
+/* Ten digits, as the numbers of a client that runs for a day. As bench/frames.py has it. */
+enum { OPAQUE_BASE = 2000000000 };
 
 enum { REQUESTS_MAX = 1 << 16, QUEUES_MAX = 1 << 17, HEADER_MAX = 1 << 16 };
 

@@ -237,11 +237,15 @@ class App:
             ProducersHandler(clients, clock),
             AssignmentHandler(topics, groups, clients, tables.modes, config, self._routing.queues),
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
-            InspectionHandler(store, config, clock, stats, self._message_services.timer_info),
+            InspectionHandler(store, config, clock, stats, self._runtime_parts()),
             ColdReadsHandler(),
             SingleBrokerHandler(config),
         )
         return [*(handler.routes() for handler in handlers), *self._message_services.routes()]
+
+    def _runtime_parts(self) -> list[Callable[[], dict[str, str]]]:
+        fast_path = [] if self._fast_path is None else [self._fast_path.runtime_info]
+        return [self._message_services.timer_info, *fast_path]
 
     # ---- listening ----
 

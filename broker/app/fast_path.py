@@ -6,8 +6,8 @@ topic, retry topic, dead letter queue or LMQ. Loop thread.
 
 from collections.abc import Iterable
 
-from firearrow._native.fastpath.fast_connection import FastHandler
-from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.fast_connection import FastHandler, RequestCounts
+from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
 from firearrow._native.fastpath.send_message import Sender
@@ -18,6 +18,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.tables import name_rules
+from firearrow.broker.tables.clients import LANGUAGES
 from firearrow.broker.tables.topics import TopicConfig
 
 
@@ -51,8 +52,9 @@ class FastPathSetup:
         )
         context.stats.source(self._sender.count)
         context.stats.source(self._puller.count)
-        self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller)
-        self.vip_dispatch: FastHandler = FastDispatch(self._sender, None)
+        self._counters = RequestCounters()
+        self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller, self._counters)
+        self.vip_dispatch: FastHandler = FastDispatch(self._sender, None, self._counters)
         self.changed(self._topics)
         context.config.listen(self._configure)
 
@@ -75,6 +77,11 @@ class FastPathSetup:
                     multi_tags=topic.filter_type == "MULTI_TAG",
                 )
 
+    def runtime_info(self) -> dict[str, str]:
+        """How requests were handled, by kind of client: `sends` as template, parsed and complete, `pulls` as fast
+        and complete, then the reasons of what was complete."""
+        return {_client_key(counts): _counts_text(counts) for counts in self._counters.all()}
+
     def _is_plain(self, topic: TopicConfig) -> bool:
         name = topic.name
         if topic.has_batch_queues or name.startswith(
@@ -87,8 +94,24 @@ class FastPathSetup:
         in_answer = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}
         in_message = properties_text(in_answer | {Property.CLUSTER: options.cluster_name})
         self._sender.configure(in_message, in_answer, options.accept_sends_from_ms)
+        self._puller.configure(options.lite_pull)
         self._puller.forget()
         may_order = bool(options.broker_permission & name_rules.PERM_WRITE)
         if may_order != self._may_order:
             self._may_order = may_order
             self.changed(self._topics)
+
+
+def _client_key(counts: RequestCounts) -> str:
+    name = LANGUAGES.get(counts.language, "others")
+    return f"fastPath_{name}_{counts.version}" if counts.version >= 0 else f"fastPath_{name}"
+
+
+def _counts_text(counts: RequestCounts) -> str:
+    left = counts.left()
+    sends, pulls = (sum(reasons[which] for reasons in left.values()) for which in (0, 1))
+    text = (
+        f"sends: {counts.templated} template, {counts.parsed} parsed, {sends} complete; "
+        f"pulls: {counts.pulled} fast, {pulls} complete"
+    )
+    return "; ".join([text, *(f"{reason}: {sum(counted)}" for reason, counted in left.items())])

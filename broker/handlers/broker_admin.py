@@ -11,7 +11,7 @@ Loop thread.
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import orjson
 
@@ -39,7 +39,7 @@ QUEUES = {
 
 
 class InspectionHandler:
-    """`timers()` returns the timer's part of the runtime info."""
+    """`parts` return further entries of the runtime info."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class InspectionHandler:
         config: Config,
         clock: Clock,
         stats: Stats,
-        timers: Callable[[], dict[str, str]],
+        parts: Sequence[Callable[[], dict[str, str]]],
     ) -> None:
         self._store = store
         self._config = config
         self._clock = clock
         self._stats = stats
-        self._timers = timers
+        self._parts = parts
         self._version = {"counter": 0, "stateVersion": 0, "timestamp": clock.now_ms()}
 
     def routes(self) -> Routes:
@@ -110,7 +110,9 @@ class InspectionHandler:
         return request.answer(body=orjson.dumps(status | {"masterCommitLogMaxOffset": self._store.written}))
 
     def runtime_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        table = {**self._totals(), **self._rates(), **self._disk(), **self._log(), **self._timers(), **QUEUES}
+        table = {**self._totals(), **self._rates(), **self._disk(), **self._log(), **QUEUES}
+        for part in self._parts:
+            table |= part()
         return request.answer(body=orjson.dumps({"table": table}))
 
     def _totals(self) -> dict[str, str]:

@@ -25,6 +25,7 @@ from bench.servers import Server
 from tests.fastpath.fake_broker import FakeBroker, Lie, answer, record
 from tests.faults.acknowledged_messages import until
 
+FIRST = frames.OPAQUE_BASE + 1
 SENDS = [frames.send_frame(0, bytes(16), n + 1) for n in range(2)]
 
 
@@ -64,12 +65,14 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
 
     peers = {name: Server(name, ("127.0.0.1", 1), 0) for name in ("firearrow", "apache")}
     row = Row("r", "firearrow", {"firearrow": done, "apache": work}, (rows.of("apache", 1),))
-    found = measured(peers, [row], 2, 1)
+    found = measured(peers, [row], 2, 1, memory_ahead=True)
     assert found["r"]["firearrow"].rate == 8
     assert list(found["r"]) == ["firearrow"]
     assert results.row_result(row, found["r"]).goals == ()
     with pytest.raises(LoadError, match="refused"):
-        measured(peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1)
+        measured(
+            peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1, memory_ahead=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -155,18 +158,22 @@ def answering(*frames_back: bytes) -> Iterator[tuple[str, int]]:
 
 
 def test_answers_in_another_order_are_right() -> None:
-    with answering(answer(2, queue_offset=1), answer(1)) as address:
+    with answering(answer(FIRST + 1, queue_offset=1), answer(FIRST)) as address:
         assert load.drive(address, SENDS, load.Workload(1, 2, 2)).wrong == 0
 
 
 @pytest.mark.parametrize(
     ("answers", "complaint"),
     [
-        pytest.param((answer(1, code=1), answer(2)), "another code", id="code"),
-        pytest.param((answer(1), answer(1, queue_offset=1)), "not those that were sent", id="opaque twice"),
-        pytest.param((answer(1), answer(7, queue_offset=1)), "never sent", id="opaque"),
-        pytest.param((answer(1), answer(2, queue_offset=2)), "not consecutive", id="gap"),
-        pytest.param((answer(1), answer(2, queue_offset=0)), "not consecutive", id="offset twice"),
+        pytest.param((answer(FIRST, code=1), answer(FIRST + 1)), "another code", id="code"),
+        pytest.param(
+            (answer(FIRST), answer(FIRST, queue_offset=1)), "not those that were sent", id="opaque twice"
+        ),
+        pytest.param((answer(FIRST), answer(FIRST + 6, queue_offset=1)), "never sent", id="opaque"),
+        pytest.param((answer(FIRST), answer(FIRST + 1, queue_offset=2)), "not consecutive", id="gap"),
+        pytest.param(
+            (answer(FIRST), answer(FIRST + 1, queue_offset=0)), "not consecutive", id="offset twice"
+        ),
         pytest.param((b"\xff" * 8,), "invalid lengths", id="lengths"),
     ],
 )
@@ -188,7 +195,7 @@ def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], compla
 )
 def test_the_load_sees_wrong_records(body: bytes, complaint: str) -> None:
     pull = [frames.pull_frame(0, 0, 1)]
-    with answering(answer(1, body=body)) as address, pytest.raises(LoadError, match=complaint):
+    with answering(answer(FIRST, body=body)) as address, pytest.raises(LoadError, match=complaint):
         load.drive(address, pull, load.Workload(1, 1, 1))
 
 

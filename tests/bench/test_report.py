@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import compare, plot, profile, report, results
+from bench import compare, plot, profile, report, results, spark_commands
 from bench.programs import ROOT
 from bench.rows import Row, Sample
 
@@ -28,9 +28,9 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "results.ndjson"
 
 
-def record(file: Path, part: float = 1, **rates: float) -> None:
+def record(file: Path, part: float = 1, *, ahead: bool = False, **rates: float) -> None:
     result = results.row_result(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
-    results.append_comparison([result], {}, part=part, rounds=1, path=file)
+    results.append_comparison([result], {}, part=part, rounds=1, memory_ahead=ahead, path=file)
 
 
 def goal_lines(file: Path) -> list[str]:
@@ -50,6 +50,18 @@ def test_goals_are_reached_or_not_or_not_measured(file: Path) -> None:
     assert "| 50 | 50 | reached |" in memory
     assert "| 6.5 | 6.5 | **not reached**, nor by the floor |" in cpu
     assert "1 of the others are not reached by the floor either." in report.page(results.read(file))
+
+
+def test_figures_with_memory_requested_ahead_stand_apart(file: Path) -> None:
+    record(file, ahead=True, firearrow=200_000, floor=110_000)
+    assert "| 1.818 |" in goal_lines(file)[0]
+    record(file, firearrow=100_000, floor=110_000)
+    record(file, ahead=True, firearrow=300_000, floor=110_000)
+    assert "| 0.9091 |" in goal_lines(file)[0]
+    usual, ahead = report.page(results.read(file)).split("### With memory requested ahead")
+    assert "| firearrow | 100,000 |" in usual
+    assert "| firearrow | 300,000 |" not in usual
+    assert "| firearrow | 300,000 |" in ahead
 
 
 def test_a_goal_that_only_the_floor_reaches_is_not_reached(file: Path) -> None:
@@ -153,6 +165,17 @@ def test_the_newest_run_in_spark_is_shown_and_is_no_comparison(file: Path) -> No
     assert "| export, job / export, df.write | ≥ 4 | 4.5 | 3.0 |" in page
     assert "9.0" not in page
     assert "No full run of the comparison" in page
+
+
+def test_the_newest_run_of_spark_commands_is_shown(file: Path) -> None:
+    samples = spark_commands.Samples(1000, [9.0, 2.0, 4.0], [0.003])
+    found = {"sink": samples, "sink, kafka tuned": spark_commands.Samples(1000, [8.0])}
+    test_the_newest_run_in_spark_is_shown_and_is_no_comparison(file)
+    results.append("spark-commands", path=file, master="local[2]", rows=list(spark_commands.table(found)))
+    page = report.page(results.read(file))
+    assert "| sink | 1,000 | 4.0 | 250 | 3.0 |" in page
+    assert "| sink / sink, kafka tuned | ≥ 1.5 | 2.0 |" in page
+    assert "| export, job | 2.0 | 1,200,000 | 1,300,000 | 1.5 |" in page
 
 
 @pytest.mark.parametrize("perf", [True, False])

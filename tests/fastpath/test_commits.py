@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
 from firearrow._native.wire.codes import RequestCode
@@ -46,7 +46,7 @@ class PullHarness(FastPathHarness):
             self.stats,
             self.clock,
         )
-        self.fast_handler = FastDispatch(self.sender, puller)
+        self.fast_handler = FastDispatch(self.sender, puller, RequestCounters())
         self.connection = FastPathConnection(self)
         self.connection.feed(plain(1), plain(2, queue_id=1))
         self.write_batch.commit()

@@ -205,3 +205,67 @@ def test_forms_alternate(pair: Pair) -> None:
         pair.feed(plain(opaque, queue_id=opaque % 2, oneway=opaque == 3))
         pair.feed(framed(header(opaque)))
     assert pair.same_stores()
+
+
+def counts(pair: Pair) -> tuple[int, int]:
+    """Sends of the long-lived connection whose headers matched a template, and others."""
+    (found,) = pair.known.counters.all()
+    assert found.left() == {}
+    return found.templated, found.parsed
+
+
+def test_every_32_bit_request_number_matches(pair: Pair) -> None:
+    """Java's clients count in one number: a billion after a day of 10,000 sends a second, and later negative."""
+    numbers = (1, 999_999_999, 1_000_000_000, 2_147_483_647, -2_147_483_648, -1, 0, 12)
+    for opaque in numbers:
+        assert pair.feed(framed(header(opaque))) == ([(opaque, 0)], 0, False)
+    assert counts(pair) == (len(numbers) - 1, 1)
+
+
+def forms(count: int) -> list[bytes]:
+    """Frames of as many producer groups; every second has compressed bodies."""
+    return [framed(header(ext=EXT | {"a": f"PG{n}", "f": str(n % 2)})) for n in range(count)]
+
+
+def test_a_connection_remembers_four_forms(pair: Pair) -> None:
+    rng = random.Random(2)
+    for frame in [*forms(4), *rng.choices(forms(4), k=200)]:
+        pair.feed(frame)
+    assert counts(pair) == (200, 4)
+    assert pair.same_stores()
+
+
+def test_the_form_that_was_not_used_for_the_longest_time_is_forgotten(pair: Pair) -> None:
+    first, *others, fifth = forms(5)
+    for frame in (first, *others, first, fifth):
+        pair.feed(frame)
+    assert counts(pair) == (1, 5)
+    for frame in (first, *others[1:], fifth):
+        pair.feed(frame)
+    assert counts(pair) == (5, 5)
+    pair.feed(others[0])
+    assert counts(pair) == (5, 6)
+    assert pair.same_stores()
+
+
+def test_a_header_that_is_too_long_for_a_template_is_parsed(pair: Pair) -> None:
+    long = framed(header(ext=EXT | {"a": "G" * 1100}))
+    for frame in (long, long, framed(header()), long, framed(header())):
+        pair.feed(frame)
+    assert counts(pair) == (1, 4)
+    assert pair.same_stores()
+
+
+def test_what_leaves_the_fast_path_is_counted_by_its_reason(pair: Pair) -> None:
+    pair.feed(framed(header()))
+    for ext, body, reason in (
+        ({"b": "Unknown"}, b"body", "topic"),
+        ({"i": "DELAY\x013\x02"}, b"body", "properties"),
+        ({"e": "x"}, b"body", "fields"),
+        ({}, b"", "body"),
+    ):
+        before = sum(sends for sends, _ in pair.known.counters.all()[0].left().values())
+        pair.feed(framed(header(ext=EXT | ext), body))
+        left = pair.known.counters.all()[0].left()
+        assert left[reason] == (1, 0)
+        assert sum(sends for sends, _ in left.values()) == before + 1

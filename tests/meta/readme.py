@@ -18,7 +18,7 @@ FIGURES = (
 
 def figures_table() -> str:
     """`FIGURES` from the newest full run that included Apache's broker."""
-    return report.apache_table(results.read(), FIGURES)
+    return report.apache_table(results.as_users_run(results.read()), FIGURES)
 
 
 def section(text: str, name: str) -> str:

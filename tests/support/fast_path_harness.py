@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from firearrow._native.fastpath.fast_connection import FastConnection
-from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import Queue
 from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.fastpath.topic_cache import PlainTopics
@@ -75,7 +75,8 @@ class FastPathHarness(Harness):
         )
         self.stats.source(self.sender.count)
         self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
-        self.fast_handler = FastDispatch(self.sender, None)
+        self.counters = RequestCounters()
+        self.fast_handler = FastDispatch(self.sender, None, self.counters)
 
     def reply_after(self, connection: FastPathConnection, command: RemotingCommand) -> None:
         placed = self.store.put(

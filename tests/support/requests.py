@@ -1,5 +1,6 @@
 """Ext fields of the usual requests to a broker, and the records in its answers."""
 
+import json
 import struct
 import time
 from collections.abc import Iterator
@@ -109,3 +110,9 @@ def topic_ext(topic: str, queues: int = 4) -> dict[str, str]:
         "topicSysFlag": "0",
         "order": "false",
     }
+
+
+def runtime_info(connection: ClientSocket) -> dict[str, str]:
+    """GET_BROKER_RUNTIME_INFO."""
+    table: dict[str, str] = json.loads(connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {}).body)["table"]
+    return table

@@ -52,9 +52,13 @@ func (p *producers) of(parameters url.Values) (rocketmq.Producer, error) {
 	if started, ok := p.started[group]; ok {
 		return started, nil
 	}
+	instance := group
+	if parameters.Has("instance") {
+		instance = parameters.Get("instance")
+	}
 	options := []producer.Option{
 		producer.WithNameServer([]string{p.nameServer}), producer.WithGroupName(group),
-		producer.WithInstanceName(group), producer.WithRetry(0),
+		producer.WithInstanceName(instance), producer.WithRetry(0),
 		producer.WithQueueSelector(chosen{producer.NewRoundRobinQueueSelector()})}
 	if parameters.Get("compression") == "none" {
 		options = append(options, producer.WithCompressMsgBodyOverHowmuch(math.MaxInt32))

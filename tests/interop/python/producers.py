@@ -35,7 +35,9 @@ class Producers:
             producer = Producer(
                 group,
                 client=ClientOptions(
-                    name_server=self._name_server, instance_name=group, poll_name_server_s=0.5
+                    name_server=self._name_server,
+                    instance_name=parameters.text("instance", group),
+                    poll_name_server_s=0.5,
                 ),
                 options=ProducerOptions(
                     send_timeout_s=20,

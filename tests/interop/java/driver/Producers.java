@@ -49,7 +49,7 @@ final class Producers {
         if (producer == null) {
             producer = new DefaultMQProducer(group, !parameters.text("trace", "").isEmpty(), null);
             producer.setNamesrvAddr(nameServer);
-            producer.setInstanceName(group);
+            producer.setInstanceName(parameters.text("instance", group));
             producer.setPollNameServerInterval(500);
             producer.setMaxMessageSize((int) parameters.number("maxMessageSize", 4 << 20));
             producer.setSendMsgTimeout(20_000);
