@@ -49,6 +49,7 @@ cdef class FastConnection(Connection):
     cdef public FastHandler fast_handler  # None: all requests go to `received`
     cdef public bytes host                # the peer's address as in records
     cdef HeaderTemplate template          # of its last send; None: no send yet
+    cdef unsigned int unmatched           # sends since one matched a template
     cdef RequestCounts counts             # of its kind of client; None: no request yet
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1

@@ -44,6 +44,7 @@ cdef class Sender:
     cdef int reason                       # a Reason why it did not handle the last request
 
     cdef int leave(self, int reason) noexcept
+    cdef bint may_match(self, FastConnection connection) noexcept
 
     cdef int handle_frame(
         self, FastConnection connection, const Frame *frame, const Header *header, bint long_names

@@ -24,6 +24,8 @@ cdef enum:
     # bits of a client's sysFlag that are stored: compressed, multi tags, compression type
     KEPT = 0x703
     MULTI_TAGS = 0x2
+    UNMATCHED_MAX = 64                    # sends in turn that match no template; then only
+    RETRY_EACH = 256                      # one of so many tries
     ANSWERS_BYTES = 65536                 # reserved at once for a reply batch, if the last one was as large
 
 
@@ -70,9 +72,14 @@ cdef class Sender:
             return self.leave(LEFT_FIELDS)
         if self.accept(connection, frame, &fields, &done, None) != HANDLED:
             return NOT_HANDLED
-        if frame.serializer == SERIALIZER_JSON:
+        connection.unmatched += 1
+        if frame.serializer == SERIALIZER_JSON and self.may_match(connection):
             connection.template = with_header(connection.template, frame, &fields)
         return HANDLED
+
+    cdef inline bint may_match(self, FastConnection connection) noexcept:
+        """Whether templates are worth their time: a client may order its fields at random, as Go's does."""
+        return connection.unmatched < UNMATCHED_MAX or connection.unmatched % RETRY_EACH <= 1
 
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1:
         cdef HeaderTemplate before = None
@@ -80,11 +87,14 @@ cdef class Sender:
         cdef SendFields fields
         cdef CompletedProperties done
         done.text.at = NULL
+        if not self.may_match(connection):
+            return NOT_HANDLED
         while not template.read(frame, &fields, self.buffer, &done):
             done.text.at = NULL
             before, template = template, template.following
             if template is None:
                 return NOT_HANDLED
+        connection.unmatched = 0
         if before is not None:
             before.following, template.following = template.following, connection.template
             connection.template = template

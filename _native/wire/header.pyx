@@ -1,17 +1,20 @@
 """Header: scans a command's header in place, JSON or binary (see header.pxd)."""
 
+from libc.string cimport memcmp
+
 from firearrow._native.base.endian cimport get_i16, get_i32
 from firearrow._native.wire.codes cimport OTHER, SERIALIZER_ROCKETMQ
 from firearrow._native.wire.json cimport (
     HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS,
-    SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, accept, take_bare, take_int32,
+    SPAN_ABSENT, SPAN_RAW, Cursor, skip_blanks, skip_value, accept, take_bare, take_int32,
 )
-from firearrow._native.wire.json cimport scan_string
+from firearrow._native.wire.json cimport scan_string, scan_string_body
 
 cdef const char **LANGUAGES = [
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",
     "RUST", "NODE_JS",
 ]
+cdef int *LANGUAGE_LENGTHS = [4, 3, 6, 6, 6, 6, 4, 5, 4, 2, 3, 3, 4, 7]
 cdef int LANGUAGES_COUNT = 14
 
 cdef enum:
@@ -26,6 +29,10 @@ cdef enum:
     BINARY_BYTES_MIN = 21
     KEY_LENGTH_BYTES = 2
     LENGTH_BYTES = 4
+
+cdef enum:
+    NOT_OF_THIS_FORM = 1
+    LETTER_FIELD_BYTES = 6        # with an empty value
 
 
 cdef int scan_header(const uint8_t *at, Py_ssize_t length, int serializer, Header *header) noexcept nogil:
@@ -102,7 +109,7 @@ cdef int take_language(Cursor *cursor, int32_t *language) noexcept nogil:
         return status
     language[0] = OTHER
     for n in range(LANGUAGES_COUNT):
-        if is_text(&span, LANGUAGES[n]):
+        if span.length == LANGUAGE_LENGTHS[n] and memcmp(span.at, LANGUAGES[n], span.length) == 0:
             language[0] = n
             break
     return HEADER_OK
@@ -124,18 +131,9 @@ cdef int scan_json_fields(Cursor *cursor, Header *header) noexcept nogil:
         if header.fields == FIELDS_MAX:
             return HEADER_TOO_MANY_FIELDS
         field = &header.field[header.fields]
-        status = scan_string(cursor, &field.key)
-        if status < 0:
-            return status
-        if not accept(cursor, c':'):
-            return HEADER_BAD_JSON
-        skip_blanks(cursor)
-        if cursor.at < cursor.end and (cursor.at[0] == c'{' or cursor.at[0] == c'['):
-            return HEADER_BAD_TYPE
-        if cursor.at < cursor.end and cursor.at[0] == c'"':
-            status = scan_string(cursor, &field.value)
-        else:
-            status = take_bare(cursor, &field.value)
+        status = take_letter_field(cursor, field)
+        if status == NOT_OF_THIS_FORM:
+            status = take_field(cursor, field)
         if status < 0:
             return status
         if field.value.kind != SPAN_ABSENT:
@@ -143,6 +141,36 @@ cdef int scan_json_fields(Cursor *cursor, Header *header) noexcept nogil:
         if accept(cursor, c','):
             continue
         return HEADER_OK if accept(cursor, c'}') else HEADER_BAD_JSON
+
+
+cdef inline int take_letter_field(Cursor *cursor, Field *field) noexcept nogil:
+    """`"x":"value"` without blanks, as nearly all fields of sends are; otherwise NOT_OF_THIS_FORM."""
+    cdef const uint8_t *at = cursor.at
+    if (
+        cursor.end - at < LETTER_FIELD_BYTES or at[0] != c'"' or at[2] != c'"' or at[3] != c':'
+        or at[4] != c'"' or at[1] == c'"' or at[1] == c'\\'
+    ):
+        return NOT_OF_THIS_FORM
+    field.key = Span(at=at + 1, length=1, kind=SPAN_RAW)
+    at = scan_string_body(at + 5, cursor.end, &field.value)
+    if at is NULL:
+        return HEADER_BAD_JSON
+    cursor.at = at + 1
+    return HEADER_OK
+
+
+cdef int take_field(Cursor *cursor, Field *field) noexcept nogil:
+    cdef int status = scan_string(cursor, &field.key)
+    if status < 0:
+        return status
+    if not accept(cursor, c':'):
+        return HEADER_BAD_JSON
+    skip_blanks(cursor)
+    if cursor.at < cursor.end and (cursor.at[0] == c'{' or cursor.at[0] == c'['):
+        return HEADER_BAD_TYPE
+    if cursor.at < cursor.end and cursor.at[0] == c'"':
+        return scan_string(cursor, &field.value)
+    return take_bare(cursor, &field.value)
 
 
 cdef int take_opaque(Cursor *cursor, Header *header) noexcept nogil:
@@ -155,19 +183,20 @@ cdef int take_opaque(Cursor *cursor, Header *header) noexcept nogil:
 
 
 cdef int scan_json_member(Cursor *cursor, const Span *name, Header *header) noexcept nogil:
-    if is_text(name, "code"):
+    cdef const uint8_t *at = name.at
+    if name.length == 4 and memcmp(at, b"code", 4) == 0:
         return take_int32(cursor, &header.code)
-    if is_text(name, "extFields"):
+    if name.length == 9 and memcmp(at, b"extFields", 9) == 0:
         return scan_json_fields(cursor, header)
-    if is_text(name, "flag"):
+    if name.length == 4 and memcmp(at, b"flag", 4) == 0:
         return take_int32(cursor, &header.flag)
-    if is_text(name, "language"):
+    if name.length == 8 and memcmp(at, b"language", 8) == 0:
         return take_language(cursor, &header.language)
-    if is_text(name, "opaque"):
+    if name.length == 6 and memcmp(at, b"opaque", 6) == 0:
         return take_opaque(cursor, header)
-    if is_text(name, "version"):
+    if name.length == 7 and memcmp(at, b"version", 7) == 0:
         return take_int32(cursor, &header.version)
-    if is_text(name, "remark"):
+    if name.length == 6 and memcmp(at, b"remark", 6) == 0:
         skip_blanks(cursor)
         if cursor.at < cursor.end and cursor.at[0] == c'"':
             return scan_string(cursor, &header.remark)

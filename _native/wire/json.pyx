@@ -43,7 +43,7 @@ cdef bint is_number(const Span *span) noexcept nogil:
 
 
 cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil:
-    """A 32-bit whole number; null leaves the value unchanged. Up to nine plain digits take the short path."""
+    """A 32-bit whole number; null leaves the value unchanged. Plain digits take the short path."""
     cdef const uint8_t *at
     cdef Span span
     cdef long long total = 0
@@ -52,10 +52,10 @@ cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil:
     cdef int status
     skip_blanks(cursor)
     at = cursor.at
-    while at < cursor.end and at - cursor.at < 9 and c'0' <= at[0] <= c'9':
+    while at < cursor.end and at - cursor.at < 10 and c'0' <= at[0] <= c'9':
         total = total * 10 + (at[0] - c'0')
         at += 1
-    if cursor.at < at < cursor.end and (at[0] == c',' or at[0] == c'}'):
+    if cursor.at < at < cursor.end and (at[0] == c',' or at[0] == c'}') and total <= INT32_MAX:
         cursor.at = at
         value[0] = <int32_t> total
         return HEADER_OK

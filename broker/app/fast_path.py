@@ -1,7 +1,7 @@
 """FastPathSetup: builds the fast path and updates it when topics, groups, subscriptions or options change.
 
 A topic is plain, and sends to it may take the fast path, if its messages are stored as they come: no system
-topic, retry topic, dead letter queue or LMQ. Loop thread.
+topic but that of message traces, no retry topic, dead letter queue or LMQ. Loop thread.
 """
 
 from collections.abc import Iterable
@@ -88,7 +88,8 @@ class FastPathSetup:
             (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.LMQ_PREFIX)
         ):
             return False
-        return name_rules.topic_fault(name) is None and not self._topics.is_system(name)
+        is_system = self._topics.is_system(name) and name != name_rules.TRACE_TOPIC
+        return name_rules.topic_fault(name) is None and not is_system
 
     def _configure(self, options: Options) -> None:
         in_answer = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}

@@ -269,3 +269,25 @@ def test_what_leaves_the_fast_path_is_counted_by_its_reason(pair: Pair) -> None:
         left = pair.known.counters.all()[0].left()
         assert left[reason] == (1, 0)
         assert sum(sends for sends, _ in left.values()) == before + 1
+
+
+def test_a_client_whose_fields_have_no_order_is_parsed(pair: Pair) -> None:
+    """After some sends, templates are tried rarely; a usual header in their place matches again."""
+    rng = random.Random(4)
+    for _ in range(600):
+        pair.feed(framed(header(ext=dict(rng.sample(list(EXT.items()), len(EXT))))))
+    templated, parsed = counts(pair)
+    assert templated + parsed == 600
+    assert parsed > 590
+    for _ in range(600):
+        pair.feed(framed(header()))
+    assert counts(pair)[0] > templated + 300
+    assert pair.same_stores()
+
+
+def test_kinds_of_clients_are_bounded(pair: Pair) -> None:
+    for version in range(70):
+        pair.feed(framed(header(version=version)))
+    found = pair.known.counters.all()
+    assert len(found) == 65
+    assert (found[-1].language, found[-1].version, found[-1].parsed) == (-1, -1, 6)

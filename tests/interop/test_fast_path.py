@@ -1,6 +1,6 @@
 """Plain sends and pulls of official clients take the fast path, and nearly all sends match a header template.
 
-What real programs do: several producers on one connection, two topics in turn, keys and tags that vary or are absent,
+Go's client is the exception: it writes the fields of each header in random order. What real programs do: several producers on one connection, two topics in turn, keys and tags that vary or are absent,
 user properties in changing number and order, compressed bodies, message traces.
 """
 
@@ -17,6 +17,8 @@ from tests.support.requests import runtime_info
 pytestmark = pytest.mark.interop
 
 ROUNDS, EACH = 60, 40
+FIRST_PULLS = 4
+"""One for each queue, before it has its first message."""
 LARGE_BYTES = 8 << 10
 """More than the size from which clients compress."""
 LANGUAGES = {"java5": "JAVA", "java4": "JAVA", "go": "GO", "python": "PYTHON"}
@@ -83,5 +85,6 @@ def test_official_clients_take_the_fast_path(client: Driver, peer: Peer, name: s
     )
     assert template + parsed + complete >= ROUNDS * EACH, texts
     assert (template + parsed) / (template + parsed + complete) >= 0.99, texts
-    assert template / (template + parsed + complete) >= 0.95, texts
-    assert pulls / (pulls + slow_pulls) >= 0.99, texts
+    if client.name != "go":
+        assert template / (template + parsed + complete) >= 0.95, texts
+    assert slow_pulls <= max(FIRST_PULLS, 0.01 * (pulls + slow_pulls)), texts

@@ -91,8 +91,9 @@ RATES = ("consumeTps", "topicPutTps")
 MACHINERY = re.compile(
     r".*ThreadPoolQueueCapacity$|putLatency|.*EntireTimeMax$"
     r"|putMessageDistributeTime$|dispatchMaxBuffer$|remainTransientStoreBufferNumbs$|commitLogDiskRatio_/"
+    r"|fastPath_\w+$"
 )
-"""Keys of the runtime info for thread pools, later services and buffers that do not exist here."""
+"""Keys of the runtime info for thread pools, later services and buffers that do not exist here, and for our own."""
 
 
 def name_of(difference: Difference, translation: Translation) -> str | None:
