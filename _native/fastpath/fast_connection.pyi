@@ -7,7 +7,7 @@ class FastHandler:
     """The fast path for some requests."""
 
 class RequestCounts:
-    """Requests of one kind of client: sends whose headers matched a template, other sends and pulls on the fast path."""
+    """Requests of one kind of client on the fast path: sends whose headers matched a template, other sends, pulls."""
 
     language: int
     version: int

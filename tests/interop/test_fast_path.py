@@ -1,7 +1,8 @@
 """Plain sends and pulls of official clients take the fast path, and nearly all sends match a header template.
 
-Go's client is the exception: it writes the fields of each header in random order. What real programs do: several producers on one connection, two topics in turn, keys and tags that vary or are absent,
-user properties in changing number and order, compressed bodies, message traces.
+Go's client is the exception: it writes the fields of each header in random order. What real programs do: several
+producers on one connection, two topics in turn, keys and tags that vary or are absent, user properties in changing
+number and order, compressed bodies, message traces.
 """
 
 import random
