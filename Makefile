@@ -1,4 +1,6 @@
-PYTHON ?= python3.11
+# the newest that works
+PYTHON ?= $(shell for version in 3.14 3.13 3.12 3.11; do \
+	python$$version -c 'import ensurepip, venv' 2>/dev/null && echo python$$version && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.built
@@ -25,6 +27,7 @@ debug: $(VENV)/.test
 	FIREARROW_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace --force && $(BIN)/pytest $(ARGS)
 
 $(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "FireArrow needs Python 3.11 to 3.14 with venv; install one, or set PYTHON=" && exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 $(STAMP): $(VENV)/bin/python $(SOURCES)

@@ -9,6 +9,9 @@ MANIFEST.in lists what it holds.
 """
 
 import os
+import shlex
+import shutil
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -49,7 +52,7 @@ def sources() -> list[Path]:
 
 
 def extensions() -> list[Extension]:
-    flags = ["-O0", "-g"] if DEBUG else ["-O3"]
+    flags = ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]  # Python's own flags have -g: 45 MB of 55
     if SANITIZE:
         flags = ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS]
     return [
@@ -64,10 +67,22 @@ def extensions() -> list[Extension]:
     ]
 
 
+def check_compiler() -> None:
+    """SystemExit: there is none, in one sentence, before Cython runs for a minute."""
+    command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    program = shlex.split(command)[0]
+    if shutil.which(program) is None:
+        raise SystemExit(
+            f"setup.py: this build needs a C compiler, and there is no {program}; install one (on Debian and Ubuntu "
+            "gcc and libc6-dev), set CC to yours, or install a wheel of a release."
+        )
+
+
 class BuildExtensions(build_ext):
     """Compiles the .pyx files to C first."""
 
     def run(self) -> None:
+        check_compiler()
         compiled = cythonize(
             self.extensions,
             include_path=[str(link_shape())],

@@ -34,6 +34,17 @@ def build(clone: Path, what: str, to: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_build_without_a_compiler_fails_at_once_in_one_sentence(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-cc -pthread")
+    done = build(clone, "wheel", tmp_path)
+    assert done.returncode != 0
+    reason = done.stderr.splitlines()[-1]
+    assert "this build needs a C compiler, and there is no no-such-cc; install one" in reason
+    assert "Cythonizing" not in done.stdout + done.stderr
+
+
 def files_below(clone: Path) -> set[str]:
     return {
         path.relative_to(clone).as_posix()
