@@ -8,11 +8,11 @@ from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport uint8_t, uintptr_t
+from libc.stdint cimport uint8_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.recovery.entry_repair cimport repair_entry
-from firearrow._native.base.memory cimport copy_far, prefetch_read
+from firearrow._native.base.memory cimport copy_far
 from firearrow._native.store.files.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE,
     RECORD_FIXED_BYTES,
@@ -23,8 +23,6 @@ from firearrow._native.store.log.record cimport Properties, RECORD_OK, RecordVie
 
 cdef enum:
     MAX_BYTES = 134217728
-    PREFETCH_ENTRIES = 8          # ahead of the one that is picked
-    PREFETCH_BYTES = 256          # of each record; what follows is copied in order
 
 
 class GetStatus(IntEnum):
@@ -103,7 +101,6 @@ cdef int pick(
 ) except -1:
     cdef int64_t run, n, physical, window
     cdef int32_t size, code
-    cdef int64_t prefetched = 0   # the last entry of the run whose record was
     cdef const uint8_t *entry = queue.entries_at(offset, &run)
     cdef const uint8_t *record
     cdef int64_t total_max = min(max(max_bytes, <int64_t> 100), <int64_t> MAX_BYTES)
@@ -129,9 +126,6 @@ cdef int pick(
         code = <int32_t> get_i64(entry + ENTRY_AT_TAGS)
         if has_code(code, codes, codes_count) and (tags is None or code in tags):
             record = record_bytes(log, queue, offset + n, physical, &size)
-            while record is not NULL and prefetched < min(n + PREFETCH_ENTRIES, run - 1):
-                prefetched += 1
-                prefetch_record(record, physical, entry + (prefetched - n) * ENTRY_BYTES)
             if record is NULL:
                 if scan.count == 0:
                     scan.status = MESSAGE_WAS_REMOVING
@@ -149,17 +143,6 @@ cdef int pick(
             scan.status = NO_MATCHED_MESSAGE
         entry += ENTRY_BYTES
     return 0
-
-
-cdef inline void prefetch_record(
-    const uint8_t *record, int64_t physical, const uint8_t *entry
-) noexcept nogil:
-    """Fetch the record of a later entry. In the same segment, it lies as far from `record` as its offset does
-    from `physical`."""
-    cdef uintptr_t at = <uintptr_t> record + <uintptr_t> (get_i64(entry) - physical)
-    cdef int32_t n
-    for n in range(0, min(get_i32(entry + ENTRY_AT_SIZE), <int32_t> PREFETCH_BYTES), 64):
-        prefetch_read(<const void *> (at + n))
 
 
 cdef inline bint has_code(int32_t code, const int32_t *codes, Py_ssize_t count) noexcept nogil:
