@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.ports import free_port
 from bench.programs import built
@@ -35,7 +36,7 @@ class Server:
     name: str
     address: Address
     ready_s: float
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[subprocess.Popen[Any]] = field(default_factory=list)
     left: Path | None = None
     """Of a floor: the first file that it wrote; the others have this name and a number."""
 

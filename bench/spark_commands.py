@@ -20,9 +20,9 @@ from statistics import median
 
 from bench import kafka, spark_store
 from bench.measuring import quiet
-from bench.processes import TICK_S
 from bench.programs import ROOT
 from bench.results import append
+from bench.servers import Server
 from firearrow.client import Message, blocking
 from firearrow.client.local_broker import LocalBroker
 
@@ -178,7 +178,8 @@ class Target:
         self.name_server = self._broker.name_server
         for topic in spark_store.TOPICS:
             self.create_topic(topic)
-        self._before = self._ticks()
+        self._server = Server("firearrow", ("", 0), 0, [self._broker.process])
+        self._before = self._server.cpu_s()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -191,11 +192,7 @@ class Target:
 
     def cpu_s(self) -> float:
         """CPU seconds of the broker since it was ready."""
-        return (self._ticks() - self._before) * TICK_S
-
-    def _ticks(self) -> int:
-        fields = Path(f"/proc/{self._broker.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
+        return self._server.cpu_s() - self._before
 
 
 def spark(*words: object) -> list[str]:
@@ -211,7 +208,6 @@ def program(name: str, *words: object, settings: Mapping[str, str] | None = None
 
 def _run(command: list[str]) -> str:
     """Its output. RuntimeError: it failed."""
-    quiet()
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=ENVIRONMENT
     )
@@ -239,6 +235,7 @@ def measured(bench: Bench, rounds: int, wanted: list[str], kafka_rows: int) -> N
         for name in wanted:
             print(f"round {number + 1}/{rounds}: {name}", file=sys.stderr)
             for run in reversed(runs[name]) if number % 2 else runs[name]:
+                quiet()
                 try:
                     run()
                 except RuntimeError as error:

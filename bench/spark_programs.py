@@ -4,7 +4,7 @@ them. The last line of output is JSON."""
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -63,25 +63,17 @@ def beside_kafka(spark: SparkSession, rows: str, name_server: str, kafka: str, f
     at_ours, at_kafka = {"nameServer": name_server}, {"kafka.bootstrap.servers": kafka}
     sink(ours, "rocketmq", topic="stream", **at_ours)(0)
     sink(table, "kafka", topic="stream", **at_kafka, **KAFKA_TUNED)(0)
-    found: dict[str, list[float]] = {}
-    for number in range(ROUNDS_WARM + ROUNDS):
-        runs = {
-            "sink": sink(ours, "rocketmq", topic="T", **at_ours),
-            "sink, kafka tuned": sink(table, "kafka", topic="T", **at_kafka, **KAFKA_TUNED),
-            "sink lz4": sink(ours, "rocketmq", topic="L", compression="lz4", **at_ours),
-            "sink lz4, kafka tuned": sink(
-                table, "kafka", topic="L", **at_kafka, **KAFKA_TUNED, **{"kafka.compression.type": "lz4"}
-            ),
-            "micro-batches": stream("rocketmq", topic="stream", **at_ours),
-            "micro-batches, kafka": stream("kafka", subscribe="stream", **at_kafka),
-        }
-        for name, run in runs.items():
-            print(f"round {number + 1}: {name}", file=sys.stderr)
-            began = time.perf_counter()
-            run(number)
-            if number >= ROUNDS_WARM:
-                found.setdefault(name, []).append(time.perf_counter() - began)
-    return found
+    runs = {
+        "sink": sink(ours, "rocketmq", topic="T", **at_ours),
+        "sink, kafka tuned": sink(table, "kafka", topic="T", **at_kafka, **KAFKA_TUNED),
+        "sink lz4": sink(ours, "rocketmq", topic="L", compression="lz4", **at_ours),
+        "sink lz4, kafka tuned": sink(
+            table, "kafka", topic="L", **at_kafka, **KAFKA_TUNED, **{"kafka.compression.type": "lz4"}
+        ),
+        "micro-batches": stream("rocketmq", topic="stream", **at_ours),
+        "micro-batches, kafka": stream("kafka", subscribe="stream", **at_kafka),
+    }
+    return samples(runs)
 
 
 def readers(spark: SparkSession, store: str, parquet: str) -> object:
@@ -93,18 +85,24 @@ def readers(spark: SparkSession, store: str, parquet: str) -> object:
     def to_nothing(frame: DataFrame) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
-    runs: dict[str, Callable[[], None]] = {
-        "read": lambda: to_nothing(spark.read.format("rocketmq").load(store)),
-        "scan": lambda: to_nothing(spark_tools.scan(spark, path=store)),
-        "read, parquet snappy": lambda: to_nothing(spark.read.parquet(parquet)),
-        "tags": lambda: to_nothing(spark.read.format("rocketmq").option("columns", "tags").load(store)),
-        "tags, parquet snappy": lambda: to_nothing(spark.read.parquet(parquet).select("tags")),
+    runs: dict[str, Callable[[int], None]] = {
+        "read": lambda _: to_nothing(spark.read.format("rocketmq").load(store)),
+        "scan": lambda _: to_nothing(spark_tools.scan(spark, path=store)),
+        "read, parquet snappy": lambda _: to_nothing(spark.read.parquet(parquet)),
+        "tags": lambda _: to_nothing(spark.read.format("rocketmq").option("columns", "tags").load(store)),
+        "tags, parquet snappy": lambda _: to_nothing(spark.read.parquet(parquet).select("tags")),
     }
+    return samples(runs)
+
+
+def samples(runs: Mapping[str, Callable[[int], None]]) -> dict[str, list[float]]:
+    """Seconds of each row in the warm rounds. A run gets the number of the round."""
     found: dict[str, list[float]] = {}
     for number in range(ROUNDS_WARM + ROUNDS):
         for name, run in runs.items():
+            print(f"round {number + 1}: {name}", file=sys.stderr)
             began = time.perf_counter()
-            run()
+            run(number)
             if number >= ROUNDS_WARM:
                 found.setdefault(name, []).append(time.perf_counter() - began)
     return found

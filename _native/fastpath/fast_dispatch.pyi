@@ -6,7 +6,7 @@ class RequestCounters:
     """Counts of requests by kind of client, of all connections together."""
 
     def all(self) -> list[RequestCounts]:
-        """By language and version; -1 and -1: clients beyond the 64 kinds that are told apart."""
+        """By language and version; -1 and -1: clients beyond the 64 kinds that have counts of their own."""
 
 class FastDispatch(FastHandler):
     """Plain sends and pulls without a Python object for each; `puller` None: sends only."""
