@@ -17,8 +17,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from firearrow.spark_tools.base.closed_pipe import silence_closed_pipe
+
 if TYPE_CHECKING:
     from firearrow.spark_tools.plan.options import SourceOptions
+
+silence_closed_pipe()  # of the workers that plan: they get their source unpickled, which imports this module
 
 
 class RocketMQSource(DataSource):
