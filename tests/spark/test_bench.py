@@ -11,7 +11,7 @@ from bench.programs import ROOT
 from bench.spark_bench import GOALS
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_every_row_gives_figures_and_goals(tmp_path: Path, spark_environment: dict[str, str]) -> None:
     command = [
         sys.executable,

@@ -61,7 +61,7 @@ def let_expire(root: Path, count: int) -> int:
         return reader.bounds([QUEUE])[QUEUE][0]
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_what_retention_took_before_it_was_copied_ends_it_or_is_counted(
     copy: Copy, target: LocalBroker, root: Path
 ) -> None:
@@ -99,7 +99,7 @@ def test_a_topic_that_is_not_there_is_one_sentence(copy: Copy, root: Path) -> No
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_a_topic_that_was_recreated_is_copied_from_its_first_message(copy: Copy, target: LocalBroker) -> None:
     asked = ("--name-server", target.name_server, "--topics", "again", "--to-topic", "again=copied")
     with (

@@ -75,7 +75,7 @@ def test_no_space_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
     assert ExportManifest.read(disk.path) == manifest
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_no_space_for_spark_s_checkpoint_of_a_copy_is_one_sentence(
     disk: SmallDisk, spark: "SparkSession", root: Path, target: LocalBroker
 ) -> None:

@@ -46,7 +46,7 @@ def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=280,
             check=False,
         )
 
@@ -56,7 +56,7 @@ def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
 SENTENCE = "firearrow: the executors' Python has no firearrow: install it there, or ship it"
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_a_copy_says_so_too_if_executors_lack_the_package(
     submit: Submit, store: KnownStore, broker: LocalBroker
 ) -> None:
@@ -84,7 +84,7 @@ def test_executors_get_the_package_by_an_archive(submit: Submit, store: KnownSto
     )
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("way", ["archive", "installed"])
 def test_executors_read_a_table_and_replay_it(
     way: str, spark_environment: dict[str, str], store: KnownStore, fresh_broker: LocalBroker, tmp_path: Path
@@ -105,7 +105,7 @@ def test_executors_read_a_table_and_replay_it(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

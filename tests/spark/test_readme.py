@@ -12,7 +12,7 @@ from firearrow.client.local_broker import LocalBroker
 from tests.readme_examples import examples
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_example_counts_messages_by_tag(spark_environment: dict[str, str], tmp_path: Path) -> None:
     store = tmp_path / "store"
     with (

@@ -32,7 +32,7 @@ SCHEMA = StructType(
 ADDED_BY_READER = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(400)
 def test_apaches_store_into_apaches_broker(
     golden_clean: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,7 +109,7 @@ def test_a_retried_task_goes_on_after_its_checkpoint(
     assert 0 < twice <= len(tasks) * send_task.WAITING_MAX * 20, "what was acknowledged and not yet marked"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_command_that_was_killed_goes_on_where_it_was(
     spark_environment: dict[str, str], store: KnownStore, target: LocalBroker, tmp_path: Path
 ) -> None:
@@ -156,7 +156,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -16,7 +16,7 @@ OUTPUT = (
 )
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_tutorial(spark_environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(TUTORIAL)],
