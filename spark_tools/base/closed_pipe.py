@@ -9,7 +9,8 @@ def silence_closed_pipe() -> None:
     """In a worker that PySpark's daemon forked, end without a traceback when Spark has closed the connection.
 
     Spark closes it as soon as it has what it needs, such as the rows of a LIMIT, while the worker still writes.
-    The worker's BrokenPipeError is nobody's fault, but the daemon, which is `__main__` here, prints it.
+    The worker's BrokenPipeError or ConnectionResetError is nobody's fault, but the daemon, which is `__main__`
+    here, prints it.
     """
     daemon = sys.modules["__main__"]
     if getattr(daemon.__spec__, "name", None) == "pyspark.daemon":
@@ -18,5 +19,5 @@ def silence_closed_pipe() -> None:
 
 
 def _print_unless_closed() -> None:
-    if not isinstance(sys.exception(), BrokenPipeError):
+    if not isinstance(sys.exception(), ConnectionError):
         traceback.print_exc()
