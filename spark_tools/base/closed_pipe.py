@@ -9,7 +9,7 @@ def silence_closed_pipe() -> None:
     """In a worker that PySpark's daemon forked, end without a traceback when Spark has closed the connection.
 
     Spark closes it as soon as it has what it needs, such as the rows of a LIMIT, while the worker still writes.
-    The worker's BrokenPipeError or ConnectionResetError is nobody's fault, but the daemon, which is `__main__`
+    The worker's BrokenPipeError or ConnectionResetError is then no error, but the daemon, which is `__main__`
     here, prints it.
     """
     daemon = sys.modules["__main__"]

@@ -13,14 +13,14 @@ NEEDED = ("numpy", "numpy.libs", "pyarrow")
 
 def bare_python(folder: Path) -> Path:
     """The interpreter of an environment without this package."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=280)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     python = folder / "bin" / "python"
     done = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         capture_output=True,
         text=True,
         check=True,
-        timeout=280,
+        timeout=60,
     )
     for name in NEEDED:
         installed = _folder("numpy").parent / name

@@ -146,7 +146,7 @@ def test_without_java_the_command_says_so(tmp_path: Path) -> None:
         env=found,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 2
@@ -170,7 +170,7 @@ def test_the_job_replaces_the_command(tmp_path: Path) -> None:
         env=found,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 7

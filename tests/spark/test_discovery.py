@@ -46,6 +46,6 @@ def test_the_format_is_found_without_a_call(
 
 def test_other_sources_import_almost_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=280, check=True
+        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"

@@ -46,7 +46,7 @@ def test_a_python_without_the_package_imports_it_from_there(packed: Packed, tmp_
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr

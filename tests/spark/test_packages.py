@@ -15,7 +15,7 @@ def last_error(prelude: str, call: str) -> str:
     """The last line of a failing program's output."""
     program = f"{prelude}\nfrom firearrow import spark_tools\nspark_tools.{call}\n"
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.returncode == 1, ran.stdout
     return ran.stderr.splitlines()[-1]

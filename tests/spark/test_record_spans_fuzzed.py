@@ -96,6 +96,6 @@ print("read")
 """
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr[-2000:]
