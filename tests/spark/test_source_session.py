@@ -157,8 +157,9 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
         spark.read.format("rocketmq").option("topic", "Readings").load([f"{n}={store.root}" for n in "xy"])
     )
     assert {row.brokerName for row in twice.select("brokerName").distinct().collect()} == {"x", "y"}
-    spark.sql(f"CREATE OR REPLACE TEMP VIEW log USING rocketmq OPTIONS (path '{store.root}', topic 'Orders')")
-    assert spark.sql("SELECT count(*) FROM log").collect()[0][0] == len(store.of("Orders"))
+    spark.sql(f"CREATE TEMPORARY VIEW orders USING rocketmq OPTIONS (path '{store.root}', topic 'Orders')")
+    assert spark.sql("SELECT count(*) FROM orders").collect()[0][0] == len(store.of("Orders"))
+    spark.catalog.dropTempView("orders")
 
 
 @pytest.mark.parametrize(
