@@ -22,7 +22,7 @@ from firearrow.spark_tools.base.closed_pipe import silence_closed_pipe
 if TYPE_CHECKING:
     from firearrow.spark_tools.plan.options import SourceOptions
 
-silence_closed_pipe()  # of the workers that plan: they get their source unpickled, which imports this module
+silence_closed_pipe()  # of the workers that look for sources and those that plan: both import this module
 
 
 class RocketMQSource(DataSource):

@@ -95,6 +95,16 @@ def spark_environment(java: None, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 @pytest.fixture(scope="session")
+def installed_environment(
+    spark_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """`spark_environment` with `pyspark_firearrow`, as an installation that is not editable has it."""
+    packages = tmp_path_factory.mktemp("packages")
+    (packages / "pyspark_firearrow").symlink_to(ROOT / "spark_tools" / "discovery")
+    return {**spark_environment, "PYTHONPATH": f"{packages}{os.pathsep}{ROOT}"}
+
+
+@pytest.fixture(scope="session")
 def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Of every session of the tests: no UI, a heap of 1 GiB, quick to start, files in a temporary folder only."""
     folder = tmp_path_factory.mktemp("spark")

@@ -3,11 +3,9 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.spark.stores import KnownStore
 
-ROOT = Path(__file__).resolve().parents[2]
 COUNT = """
 import sys
 from pyspark.sql import SparkSession
@@ -28,14 +26,12 @@ print(sorted(name for name in sys.modules if name.startswith(("firearrow._native
 
 
 def test_the_format_is_found_without_a_call(
-    store: KnownStore, spark_environment: dict[str, str], spark_settings: dict[str, str], tmp_path: Path
+    store: KnownStore, installed_environment: dict[str, str], spark_settings: dict[str, str]
 ) -> None:
-    (tmp_path / "pyspark_firearrow").symlink_to(ROOT / "spark_tools" / "discovery")
-    environment = {**os.environ, **spark_environment, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     settings = [f"{name}={value}" for name, value in spark_settings.items()]
     done = subprocess.run(
         [sys.executable, "-c", COUNT, str(store.root), *settings],
-        env=environment,
+        env=os.environ | installed_environment,
         capture_output=True,
         text=True,
         timeout=280,

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import orjson
+import pytest
 
+from bench import spark_store
 from firearrow.spark_tools.sessions import SETTINGS
 from tests.spark.stores import KnownStore
 
@@ -49,3 +51,30 @@ def test_a_session_is_as_it_is_promised(
     assert result["rows"] == 50
     assert result["parts"] == 1, "the filter did not reach the log"
     assert result["same"]
+
+
+LIMITED = """
+import sys
+from firearrow.spark_tools import session
+
+spark = session(master="local[2]", settings={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
+frame = spark.read.format("rocketmq").load(sys.argv[1])
+print(frame.limit(5).count(), len(frame.take(3)))
+"""
+
+
+@pytest.mark.timeout(400)
+def test_a_limit_ends_workers_quietly(installed_environment: dict[str, str], tmp_path: Path) -> None:
+    """Their socket holds less than they have to write."""
+    spark_store.make(tmp_path / "store", 8 << 20)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "store")],
+        env=os.environ | installed_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.stdout.split() == ["5", "3"], done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
