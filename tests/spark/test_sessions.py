@@ -1,4 +1,4 @@
-"""A session that `session` creates, in a separate process: it has the settings, and filters are pushed down."""
+"""A session that `session` creates, in a separate process: its settings, push-down, and no noise of its workers."""
 
 import os
 import subprocess
@@ -29,18 +29,25 @@ print(json.dumps({
 """
 
 
-def test_a_session_is_as_it_is_promised(
-    spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(store.root)],
-        env=os.environ | spark_environment,
-        cwd=tmp_path,
+def run(
+    program: str, store: Path, environment: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """The program in a separate process, in that folder, with the store as its argument."""
+    return subprocess.run(
+        [sys.executable, "-c", program, str(store)],
+        env=os.environ | environment,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
+
+
+def test_a_session_is_as_it_is_promised(
+    spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
+) -> None:
+    done = run(PROGRAM, store.root, spark_environment, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "registered data source" not in done.stderr, "Spark found the format, and it was registered again"
     result = orjson.loads(done.stdout.splitlines()[-1])
@@ -67,14 +74,6 @@ print(frame.limit(5).count(), len(frame.take(3)))
 def test_a_limit_ends_workers_quietly(installed_environment: dict[str, str], tmp_path: Path) -> None:
     """Their socket holds less than they have to write."""
     spark_store.make(tmp_path / "store", 8 << 20)
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "store")],
-        env=os.environ | installed_environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = run(LIMITED, tmp_path / "store", installed_environment, tmp_path)
     assert done.stdout.split() == ["5", "3"], done.stderr
     assert "Traceback" not in done.stderr, done.stderr
