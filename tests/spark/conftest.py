@@ -4,12 +4,13 @@ The session is `local[2,3]`: a task is tried three times. Under xdist each worke
 Spark talks on the loopback only, writes below the run's temporary folder only, and ends with the run.
 """
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,6 +65,21 @@ def java_lack() -> str | None:
     if version is None or int(version[1]) < JAVA_MIN:
         return f"needs Java {JAVA_MIN}, and {java} is {version_text.splitlines()[0] if version_text else 'silent'}"
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """PySpark's loggers propagate again after a test, before pytest looks at them for the teardown.
+
+    From 9.2 on, pytest adds its one capturing handler to every logger that does not propagate, and `PySparkLogger`
+    gives each handler its own JSON format: `caplog.text` was JSON for all later tests of the process.
+    """
+    try:
+        return (yield)
+    finally:
+        for logger in logging.Logger.manager.loggerDict.values():
+            if isinstance(logger, logging.Logger):
+                logger.propagate = True
 
 
 @pytest.fixture(scope="session")
