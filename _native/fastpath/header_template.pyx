@@ -294,7 +294,7 @@ cdef inline const uint8_t *value_at(
         return number(at, end, LONG_DIGITS, &fields.born_ms)
     if which == OPAQUE_VALUE:
         return request_number(at, end, &fields.opaque)
-    at = scan_string_body(at, end, &fields.value[TOPIC_VALUE])
-    if fields.value[TOPIC_VALUE].kind == SPAN_ESCAPED:
+    at = scan_string_body(at, end, &fields.value[which])
+    if fields.value[which].kind == SPAN_ESCAPED:
         return NULL
     return at

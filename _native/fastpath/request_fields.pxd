@@ -9,7 +9,7 @@ from firearrow._native.wire.json cimport Span
 
 cdef enum:
     # the values that differ between the sends of a connection, as in the header
-    OPAQUE_VALUE, TOPIC_VALUE, QUEUE_VALUE, BORN_VALUE, PROPERTIES_VALUE, SEND_VALUES
+    OPAQUE_VALUE, TOPIC_VALUE, QUEUE_VALUE, BORN_VALUE, PROPERTIES_VALUE, SIGNATURE_VALUE, SEND_VALUES
 
 cdef struct SendFields:
     Span value[SEND_VALUES]

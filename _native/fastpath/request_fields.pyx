@@ -10,11 +10,12 @@ cdef enum:
     DIGITS_MAX = 18
 
 cdef int64_t LONG_MAX = 999999999999999999
+cdef const char *TRUE = b"true"
 
 cdef enum:
-    # in the order of the letters of SEND_MESSAGE_V2
+    # in the order of the letters of SEND_MESSAGE_V2; a signature has no letter
     GROUP, TOPIC, DEFAULT_TOPIC, DEFAULT_QUEUES, QUEUE_ID, SYS_FLAG, BORN, FLAG, PROPERTIES, RECONSUME, UNIT,
-    MAX_RECONSUME, BATCH, SEND_FIELDS
+    MAX_RECONSUME, BATCH, SIGNATURE, SEND_FIELDS
 
 cdef enum:
     CONSUMER_GROUP, PULL_TOPIC, PULL_QUEUE_ID, QUEUE_OFFSET, MAX_COUNT, PULL_SYS_FLAG, COMMIT_OFFSET, SUSPEND,
@@ -22,9 +23,9 @@ cdef enum:
 
 cdef const char **LONG_NAMES = [
     "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp",
-    "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch",
+    "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "Signature",
 ]
-cdef int *LONG_LENGTHS = [13, 5, 12, 21, 7, 7, 13, 4, 10, 14, 8, 17, 5]
+cdef int *LONG_LENGTHS = [13, 5, 12, 21, 7, 7, 13, 4, 10, 14, 8, 17, 5, 9]
 cdef const char **PULL_NAMES = [
     "consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset",
     "suspendTimeoutMillis", "subscription", "subVersion", "expressionType", "requestSource",
@@ -73,14 +74,26 @@ cdef bint is_ascii(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return every < 0x80
 
 
-cdef bint yes_or_no(const Span *span, bint *value) noexcept nogil:
-    """Absent is false; any text but `true` and `false` is not handled."""
-    value[0] = span.length == 4 and span.kind == SPAN_RAW and memcmp(span.at, b"true", 4) == 0
-    return (
-        value[0]
-        or span.kind == SPAN_ABSENT
-        or (span.kind == SPAN_RAW and span.length == 5 and memcmp(span.at, b"false", 5) == 0)
-    )
+cdef bint is_true(const Span *span) noexcept nogil:
+    """As Java's `Boolean.parseBoolean`: C++ clients write `0` and `1`, and both are false."""
+    cdef int n
+    if span.length != 4:
+        return False
+    for n in range(4):
+        if span.at[n] | 0x20 != TRUE[n]:
+            return False
+    return True
+
+
+cdef inline int name_of_letter(const Span *key) noexcept nogil:
+    """Like `name_of`, for SEND_MESSAGE_V2."""
+    cdef int which
+    if key.kind != SPAN_RAW:
+        return -2
+    if key.length == 1:
+        which = key.at[0] - c'a'
+        return which if 0 <= which < SIGNATURE else -1
+    return SIGNATURE if key.length == 9 and memcmp(key.at, b"Signature", 9) == 0 else -1
 
 
 cdef bint send_fields(const Header *header, bint long_names, SendFields *found) noexcept nogil:
@@ -97,13 +110,11 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
     for n in range(header.fields):
         if long_names:
             which = name_of(&header.field[n].key, LONG_NAMES, LONG_LENGTHS, SEND_FIELDS)
-        elif header.field[n].key.kind != SPAN_RAW:
-            which = -2
         else:
-            which = header.field[n].key.at[0] - c'a' if header.field[n].key.length == 1 else -1
+            which = name_of_letter(&header.field[n].key)
         if which == -2 or (header.field[n].value.kind == SPAN_ESCAPED and which != PROPERTIES):
             return False
-        if 0 <= which < SEND_FIELDS:
+        if which >= 0:
             field[which] = header.field[n].value
     if (
         field[GROUP].kind == SPAN_ABSENT
@@ -120,7 +131,7 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
         return False
     found.value[OPAQUE_VALUE], found.value[TOPIC_VALUE] = header.opaque_text, field[TOPIC]
     found.value[QUEUE_VALUE], found.value[BORN_VALUE] = field[QUEUE_ID], field[BORN]
-    found.value[PROPERTIES_VALUE] = field[PROPERTIES]
+    found.value[PROPERTIES_VALUE], found.value[SIGNATURE_VALUE] = field[PROPERTIES], field[SIGNATURE]
     found.opaque, found.oneway = header.opaque, header.flag & FLAG_ONEWAY != 0
     if not whole_number(&field[SYS_FLAG], -INT_MAX, INT_MAX, &number):
         return False
@@ -131,7 +142,8 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
     if not int_or(&field[RECONSUME], 0, &number) or not -INT_MAX <= number <= INT_MAX:
         return False
     found.reconsume_times = <int32_t> number
-    return yes_or_no(&field[BATCH], &found.batch)
+    found.batch = is_true(&field[BATCH])
+    return True
 
 
 cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil:

@@ -75,7 +75,7 @@ def sending(rng: random.Random, opaque: int) -> bytes:
         "0",
         rng.choice(("false", "true")),
         "16",
-        rng.choice(("true", "True")) if many else "false",
+        rng.choice(("true", "True")) if many else rng.choice(("false", "false", "0", "", "no")),
     ]
     if rng.random() < 0.1:
         values[rng.choice((3, 4, 5, 6, 7, 9))] = rng.choice(ODD_NUMBERS)
@@ -91,6 +91,8 @@ def sending(rng: random.Random, opaque: int) -> bytes:
         del ext[rng.choice(names)]
     if rng.random() < 0.1:
         ext[rng.choice(("n", "extra", 'e"x', "brokerName"))] = rng.choice(("b", 'q"', "я"))
+    if rng.random() < 0.3:
+        ext["Signature"] = rng.choice(("", "я", 'q"', *(f"{rng.randrange(1 << 60):020}/+=" for _ in range(9))))
     body = batch(rng) if many else bytes(rng.randrange(0, 300))
     return RemotingCommand(
         code,
