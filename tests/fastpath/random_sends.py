@@ -92,7 +92,9 @@ def sending(rng: random.Random, opaque: int) -> bytes:
     if rng.random() < 0.1:
         ext[rng.choice(("n", "extra", 'e"x', "brokerName"))] = rng.choice(("b", 'q"', "я"))
     if rng.random() < 0.3:
-        ext["Signature"] = rng.choice(("", "я", 'q"', *(f"{rng.randrange(1 << 60):020}/+=" for _ in range(9))))
+        ext["Signature"] = rng.choice(
+            ("", "я", 'q"', *(f"{rng.randrange(1 << 60):020}/+=" for _ in range(9)))
+        )
     body = batch(rng) if many else bytes(rng.randrange(0, 300))
     return RemotingCommand(
         code,

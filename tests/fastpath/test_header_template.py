@@ -222,6 +222,29 @@ def test_every_32_bit_request_number_matches(pair: Pair) -> None:
     assert counts(pair) == (len(numbers) - 1, 1)
 
 
+RECORDED = (Path(__file__).parent / "recorded_sends.txt").read_bytes().splitlines(keepends=True)
+"""Headers of sends, a line each: two of Apache's C++ client 1.2, which ends them so, and two of rocketmq-rust 1.0.0."""
+
+
+@pytest.mark.parametrize("texts", [RECORDED[:2], RECORDED[2:]], ids=["cpp", "rust"])
+def test_recorded_sends_of_other_clients_match(pair: Pair, texts: list[bytes]) -> None:
+    """Numbers with and without quotes, a boolean as `0`, a signature that changes."""
+    for text in texts:
+        sent = text.replace(b'"topic":"Load"', b'"topic":"T"')
+        answers, left, _ = pair.feed(framed(sent))
+        assert (answers, left) == ([(json.loads(sent)["opaque"], 0)], 0)
+    assert counts(pair) == (1, 1)
+    assert pair.same_stores()
+
+
+def test_a_signature_is_a_value(pair: Pair) -> None:
+    for opaque, signature in enumerate(("a", "", "b" * 60, "x/y+z=")):
+        assert pair.feed(framed(header(opaque, EXT | {"Signature": signature}))) == ([(opaque, 0)], 0, False)
+    assert counts(pair) == (3, 1)
+    assert pair.feed(framed(header(9, EXT | {"Signature": "я"})))[1] == 1
+    assert pair.same_stores()
+
+
 def forms(count: int) -> list[bytes]:
     """Frames of as many producer groups; every second has compressed bodies."""
     return [framed(header(ext=EXT | {"a": f"PG{n}", "f": str(n % 2)})) for n in range(count)]

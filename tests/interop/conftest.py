@@ -48,7 +48,7 @@ def pytest_report_collectionfinish() -> str:
 
 def _lack(test: str) -> str | None:
     """What is missing on this machine for this test."""
-    if test.endswith("[python]"):
+    if test.endswith(("[python]", "[cpp]")):
         return None
     return missing("go") if test.endswith("[go]") else missing("java", "javac", "mvn")
 

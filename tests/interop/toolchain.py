@@ -1,4 +1,4 @@
-"""The Java and Go programs that the tests talk to: fetched and compiled once per checkout, into `build/interop`.
+"""The programs of other languages that the tests run: fetched and compiled once per checkout, into `build/interop`.
 
 `Unavailable` says in one line what is missing. A file lock keeps two test runs from building at once.
 """
@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,12 +19,17 @@ import pytest
 HERE = Path(__file__).parent
 JAVA = HERE / "java"
 GO = HERE / "go"
+CPP = HERE / "cpp"
+RUST = HERE / "rust"
 BUILT = HERE.parents[1] / "build" / "interop"
 FETCH_S = 540
+CPP_PACKAGE = "rocketmq==0.4.4"
+"""Apache's C++ client 1.2 with a binding for Python; its wheel carries the library for x86-64 only."""
 PROGRAMS = {
     "client4": ("client4", "driver", "ending"),
     "client5": ("broker", "client5", "driver", "ending"),
     "broker4": ("broker", "ending"),
+    "spring": ("spring",),
 }
 """The folders of their sources, by that of the pom.xml."""
 
@@ -35,7 +41,7 @@ class Unavailable(Exception):
 def missing(*tools: str) -> str | None:
     """What is missing on this machine, or None."""
     lacking = next((tool for tool in tools if shutil.which(tool) is None), None)
-    needs = "Go" if "go" in tools else "Java 17 with Maven"
+    needs = {"go": "Go", "cargo": "Rust"}.get(tools[0], "Java 17 with Maven")
     return None if lacking is None else f"needs {needs}, and there is no {lacking}"
 
 
@@ -115,3 +121,33 @@ def go_driver() -> Path:
             _run("go build", ["go", "build", "-mod=readonly", "-o", str(program), "."], GO)
             stamp.write_text(wanted)
         return program
+
+
+@cache
+def cpp_python() -> Path:
+    """The Python of an environment with the C++ client."""
+    with _alone():
+        folder = BUILT / "cpp"
+        python = folder / "bin" / "python"
+        stamp = folder / ".installed"
+        if not stamp.exists() or stamp.read_text() != CPP_PACKAGE:
+            shutil.rmtree(folder, ignore_errors=True)
+            _run("venv", [sys.executable, "-m", "venv", str(folder)])
+            _run("pip", [str(python), "-m", "pip", "install", "--quiet", CPP_PACKAGE])
+            _run("the C++ client", [str(python), "-c", "import rocketmq.client"])
+            stamp.write_text(CPP_PACKAGE)
+        return python
+
+
+@cache
+def rust_load() -> Path:
+    """The compiled Rust program. A first build takes several CPU minutes."""
+    if lack := missing("cargo"):
+        raise Unavailable(lack)
+    with _alone():
+        _run(
+            "cargo build",
+            ["cargo", "build", "--locked", "--quiet", "--target-dir", str(BUILT / "rust")],
+            RUST,
+        )
+        return BUILT / "rust" / "debug" / "rust-load"
