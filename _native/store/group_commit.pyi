@@ -1,9 +1,8 @@
 from firearrow._native.store.message_store import MessageStore
 
-ZEROS_AHEAD_BYTES: int
 
 class GroupCommit:
-    """A thread that fsyncs the log on request; from now on the log writes zeros past its end."""
+    """A thread that fsyncs the log on request."""
 
     def __init__(self, store: MessageStore) -> None:
         """OSError: no descriptor left."""

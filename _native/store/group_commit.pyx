@@ -25,13 +25,11 @@ cdef extern from "<sys/eventfd.h>" nogil:
     enum: EFD_CLOEXEC, EFD_NONBLOCK
     int eventfd(unsigned int first, int flags)
 
-ZEROS_AHEAD_BYTES = 262144
-
 
 cdef class GroupCommit:
     def __cinit__(self, MessageStore store not None):
         self.store = store
-        store.log.zeros_ahead = ZEROS_AHEAD_BYTES
+        store.log.synced_often = True
         self.held = deque()
         self.sync_gate = store.log.sync_gate
         pthread_mutex_init(&self.lock, NULL)

@@ -32,7 +32,7 @@ cdef enum Call:                       # system calls that tests can make fail
     CALL_ZERO = 4
 
 cdef enum:
-    ZEROS_BYTES = 65536
+    ZEROS_BYTES = 262144                  # a power of two
 
 cdef uint8_t ZEROS[ZEROS_BYTES]
 
@@ -321,12 +321,13 @@ cdef class Segment:
         return status
 
     cdef int64_t write_zeros(self, int64_t position, int64_t length) noexcept nogil:
-        """Write at least `length` zeros, up to the end of a page; returns where they end. Errors only shorten
-        it."""
-        cdef int64_t end = min(position + length + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
+        """Write zeros from the next page on past `length` bytes, up to a multiple of ZEROS_BYTES; returns where
+        they end. Errors only shorten it."""
+        cdef int64_t end = min(position + length + ZEROS_BYTES & ~<int64_t> (ZEROS_BYTES - 1), self.size)
         cdef int64_t chunk
+        position = position + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1)
         while position < end:
-            chunk = min(end - position, <int64_t> ZEROS_BYTES)
+            chunk = min(end - position, ZEROS_BYTES - position % ZEROS_BYTES)
             if write_fully(self.fd, position, ZEROS, chunk) < 0:
                 break
             position += chunk

@@ -284,16 +284,13 @@ cdef class CommitLog:
             chunk = min(self.staging_bytes - done, self.segment_bytes - at % self.segment_bytes)
             segment = self.segment_for(at)
             with nogil:
+                if at + chunk > self.zeroed:
+                    self.zeroed = segment.base + segment.write_zeros(at - segment.base, chunk)
                 status = segment.write_at(at - segment.base, self.staging + done, chunk)
             if status < 0:
                 self.rollback_staged(at)
                 raise OSError(-status, os.strerror(-status), segment.path)
             done += chunk
-            if self.zeros_ahead and at + chunk > self.zeroed:
-                with nogil:
-                    self.zeroed = segment.base + segment.write_zeros(
-                        at + chunk - segment.base, self.zeros_ahead
-                    )
         if self.staging_bytes:
             self.written = self.staging_base + self.staging_bytes
         self.drop_staged()
@@ -412,7 +409,7 @@ cdef class CommitLog:
             and self.ends - self.written <= self.segment_bytes
         ):
             self.make_segment(self.ends)
-        if not self.zeros_ahead:
+        if not self.synced_often:
             segments = [
                 (segment.fd, segment.base, segment.base + segment.size) for segment in self.segments[-2:]
                 if segment.base + segment.size > self.written
