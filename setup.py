@@ -11,6 +11,7 @@ MANIFEST.in lists what it holds.
 import os
 import shlex
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -20,6 +21,26 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 FOLDERS = ("_native", "broker", "client", "spark_tools")
+CLIENT = {
+    "base/clock",
+    "base/hash",
+    "store/log/received_message",
+    "store/log/record",
+    "wire/buffer_pool",
+    "wire/codes",
+    "wire/command",
+    "wire/connection",
+    "wire/fast_send",
+    "wire/frame",
+    "wire/header",
+    "wire/json",
+    "wire/message_properties",
+    "wire/pending_calls",
+    "wire/send_request",
+    "wire/unique_ids",
+    "wire/write_buffer",
+}
+"""The modules that the client needs: all that is built for macOS and Windows, where there is no broker."""
 SANITIZE = os.environ.get("FIREARROW_SANITIZE") == "1"
 DEBUG = SANITIZE or os.environ.get("FIREARROW_DEBUG") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize=alignment"]
@@ -30,6 +51,11 @@ def link_shape() -> Path:
     (shape / "firearrow").mkdir(parents=True, exist_ok=True)
     for folder in FOLDERS:
         link = shape / "firearrow" / folder
+        if os.name == "nt":  # links need a privilege there
+            shutil.copytree(
+                ROOT / folder, link, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
+            continue
         if link.is_symlink() and link.resolve() != (ROOT / folder):
             link.unlink()
         if not link.is_symlink():
@@ -38,7 +64,7 @@ def link_shape() -> Path:
 
 
 def sources() -> list[Path]:
-    """All .pyx files. SystemExit: one is missing, which the .pyi beside it shows."""
+    """The .pyx files of this platform. SystemExit: one is missing, which the .pyi beside it shows."""
     native = ROOT / "_native"
     found = sorted(native.rglob("*.pyx"))
     missing = {stub.with_suffix(".pyx") for stub in native.rglob("*.pyi")}.difference(found)
@@ -48,27 +74,36 @@ def sources() -> list[Path]:
             f"setup.py: source files are missing, such as {names}; without them FireArrow does not start. "
             "Build from a whole clone or from the sdist of a release."
         )
-    return found
+    if sysconfig.get_platform().startswith("linux"):
+        return found
+    return [native / f"{name}.pyx" for name in sorted(CLIENT)]
 
 
 def extensions() -> list[Extension]:
-    flags = ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]  # Python's own flags have -g: 45 MB of 55
-    if SANITIZE:
-        flags = ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS]
     return [
         Extension(
             "firearrow._native." + ".".join(source.relative_to(ROOT / "_native").with_suffix("").parts),
             [str(source.relative_to(ROOT))],
             include_dirs=["_native"],
-            extra_link_args=SANITIZERS if SANITIZE else [],
-            extra_compile_args=[*flags, "-Wno-unused-function", "-fno-strict-aliasing"],
         )
         for source in sources()
     ]
 
 
+def flags(compiler: str) -> list[str]:
+    """`compiler`: its type, as distutils calls it."""
+    if compiler == "msvc":
+        return ["/O2", "/std:c11"]
+    optimized = ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]  # Python's own flags have -g: 45 MB of 55
+    if SANITIZE:
+        optimized = ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS]
+    return [*optimized, "-Wno-unused-function", "-fno-strict-aliasing"]
+
+
 def check_compiler() -> None:
     """SystemExit: there is none, in one sentence, before Cython runs for a minute."""
+    if os.name == "nt":  # setuptools looks for Visual Studio, and says so
+        return
     command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     program = shlex.split(command)[0]
     if shutil.which(program) is None:
@@ -86,7 +121,7 @@ class BuildExtensions(build_ext):
         compiled = cythonize(
             self.extensions,
             include_path=[str(link_shape())],
-            nthreads=os.cpu_count() or 1,
+            nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,  # others cannot fork
             force=bool(self.force),
             compiler_directives={
                 "language_level": "3",
@@ -100,6 +135,12 @@ class BuildExtensions(build_ext):
         for extension, c_extension in zip(self.extensions, compiled, strict=True):
             vars(extension).update(vars(c_extension))  # its sources, and the headers that they depend on
         super().run()
+
+    def build_extensions(self) -> None:
+        for extension in self.extensions:
+            extension.extra_compile_args = flags(self.compiler.compiler_type)
+            extension.extra_link_args = SANITIZERS if SANITIZE else []
+        super().build_extensions()
 
 
 def packages() -> list[str]:

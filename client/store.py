@@ -8,8 +8,13 @@
 
 `CommitLog.open_readonly` takes no lock and changes nothing. `records` yields all complete records in log
 order, up to the first damaged one. `Record.body` is as stored, possibly compressed. OSError: a file cannot be
-read. The other methods of CommitLog belong to the broker's store.
+read. The other methods of CommitLog belong to the broker's store. Linux only.
 """
+
+import sys
+
+if sys.platform != "linux":
+    raise ImportError("firearrow.client.store needs Linux: on other systems FireArrow is only a client")
 
 from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.record import Record

@@ -3,7 +3,7 @@
 
 cdef class Clock:
     cpdef int64_t now_ms(self):
-        return read(CLOCK_REALTIME) // 1000000
+        return wall_ns() // 1000000
 
     cpdef int64_t monotonic_ms(self):
-        return read(CLOCK_MONOTONIC) // 1000000
+        return nanoseconds() // 1000000

@@ -167,16 +167,22 @@ static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t len
     *crc = way == FA_CRC_WIDE && whole >= 256 ? fa_crc_wide(*crc, at, whole) : fa_crc_fold(*crc, at, whole);
     return whole;
 }
-#elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__)
 #include <arm_acle.h>
 #include <sys/auxv.h>
+
+#ifdef __clang__
+#define FA_WITH_CRC "crc"
+#else
+#define FA_WITH_CRC "+crc"
+#endif
 
 static int fa_crc_best_here(void)
 {
     return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 }
 
-__attribute__((target("+crc")))
+__attribute__((target(FA_WITH_CRC)))
 static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t length)
 {
     size_t whole = length & ~(size_t) 7;

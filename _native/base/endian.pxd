@@ -4,12 +4,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef extern from *:
-    """
-    #define fa_swap16(x) __builtin_bswap16(x)
-    #define fa_swap32(x) __builtin_bswap32(x)
-    #define fa_swap64(x) __builtin_bswap64(x)
-    """
+cdef extern from "base/platform.h":
     uint16_t fa_swap16(uint16_t) noexcept nogil
     uint32_t fa_swap32(uint32_t) noexcept nogil
     uint64_t fa_swap64(uint64_t) noexcept nogil

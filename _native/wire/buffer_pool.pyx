@@ -37,8 +37,8 @@ cdef class BufferPool:
         return 0
 
 
-cdef extern from "<malloc.h>" nogil:
-    int malloc_trim(size_t kept)
+cdef extern from "base/platform.h" nogil:
+    int release_free_memory "fa_release_free_memory"()
 
 cdef enum:
     RELEASED_BYTES = 67108864
@@ -63,7 +63,7 @@ cdef class MemoryBudget:
         if self.peak - self.held >= RELEASED_BYTES:
             self.peak = self.held
             with nogil:
-                malloc_trim(0)
+                release_free_memory()
 
     def notify(self):
         self.planned = False

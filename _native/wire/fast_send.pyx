@@ -2,8 +2,8 @@
 
 cimport cython
 from libc.stdint cimport int64_t
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
+from firearrow._native.base.clock cimport wall_ns
 from firearrow._native.wire.codes cimport SEND_MESSAGE_V2
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
@@ -90,7 +90,6 @@ cdef class TopicFastSend:
         cdef PendingCalls channel
         cdef FastSendWaiter waiter
         cdef Send send
-        cdef timespec now
         cdef Writer properties
         if (
             self.info is None
@@ -111,8 +110,7 @@ cdef class TopicFastSend:
             send.frame_flag = send.sys_flag = send.reconsume_times = 0
             send.max_reconsume_times = -1
             send.batch = False
-            clock_gettime(CLOCK_REALTIME, &now)
-            send.born_ms = <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1000000
+            send.born_ms = wall_ns() // 1000000
             properties = self.free_writer if self.free_writer is not None else Writer()
             self.free_writer = None
             properties.size = 0

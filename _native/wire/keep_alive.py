@@ -5,8 +5,14 @@ For client sockets, and for listeners, whose accepted sockets inherit it.
 
 import socket
 
-IDLE_S, PROBE_EACH_S, PROBES = 30, 10, 3
-UNACKNOWLEDGED_MS = 30_000
+OPTIONS = {
+    "TCP_KEEPIDLE": 30,  # seconds
+    "TCP_KEEPALIVE": 30,  # the same on macOS
+    "TCP_KEEPINTVL": 10,  # seconds
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 30_000,  # ms
+}
+"""Those that the system has: macOS and Windows notice only a peer that was silent."""
 
 
 def keep_alive(sock: socket.socket) -> None:
@@ -14,7 +20,6 @@ def keep_alive(sock: socket.socket) -> None:
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EACH_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+    for name, value in OPTIONS.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -4,10 +4,13 @@ cimport cython
 from cpython.unicode cimport PyUnicode_New
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
-from libc.time cimport localtime_r, mktime, time_t, tm
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+from libc.time cimport mktime, time_t, tm
 
+from firearrow._native.base.clock cimport wall_ns
 from firearrow._native.wire.text_writer cimport HEXADECIMAL_BYTES, hexadecimal
+
+cdef extern from "base/platform.h" nogil:
+    void local_time "fa_local_time"(time_t seconds, tm *found) noexcept
 
 cdef extern from "Python.h":
     void *PyUnicode_DATA(object)
@@ -27,9 +30,7 @@ cdef class UniqueIds:
         self.length = len(prefix) + TAIL
 
     cpdef str next(self):
-        cdef timespec now
-        clock_gettime(CLOCK_REALTIME, &now)
-        return self.at(<int64_t> now.tv_sec * 1000 + now.tv_nsec // 1000000)
+        return self.at(wall_ns() // 1000000)
 
     cpdef str at(self, int64_t now_ms):
         cdef str text = PyUnicode_New(self.length, 127)
@@ -53,7 +54,7 @@ cdef class UniqueIds:
     cdef void roll_over_month(self, int64_t now_ms) noexcept:
         cdef time_t seconds = now_ms // 1000
         cdef tm now
-        localtime_r(&seconds, &now)               # every i64 of ms has a year
+        local_time(seconds, &now)                 # every i64 of ms has a year
         self.month_start = month_ms(now.tm_year, now.tm_mon)
         self.month_end = month_ms(now.tm_year, now.tm_mon + 1)
 

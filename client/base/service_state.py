@@ -6,6 +6,7 @@ before anything is sent.
 
 import asyncio
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from enum import Enum
@@ -95,4 +96,5 @@ def _forked() -> None:
     Startable.forks += 1
 
 
-os.register_at_fork(after_in_child=_forked)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forked)

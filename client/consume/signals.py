@@ -6,6 +6,7 @@ usual, and when no consumer waits any more. Main thread only; in other threads n
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ class SignalHandlers:
         if not self._waiting:
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             for number in SIGNALS:
-                self._loop.add_signal_handler(number, self._signalled)
+                self._catch(number)
         self._waiting.append(called)
 
     def remove(self, called: Callable[[], None]) -> None:
@@ -35,6 +36,12 @@ class SignalHandlers:
             self._waiting.remove(called)
         if not self._waiting:
             self._restore()
+
+    def _catch(self, number: signal.Signals) -> None:
+        if sys.platform != "win32":
+            self._loop.add_signal_handler(number, self._signalled)
+        else:  # its loops have no signal handlers
+            signal.signal(number, lambda *_: self._loop.call_soon_threadsafe(self._signalled))
 
     def _signalled(self) -> None:
         self._restore()
@@ -44,7 +51,8 @@ class SignalHandlers:
     def _restore(self) -> None:
         before, self._before = self._before, {}
         for number, handler in before.items():
-            self._loop.remove_signal_handler(number)
+            if sys.platform != "win32":
+                self._loop.remove_signal_handler(number)
             if handler is not None:  # None: a handler that Python did not install
                 signal.signal(number, handler)
 

@@ -10,13 +10,17 @@ import atexit
 import concurrent.futures
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Protocol, TypeVar
 
-import uvloop
-
 from firearrow.client.base.errors import NotRunning
+
+if sys.platform != "win32":
+    from uvloop import new_event_loop
+else:  # uvloop is not made for Windows
+    from asyncio import new_event_loop
 
 log = logging.getLogger("firearrow.client")
 
@@ -44,7 +48,7 @@ class LoopThread:
             return cls._current
 
     def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop = new_event_loop()
         self._pid = os.getpid()
         self._open: set[Closable] = set()
         self._ended = False
@@ -160,4 +164,5 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=LoopThread._forked)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=LoopThread._forked)

@@ -16,14 +16,15 @@ from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
+cdef extern from "base/platform.h" nogil:
+    int fa_lowest_bit(uint64_t bits) noexcept
+
 cdef extern from *:
     """
-    #define fa_lowest_bit(bits) __builtin_ctzll(bits)
     #define FA_HIGH_BITS 0x8080808080808080ULL
     #define FA_THREES 0x0303030303030303ULL
     _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "eight bytes at a time, the first the lowest");
     """
-    int fa_lowest_bit(uint64_t bits) noexcept nogil
     const uint64_t HIGH_BITS "FA_HIGH_BITS", THREES "FA_THREES"
 
 

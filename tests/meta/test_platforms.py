@@ -1,0 +1,33 @@
+"""On macOS and Windows only the client's modules are built: the list in setup.py is what the client imports."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LINUX_ONLY = ("firearrow.client.pytest_plugin", "firearrow.client.store")
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import firearrow.client
+for module in pkgutil.walk_packages(firearrow.client.__path__, "firearrow.client."):
+    if module.name not in {left_out}:
+        importlib.import_module(module.name)
+print(*(name for name, module in sys.modules.items() if (getattr(module, "__file__", "") or "").endswith(".so")))
+"""
+
+
+def client_modules() -> set[str]:
+    """`CLIENT` of setup.py."""
+    for statement in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "CLIENT":
+            found: set[str] = ast.literal_eval(statement.value)
+            return found
+    raise AssertionError("setup.py has no CLIENT")
+
+
+def test_the_client_needs_the_modules_that_all_platforms_have() -> None:
+    program = IMPORT_ALL.format(left_out=LINUX_ONLY)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("firearrow._native.")}
+    assert {name.removeprefix("firearrow._native.").replace(".", "/") for name in loaded} == client_modules()
