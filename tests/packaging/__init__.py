@@ -1,0 +1,1 @@
+"""Installable artefacts, tried by commands of their own: see CONTRIBUTING.md."""

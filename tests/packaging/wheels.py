@@ -1,0 +1,131 @@
+"""The wheels that `make wheels` made, tried: `python -m tests.packaging.wheels`.
+
+Each holds no C file and no debug information, and is small. Those for a Python of this machine are installed in a fresh
+environment; those for ARM64 run by qemu with Debian's Python of that machine. Both start a broker, and the README's
+Python program sends it a message and receives it. ARM64 needs Debian's qemu-user-static and mmdebstrap.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from firearrow.client.local_broker import READY
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKED_MB, INSTALLED_MB = 6, 16
+DEBIAN = {"11": "bookworm", "13": "trixie"}
+"""Minor version of Python 3 → the release of Debian that has it."""
+START_S = 60
+
+
+def run(*words: str | Path, **environment: str) -> str:
+    """Its output. SystemExit: it failed."""
+    command = [str(word) for word in words]
+    done = subprocess.run(command, env=os.environ | environment, text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
+
+
+def check_content(wheel: Path) -> str:
+    """Its sizes as text. AssertionError: it is too large, or holds what it must not."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        installed = sum(member.file_size for member in archive.infolist())
+        for name in names:
+            if name.endswith(".so"):
+                assert b".debug_info" not in archive.read(name), f"{name} has debug information"
+    assert not [name for name in names if name.endswith((".c", ".pyx"))], wheel
+    assert len([name for name in names if name.endswith(".so")]) > 50, wheel
+    packed = wheel.stat().st_size
+    assert packed <= PACKED_MB * 1e6, (wheel, packed)
+    assert installed <= INSTALLED_MB * 1e6, (wheel, installed)
+    return f"{packed / 1e6:.1f} MB packed, {installed / 1e6:.1f} MB installed"
+
+
+def example(name_server: str) -> str:
+    """The README's Python program."""
+    found = re.search(r"^## Python\n.*?^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
+    assert found is not None
+    return found[1].replace("127.0.0.1:9876", name_server)
+
+
+def check_broker(command: list[str], client: str | Path, folder: Path, environment: dict[str, str]) -> None:
+    """Start a broker by this command; `client` is the Python that runs the README's program."""
+    store = folder / "store"
+    words = [*command, "--store", str(store), "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"]
+    words += ["--set", "autoCreateTopicEnable=true"]
+    process = subprocess.Popen(
+        words, env=os.environ | environment, stdout=subprocess.PIPE, text=True, cwd=folder
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        ready = READY.match(line)
+        assert ready is not None, f"{' '.join(words)}: {line!r}"
+        printed = run(client, "-c", example(f"{ready['ns_host']}:{ready['ns_port']}"))
+        assert printed.startswith("SEND_OK 0\norders new "), printed
+    finally:
+        process.terminate()
+        assert process.wait(START_S) == 0
+
+
+def try_here(wheel: Path, python: str, folder: Path) -> None:
+    """In a fresh environment, as `pip install` leaves it."""
+    run(python, "-m", "venv", folder / "venv")
+    program = folder / "venv" / "bin"
+    run(program / "python", "-m", "pip", "install", "--quiet", wheel)
+    check_broker([str(program / "firearrow"), "broker"], program / "python", folder, {"PYTHONPATH": ""})
+
+
+def try_arm64(wheel: Path, minor: str, folder: Path) -> None:
+    """By qemu, with Debian's Python 3.`minor` of that machine, which is unpacked and not installed."""
+    for tool in ("qemu-aarch64-static", "mmdebstrap"):
+        if shutil.which(tool) is None:
+            raise SystemExit(f"{wheel.name} needs {tool}: apt-get install qemu-user-static mmdebstrap")
+    system, packages = folder / "system", folder / "packages"
+    options = ("--architectures=arm64", "--variant=extract", f"--include=python3.{minor}")
+    run("mmdebstrap", *options, DEBIAN[minor], system)
+    platforms = [f"--platform=manylinux{glibc}_aarch64" for glibc in ("_2_28", "_2_17", "2014")]
+    version = ("--implementation=cp", f"--python-version=3.{minor}")
+    run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--target", packages),
+        *(*version, *platforms, "--only-binary=:all:", wheel),
+    )
+    program = ["qemu-aarch64-static", "-L", str(system), str(system / f"usr/bin/python3.{minor}")]
+    check_broker(
+        [*program, "-m", "firearrow.broker"],
+        sys.executable,
+        folder,
+        {"PYTHONPATH": str(packages), "PYTHONHOME": str(system / "usr")},
+    )
+
+
+def main() -> None:
+    wheels = sorted((ROOT / "dist").glob("firearrow-*.whl"))
+    if not wheels:
+        raise SystemExit("there is no wheel in dist/: make wheels")
+    for wheel in wheels:
+        parts = re.fullmatch(r"firearrow-[\d.]+-cp3(\d+)-cp3\d+-(\w+)\.whl", wheel.name)
+        assert parts is not None, wheel
+        minor, platform = parts.groups()
+        text = check_content(wheel)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            python = shutil.which(f"python3.{minor}")
+            if platform.startswith("manylinux") and platform.endswith("x86_64") and python is not None:
+                try_here(wheel, python, folder)
+                text += ", a broker started in a fresh environment"
+            elif platform.endswith("aarch64") and minor in DEBIAN:
+                try_arm64(wheel, minor, folder)
+                text += ", a broker started on ARM64"
+        print(f"{wheel.name}: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
