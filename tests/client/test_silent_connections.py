@@ -9,7 +9,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.keep_alive import IDLE_S, UNACKNOWLEDGED_MS
+from firearrow._native.wire.keep_alive import OPTIONS
 from firearrow.broker.net.acceptor import Listener
 from firearrow.client import blocking
 from firearrow.client.base.errors import ClientError, RequestTimeout
@@ -203,7 +203,7 @@ async def test_sockets_are_kept_alive(peer: Peer, topics: Topics) -> None:
         [channel] = [c for c in producer.instance.channels._all if c.address == peer.address]
         sock = channel.transport.get_extra_info("socket")
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNACKNOWLEDGED_MS
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == OPTIONS["TCP_USER_TIMEOUT"]
 
 
 async def test_accepted_sockets_are_kept_alive() -> None:
@@ -214,6 +214,6 @@ async def test_accepted_sockets_are_kept_alive() -> None:
         [sock] = accepted
         with sock:
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == IDLE_S
-            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNACKNOWLEDGED_MS
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == OPTIONS["TCP_KEEPIDLE"]
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == OPTIONS["TCP_USER_TIMEOUT"]
     listener.close()
