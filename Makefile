@@ -1,18 +1,22 @@
 # the newest that works
 PYTHON ?= $(shell for version in 3.14 3.13 3.12 3.11; do \
 	python$$version -c 'import ensurepip, venv' 2>/dev/null && echo python$$version && break; done)
+NO_PYTHON := FireArrow needs Python 3.11 to 3.14 with venv; install one, or set PYTHON=
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.built
 WORKERS ?= 3
 SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: run test build debug lint bench compare profile report clean
+.PHONY: run test build wheels debug lint bench compare profile report clean
 run: $(STAMP)
 	$(BIN)/firearrow broker $(ARGS)
 test: $(VENV)/.test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 build: $(STAMP)
+wheels:
+	@test -n "$(PYTHON)" || { echo "$(NO_PYTHON)" && exit 1; }
+	$(PYTHON) packaging/wheels.py $(ARGS)
 lint: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/cython-lint _native bench/native && $(BIN)/mypy
 bench: $(VENV)/.test
@@ -27,7 +31,7 @@ debug: $(VENV)/.test
 	FIREARROW_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace --force && $(BIN)/pytest $(ARGS)
 
 $(VENV)/bin/python:
-	@test -n "$(PYTHON)" || { echo "FireArrow needs Python 3.11 to 3.14 with venv; install one, or set PYTHON=" && exit 1; }
+	@test -n "$(PYTHON)" || { echo "$(NO_PYTHON)" && exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 $(STAMP): $(VENV)/bin/python $(SOURCES)

