@@ -48,9 +48,9 @@ def pytest_report_collectionfinish() -> str:
 
 def _lack(test: str) -> str | None:
     """What is missing on this machine for this test."""
-    if test.endswith(("[python]", "[cpp]")):
+    if test.endswith(("python]", "cpp]")):
         return None
-    return missing("go") if test.endswith("[go]") else missing("java", "javac", "mvn")
+    return missing("go") if test.endswith("go]") else missing("java", "javac", "mvn")
 
 
 class Drivers:

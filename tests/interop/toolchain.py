@@ -6,6 +6,7 @@
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ CPP = HERE / "cpp"
 RUST = HERE / "rust"
 BUILT = HERE.parents[1] / "build" / "interop"
 FETCH_S = 540
+CANNOT_FETCH = re.compile(r"Could not (?:transfer|resolve|find)|Non-resolvable|Unknown host")
+"""What Maven prints if it has to fetch something and cannot."""
 CPP_PACKAGE = "rocketmq==0.4.4"
 """Apache's C++ client 1.2 with a binding for Python; its wheel carries the library for x86-64 only."""
 PROGRAMS = {
@@ -121,6 +124,33 @@ def go_driver() -> Path:
             _run("go build", ["go", "build", "-mod=readonly", "-o", str(program), "."], GO)
             stamp.write_text(wanted)
         return program
+
+
+def run_maven(project: Path, *arguments: str) -> str:
+    """Run the goal `test` in a project, offline if everything it needs was fetched before. The output, if it succeeds.
+
+    AssertionError: a test failed, or the sources do not compile.
+    """
+    if lack := missing("java", "javac", "mvn"):
+        raise Unavailable(lack)
+    with _alone():
+        for options in (("--offline",), ()):
+            command = ["mvn", "-B", "-f", str(project / "pom.xml"), *options, *arguments, "test"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
+            if done.returncode == 0:
+                return done.stdout
+            errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
+            if not any("in offline mode" in line or CANNOT_FETCH.search(line) for line in errors):
+                raise AssertionError(done.stdout[-4000:])
+    raise Unavailable(f"Maven failed: {errors[0][:300]}")
+
+
+def fetch_go_modules(module: Path) -> None:
+    """What the module's `go.mod` lists, into Go's own cache."""
+    if lack := missing("go"):
+        raise Unavailable(lack)
+    with _alone():
+        _run("go mod download", ["go", "mod", "download"], module)
 
 
 @cache

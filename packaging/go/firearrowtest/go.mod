@@ -1,0 +1,3 @@
+module github.com/firearrow/firearrow/packaging/go/firearrowtest
+
+go 1.21
