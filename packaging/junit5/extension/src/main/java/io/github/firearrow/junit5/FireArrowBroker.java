@@ -19,8 +19,8 @@ import org.junit.jupiter.api.extension.ParameterResolver;
 /**
  * A real broker on free ports with a temporary store, for the tests of a class or for a single test.
  *
- * <p>In a static field with {@code @RegisterExtension} it runs for all tests of the class, in an instance field for each
- * test anew. With {@code @ExtendWith(FireArrowBroker.class)} on a class or a method, a parameter of this type gets it.
+ * <p>In a static field with {@code @RegisterExtension} it runs for all tests of the class, in an instance field for one
+ * test. With {@code @ExtendWith(FireArrowBroker.class)} on a class or a method, a parameter of this type gets it.
  * Without JUnit, call {@link #start} and {@link #close}. Any thread.
  *
  * <p>The command {@code firearrow} is looked up on PATH, unless the system property {@code firearrow.command} or the
