@@ -4,9 +4,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path, PurePosixPath
 
 import pytest
+
+from tests.packaging.wheels import run, try_here
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("_native", "broker", "client", "spark_tools")
@@ -77,3 +80,23 @@ def test_a_build_without_sources_fails_with_a_reason(clone: Path, tmp_path: Path
         reason = done.stderr.splitlines()[-1]
         assert "source files are missing, such as _native/base/" in reason
         assert "Build from a whole clone" in reason
+
+
+@pytest.mark.timeout(1200)
+def test_the_wheel_of_an_sdist_runs_the_readmes_program(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a fresh environment. Built without optimisation, which takes a third of the time."""
+    done = build(clone, "sdist", tmp_path)
+    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("FIREARROW_DEBUG", "1")
+    sdist = tmp_path / done.stdout.splitlines()[-1]
+    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert (
+        len([name for name in names if name.endswith(".so")]) == len(list(ROOT.glob("_native/**/*.pyx"))) + 1
+    )
+    assert not [name for name in names if name.endswith((".c", ".pyx"))]
+    try_here(wheel, sys.executable, tmp_path)

@@ -72,6 +72,7 @@ def check_broker(command: list[str], client: str | Path, folder: Path, environme
         assert printed.startswith("SEND_OK 0\norders new "), printed
     finally:
         process.terminate()
+        process.stdout.close()
         assert process.wait(START_S) == 0
 
 
