@@ -6,9 +6,9 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from firearrow.broker.base import properties
 from firearrow.broker.base.config_keys import (
@@ -17,6 +17,7 @@ from firearrow.broker.base.config_keys import (
     is_default,
     is_known,
     security_fault,
+    security_faults,
     unknown,
 )
 from firearrow.broker.base.options import Options, options_by_key, text_of, value_of
@@ -28,12 +29,35 @@ class ConfigError(ValueError):
     """An option cannot be set to this value, or not while the broker runs. The text names its key."""
 
 
-class Config:
-    """`options` is a frozen value. A change replaces it and calls the listeners with the new one."""
+class Complaint(NamedTuple):
+    """What is wrong with a configuration. `fatal`: the broker does not start with it."""
 
-    def __init__(self, options: Options, path: Path | None = None) -> None:
+    text: str
+    fatal: bool
+
+
+class Judged(NamedTuple):
+    """A configuration and what is wrong with it. `options` has the values that are valid."""
+
+    options: Options
+    complaints: list[Complaint]
+    idle: list[str]
+    """Keys of Apache's that have no effect here and ask for Apache's default, sorted."""
+
+
+class Config:
+    """`options` is a frozen value. A change replaces it and calls the listeners with the new one.
+
+    `load` reads the options again as at the start; without it, `read_again` does nothing.
+    """
+
+    def __init__(
+        self, options: Options, path: Path | None = None, load: Callable[[], Options] | None = None
+    ) -> None:
         self.options = options
         self._path = path
+        self._load = load
+        self._loaded = options
         self._listeners: list[Callable[[Options], None]] = []
 
     def listen(self, changed: Callable[[Options], None]) -> None:
@@ -54,10 +78,7 @@ class Config:
 
         ConfigError: a key is unknown, has no effect here, or cannot change while the broker runs.
         """
-        options = apply(self.options, pairs, running=True)
-        self.options = options
-        for changed in self._listeners:
-            changed(options)
+        self._replace(apply(self.options, pairs, running=True))
         if self._path is not None:
             try:
                 _rewrite(self._path, pairs)
@@ -65,6 +86,35 @@ class Config:
                 log.error(
                     "%s was not updated: the change lasts until the broker stops: %s", self._path, error
                 )
+
+    def read_again(self) -> None:
+        """Change to what the file says now, as far as that can change while the broker runs. The log says what
+        changes, what needs a restart, and which error leaves everything as it is."""
+        if self._load is None:
+            return
+        try:
+            loaded = self._load()
+        except (OSError, ValueError) as error:
+            return log.warning("the configuration was not read again, nothing has changed: %s", error)
+        changes: dict[str, Any] = {}
+        restart = []
+        for key, field in options_by_key().items():
+            value = getattr(loaded, field.name)
+            if field.metadata["change"] != "running":
+                if value != getattr(self._loaded, field.name):
+                    restart.append(key)
+            elif value != (current := getattr(self.options, field.name)):
+                changes[field.name] = value
+                log.info("%s=%s, it was %s", key, text_of(value), text_of(current))
+        if restart:
+            log.warning("restart the broker to change %s", ", ".join(sorted(restart)))
+        if changes:
+            self._replace(dataclasses.replace(self.options, **changes))
+
+    def _replace(self, options: Options) -> None:
+        self.options = options
+        for changed in self._listeners:
+            changed(options)
 
 
 def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) -> Options:
@@ -104,21 +154,61 @@ def configured(options: Options, path: Path | None, pairs: Mapping[str, str]) ->
     for something else than Apache's default. Unknown keys are errors in `pairs`, warnings in the file.
     OSError, ConfigError; ValueError: the file is not in the properties format.
     """
-    from_path = read(path) if path is not None else {}
-    merged = {key: _expand(value) for key, value in (from_path | dict(pairs)).items()}
-    if (fault := security_fault(merged)) is not None:
-        raise ConfigError(fault)
+    judged = judge(options, path, pairs)
+    for complaint in judged.complaints:
+        if complaint.fatal:
+            raise ConfigError(complaint.text)
+        log.warning("%s", complaint.text)
+    if judged.idle:
+        log.info("these keys have no effect here: %s", ", ".join(judged.idle))
+    return judged.options
+
+
+def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judged:
+    """The options with those of the file and then `pairs` set, and every complaint about them, the most important
+    first. OSError, ConfigError: the file cannot be read."""
+    complaints: list[Complaint] = []
+    merged: dict[str, str] = {}
+    for key, text in ((read(path) if path is not None else {}) | dict(pairs)).items():
+        try:
+            merged[key] = _expand(text)
+        except ConfigError as error:
+            complaints.append(Complaint(str(error), fatal=True))
+    refused = security_faults(merged)
     if merged.get("brokerRole", "").strip() == "SLAVE":
-        raise ConfigError("brokerRole=SLAVE: this broker is always a master")
+        refused["brokerRole"] = "brokerRole=SLAVE: this broker is always a master"
+    complaints += [Complaint(fault, fatal=True) for fault in refused.values()]
     ours = options_by_key()
-    strange = [key for key in merged if key not in ours and not is_known(key)]
-    for key in strange:
-        name = unknown(key, ours.keys() | apache_keys())
-        if key in pairs:
-            raise ConfigError(f"{name} is not an option of this broker")
-        log.warning("%s: unknown key %s", path, name)
-    _report_without_effect({key: merged[key] for key in merged.keys() - ours.keys() - set(strange)})
-    return apply(options, {key: value for key, value in merged.items() if key in ours})
+    complaints += _unknown_keys(path, merged, pairs)
+    judged = ours.keys() | refused.keys()
+    foreign = {key: text for key, text in merged.items() if key not in judged and is_known(key)}
+    changed = sorted(key for key, text in foreign.items() if not is_default(key, text))
+    complaints += [Complaint(_without_effect(key), fatal=False) for key in changed]
+    values: dict[str, Any] = {}
+    for key in (key for key in merged if key in ours):
+        try:
+            values[ours[key].name] = value_of(ours[key], merged[key])
+        except ValueError as error:
+            complaints.append(Complaint(str(error), fatal=True))
+    return Judged(dataclasses.replace(options, **values), complaints, sorted(foreign.keys() - set(changed)))
+
+
+def _unknown_keys(
+    path: Path | None, merged: Mapping[str, str], pairs: Mapping[str, str]
+) -> Iterator[Complaint]:
+    ours = options_by_key()
+    for key in merged:
+        if key not in ours and not is_known(key):
+            name = unknown(key, ours.keys() | apache_keys())
+            if key in pairs:
+                yield Complaint(f"{name} is not an option of this broker", fatal=True)
+            else:
+                yield Complaint(f"{path}: unknown key {name}", fatal=False)
+
+
+def _without_effect(key: str) -> str:
+    default = apache_defaults().get(key)
+    return f"{key} has no effect here" + (f" (Apache's default: {default})" if default else "")
 
 
 def read(path: Path) -> dict[str, str]:
@@ -127,15 +217,6 @@ def read(path: Path) -> dict[str, str]:
         return properties.parse(path.read_bytes())
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
-
-
-def _report_without_effect(pairs: Mapping[str, str]) -> None:
-    changed = sorted(key for key, value in pairs.items() if not is_default(key, value))
-    for key in changed:
-        default = apache_defaults().get(key)
-        log.warning("%s has no effect here%s", key, f" (Apache's default: {default})" if default else "")
-    if same := sorted(pairs.keys() - set(changed)):
-        log.info("these keys have no effect here: %s", ", ".join(same))
 
 
 def _expand(value: str) -> str:

@@ -45,15 +45,21 @@ def apache_keys() -> frozenset[str]:
 
 
 def security_fault(pairs: Mapping[str, str]) -> str | None:
-    """What to do about the first of these settings that asks for security; None if none does."""
+    """The first of `security_faults`; None if there is none."""
+    return next(iter(security_faults(pairs).values()), None)
+
+
+def security_faults(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Each of these keys that asks for security → what to do about it."""
+    found: dict[str, str] = {}
     for key, text in pairs.items():
         protection = protection_of(key)
         if protection is not None and not _switched_off(key, text, pairs):
-            return (
+            found[key] = (
                 f"{key[:KEY_CHARS_SHOWN]} asks for {protection}, which this broker does not have: remove the "
                 "key, and let only trusted hosts reach the ports (SECURITY.md)"
             )
-    return None
+    return found
 
 
 def protection_of(key: str) -> str | None:
