@@ -2,7 +2,7 @@
 
 import sys
 
-from firearrow.broker.cli import cli
+from firearrow.broker.cli import main
 
 if __name__ == "__main__":
-    cli(["broker", *sys.argv[1:]])
+    main(["broker", *sys.argv[1:]])

@@ -1,6 +1,7 @@
 """Composition: builds, starts and stops the broker and the name server.
 
 - `app`: the composition root of the broker: builds, starts and stops everything in order
+- `commands`: what `firearrow broker` and `firearrow namesrv` do with their arguments: log, options, check or run
 - `fast_path`: builds the fast path and sets its plain topics
 - `message_services`: builds what handles messages beyond a plain send: delays, timers, transactions, POP
 - `name_server`: the tables and handlers of one name server, and its scan for silent brokers

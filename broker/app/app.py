@@ -36,7 +36,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import measured
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.base.log_output import announce
+from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
@@ -81,10 +81,19 @@ NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 class App:
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, naming: Address | None) -> None:
+    """`reload` is called on SIGHUP; without it, SIGHUP stops the broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        naming: Address | None,
+        reload: Callable[[], None] | None = None,
+    ) -> None:
         self._loop = loop
         self._config = config
         self._naming_listen = naming
+        self._reload = reload
         self._clock = Clock()
         self._stopping = asyncio.Event()
         self._fast_path: FastPathSetup | None = None
@@ -94,9 +103,10 @@ class App:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         async with AsyncExitStack() as files, AsyncExitStack() as running:
             await self._start(files, running)
-            stop_on_signals(self._loop, self._stopping)
-            announce(self._ready())
+            stop_on_signals(self._loop, self._stopping, self._reload)
+            announce_ready(self._ready())
             await self._stopping.wait()
+        announce(f"firearrow stopped: broker {self._address[0]}:{self._address[1]}, store {self._store.root}")
 
     async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:
         options = self._config.options
@@ -279,10 +289,7 @@ class App:
     async def _listen_with_vip(self, options: Options, vip_dispatch: Dispatch) -> tuple[Address, int]:
         """Listen on the broker's port and on the VIP port two below it, to which old Java clients send. Port
         0 finds a free pair. StartError."""
-        if options.listen_port in range(1, VIP_PORT_GAP + 1):
-            raise StartError(
-                f"port {options.listen_port} leaves none for the VIP port two below it: use a higher one in --listen"
-            )
+        check_port(options.listen_port)
         listen, host = self._server.listen, options.bind_address
         for _ in range(VIP_TRIES if options.listen_port == 0 else 1):
             address = await listen(
@@ -428,6 +435,14 @@ class App:
 
     def _close_store(self) -> None:
         close_store(self._store, unsaved=self._unsaved)
+
+
+def check_port(port: int) -> None:
+    """StartError: there is no VIP port two below this one."""
+    if port in range(1, VIP_PORT_GAP + 1):
+        raise StartError(
+            f"port {port} leaves none for the VIP port two below it: use a higher one in --listen"
+        )
 
 
 def _disk_fault(error: Exception) -> str:

@@ -5,6 +5,7 @@ Stops in the opposite order of its start: the scan, the connections, the file. L
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import ConfigError, read
 from firearrow.broker.base.config_keys import security_fault, unknown
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.log_output import announce
+from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.net.dispatch import Dispatch
@@ -28,6 +29,7 @@ log = logging.getLogger("firearrow.app")
 STOP_S = 1.0
 OWN = ("bindAddress", "listenPort", "kvConfigPath")
 """Options that have an effect at the start."""
+FIXED = (*OWN, *(key for key, option in ACTING.items() if option.fixed))
 IDLE_S = 120
 FRAME_BYTES_MAX = 16 << 20
 
@@ -54,14 +56,42 @@ def options_of(path: Path | None) -> NamingOptions:
         raise ConfigError(f"{path}: {refusal.remark}") from None
 
 
+class ConfigReader:
+    """Reads the name server's file again while it runs. `options` are those of the start."""
+
+    def __init__(self, path: Path | None, options: NamingOptions) -> None:
+        self._path = path
+        self._options = options
+        self._at_start = {key: options[key] for key in FIXED}
+
+    def read_again(self) -> None:
+        """Change the options as the file says now, as far as they can change while the name server runs. The log
+        says what changes, what needs a restart, and which error leaves everything as it is."""
+        try:
+            fresh = options_of(self._path)
+        except (OSError, ValueError) as error:
+            return log.warning("the configuration was not read again, nothing has changed: %s", error)
+        changes = {key: fresh[key] for key in ACTING if key not in FIXED and fresh[key] != self._options[key]}
+        for key, text in changes.items():
+            log.info("%s=%s, it was %s", key, text, self._options[key])
+        if restart := [key for key in FIXED if fresh[key] != self._at_start[key]]:
+            log.warning("restart the name server to change %s", ", ".join(sorted(restart)))
+        self._options.change(changes)
+
+
 class NameServerApp:
     """KV entries are kept in `kvConfigPath`; by default, in `~/firearrow/namesrv/kvConfig.json`. `listen` None:
-    as the options say."""
+    as the options say. `reload` is called on SIGHUP; without it, SIGHUP stops the name server."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, listen: Address | None, options: NamingOptions
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listen: Address | None,
+        options: NamingOptions,
+        reload: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
+        self._reload = reload
         self._listen = listen or (options["bindAddress"], options.number("listenPort"))
         self._options = options
 
@@ -78,9 +108,10 @@ class NameServerApp:
             naming.describe((host, port), kv_file)
             naming.start(self._loop)
             running.callback(naming.stop)
-            stop_on_signals(self._loop, stopping)
-            announce(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s")
+            stop_on_signals(self._loop, stopping, self._reload)
+            announce_ready(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s")
             await stopping.wait()
+        announce(f"firearrow stopped: name server {host}:{port}")
 
     def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:
         """Load the KV entries from their file, and save them there after changes; returns its path."""

@@ -1,12 +1,13 @@
 """What every package of the broker may import: options, clock, errors, peers, small formats.
 
+- `arguments`: the arguments of `firearrow broker` and `firearrow namesrv`, each declared once
 - `clock`: the clock that is passed to all logic, which never reads the time itself
 - `config`: the current options, their file, and changes to them while the broker runs
 - `config_keys`: the keys of Apache's configuration: which exist, their defaults, which ask for security
 - `disk_space`: how full the disks of a store are, and what to do about it (Apache's isSpaceToDelete)
 - `errors`: errors that become an answer, and errors that stop the start
 - `fastjson`: the JSON dialect of fastjson 1.x, in which Apache's files and bodies are written
-- `log_output`: standard output and error of a server, written by threads, and the handler of its log
+- `log_output`: standard output and error of a server and its log file, written by threads, and the handler of its log
 - `message`: a message to put into the store, with its properties as a dict
 - `message_ids`: offset ids, which contain a record's physical offset, and unique ids
 - `options`: options of the broker, each declared once with Apache's key, default, range and meaning

@@ -19,6 +19,10 @@ class StartError(Exception):
     """The broker cannot start. The text is one sentence that says what to do. Exit code 3."""
 
 
+class UsageError(Exception):
+    """The arguments of a command are wrong. The text is one sentence that says what to do. Exit code 2."""
+
+
 def with_faq(remark: str) -> str:
     """The remark with Apache's link to its FAQ. Apache's tools look for the line feed and `See`."""
     return remark + FAQ

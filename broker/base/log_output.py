@@ -1,21 +1,24 @@
-"""Standard output and error of a server, written by threads, and the handler of its log.
+"""Standard output and error of a server and its log file, written by threads, and the handler of its log.
 
 A pipe whose reader has stopped, a full disk or a closed descriptor never blocks or ends the process: what cannot
-be written is dropped and counted. Any thread writes; one thread for each descriptor passes the text on, in order.
+be written is dropped and counted. Any thread writes; one thread for each output passes the text on, in order.
 At exit, the threads get EXIT_S for what is left.
 """
 
 import atexit
 import contextlib
 import io
+import itertools
 import logging
 import os
 import select
+import stat
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 QUEUE_CHARS_MAX = 1 << 20
 """Most characters of one output that wait; further ones are dropped."""
@@ -24,6 +27,26 @@ REPEATS_SHOWN, REPEATS_S = 20, 10.0
 """Warnings of one kind that are logged within this time; further ones are counted."""
 KINDS_MAX = 1000
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TEXT = logging.Formatter(FORMAT)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `ts` (ISO 8601, local time with its offset), `level`, `logger`, `message`, and
+    `exception` with its traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # noqa: PLC0415 (only for this format)
+
+        when = datetime.fromtimestamp(record.created, UTC).astimezone()
+        fields = {
+            "ts": when.isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
 
 
 class QueuedOutput(io.TextIOBase):
@@ -31,7 +54,8 @@ class QueuedOutput(io.TextIOBase):
 
     encoding, errors = "utf-8", "backslashreplace"
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, formatter: logging.Formatter = TEXT) -> None:
+        self.formatter = formatter
         self._descriptor = descriptor
         self._texts: deque[str] = deque()
         self._chars = 0
@@ -83,16 +107,12 @@ class QueuedOutput(io.TextIOBase):
 
     def _notice(self) -> str:
         count, self._dropped = self._dropped, 0
-        record = logging.LogRecord(
-            "firearrow.log",
-            logging.WARNING,
-            "",
-            0,
-            "%d lines were dropped: they could not be written",
-            (count,),
-            None,
-        )
-        return logging.Formatter(FORMAT).format(record) + "\n"
+        return self.warning("%d lines were dropped: they could not be written", count)
+
+    def warning(self, text: str, *values: object) -> str:
+        """A line about this output itself."""
+        record = logging.LogRecord("firearrow.log", logging.WARNING, "", 0, text, values, None)
+        return self.formatter.format(record) + "\n"
 
     # ---- the thread ----
 
@@ -108,7 +128,7 @@ class QueuedOutput(io.TextIOBase):
                 self._chars, self._writing = 0, True
             if tick is not None:
                 tick()
-            if data and not self._write_all(data):
+            if count and not self._write_all(data):
                 with self._changed:
                     self._dropped += count
 
@@ -138,6 +158,83 @@ class QueuedOutput(io.TextIOBase):
         return True
 
 
+class LogFile(QueuedOutput):
+    """A log file that is rotated: PATH is the current one, PATH.1 the one before, up to `files` in all.
+
+    A file is at most `file_bytes` long, unless one line is longer. What cannot be rotated or reopened is written on
+    to the file that is open, and a line there says why. OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: str, file_bytes: int, files: int, formatter: logging.Formatter = TEXT) -> None:
+        self._path, self._file_bytes, self._files = path, file_bytes, files
+        self._fault = ""
+        self._reopen = False
+        self._descriptor = _open_log(path)
+        self._measure()
+        super().__init__(self._descriptor, formatter)
+
+    def reopen(self) -> None:
+        """Open PATH again, because the file there was renamed or deleted."""
+        self._reopen = True
+        self.write("")
+
+    def _write_all(self, data: bytes) -> bool:
+        if self._reopen:
+            self._reopen = False
+            self._try(self._open_again, "reopened")
+        while data:
+            room = self._file_bytes - self._size if self._regular else len(data)
+            end = len(data) if len(data) <= room else data.rfind(b"\n", 0, max(room, 0)) + 1
+            if not end:
+                if self._size and self._try(self._rotate, "rotated"):
+                    continue
+                end = len(data) if self._fault else data.find(b"\n") + 1 or len(data)
+            if not super()._write_all(data[:end]):
+                self._measure()
+                return False
+            self._size += end
+            data = data[end:]
+        return True
+
+    def _try(self, step: Callable[[], None], done: str) -> bool:
+        """Whether this step succeeded; the log says once why it did not."""
+        try:
+            step()
+        except OSError as error:
+            fault = f"{self._path} cannot be {done}: {error.strerror}"
+            if fault != self._fault:
+                self._fault = fault
+                super()._write_all(self.warning("%s", fault).encode(self.encoding, self.errors))
+            return False
+        self._fault = ""
+        return True
+
+    def _rotate(self) -> None:
+        names = [self._path, *(f"{self._path}.{number}" for number in range(1, self._files))]
+        if os.path.exists(self._path):  # else only the opening failed the last time
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(names[-1])
+            for name, older in reversed(list(itertools.pairwise(names))):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(name, older)
+        self._open_again()
+
+    def _open_again(self) -> None:
+        fresh = _open_log(self._path)
+        os.close(self._descriptor)
+        self._descriptor = fresh
+        self._measure()
+
+    def _measure(self) -> None:
+        status = os.fstat(self._descriptor)
+        self._regular, self._size = stat.S_ISREG(status.st_mode), status.st_size
+
+
+def _open_log(path: str) -> int:
+    """Of a FIFO without a reader too, this does not wait. OSError."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+
+
 class _Repeats:
     """Warnings of one kind since `since`."""
 
@@ -152,7 +249,7 @@ class LogHandler(logging.Handler):
 
     def __init__(self, output: QueuedOutput) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter(FORMAT))
+        self.setFormatter(output.formatter)
         self._output = output
         self._kinds: dict[tuple[str, str], _Repeats] | None = None
 
@@ -165,7 +262,8 @@ class LogHandler(logging.Handler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """A record that cannot be formatted: say so, without writing to the descriptor here."""
-        self._output.write(f"a log record could not be formatted: {record.name}: {record.msg!r}\n")
+        text = "a log record could not be formatted: %s: %r"
+        self._output.write(self._output.warning(text, record.name, record.msg))
 
     def report_repeats(self, *, at_once: bool = False) -> None:
         """Log how many warnings were not written, where their time is over or `at_once`."""
@@ -219,16 +317,18 @@ def open_standard_descriptors() -> None:
                 os.close(opened)
 
 
-def queue_outputs(level: int) -> None:
-    """Put queues in front of stdout and stderr, and send the log of at least this level to stderr."""
-    open_standard_descriptors()
-    outputs = QueuedOutput(1), QueuedOutput(2)
+def queue_outputs(level: int, formatter: logging.Formatter = TEXT, log_file: LogFile | None = None) -> None:
+    """Put queues in front of stdout and stderr, which are open, and send the log of at least this level to the file,
+    or to stderr if there is none."""
+    outputs: list[QueuedOutput] = [QueuedOutput(1), QueuedOutput(2, formatter)]
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with contextlib.suppress(OSError):
                 stream.flush()
-    sys.stdout, sys.stderr = outputs
-    handler = LogHandler(outputs[1])
+    sys.stdout, sys.stderr = outputs[0], outputs[1]
+    if log_file is not None:
+        outputs.append(log_file)
+    handler = LogHandler(outputs[-1])
     logging.basicConfig(level=level, handlers=[handler])
 
     def drain() -> None:
@@ -240,11 +340,16 @@ def queue_outputs(level: int) -> None:
     atexit.register(drain)
 
 
-def announce(line: str) -> None:
-    """Print that the server is ready, after what the log has so far; repeated warnings are counted from now on."""
-    if isinstance(sys.stderr, QueuedOutput):
-        sys.stderr.drain(EXIT_S)
-    print(line, flush=True)
+def announce_ready(line: str) -> None:
+    """Print that the server is ready; repeated warnings are counted from now on."""
+    announce(line)
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogHandler):
             handler.count_repeats()
+
+
+def announce(line: str) -> None:
+    """Print a line on stdout, after what the log has so far on stderr."""
+    if isinstance(sys.stderr, QueuedOutput):
+        sys.stderr.drain(EXIT_S)
+    print(line, flush=True)

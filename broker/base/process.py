@@ -24,12 +24,15 @@ THREAD_NICENESS = 10
 """Added niceness: about a tenth of the loop thread's CPU share when both are busy."""
 
 
-def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """Set `stopping` on the first SIGTERM, SIGINT, or SIGHUP (the terminal was closed; under nohup it stays
-    ignored). A second SIGTERM or SIGINT ends the process at once: a closed terminal may send SIGHUP twice. Also
-    configures malloc, so that large freed blocks are returned to the system."""
+def stop_on_signals(
+    loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, reload: Callable[[], None] | None = None
+) -> None:
+    """Set `stopping` on the first SIGTERM or SIGINT, and on SIGHUP if its terminal was closed or there is nothing to
+    `reload`; under nohup SIGHUP stays ignored. A second SIGTERM or SIGINT ends the process at once: a closed
+    terminal may send SIGHUP twice. Also configures malloc, so that large freed blocks are returned to the system."""
     malloc.set_malloc_thresholds(FREE_BYTES_MAX, blocks_below=MAPPED_BUFFER_BYTES)
     requested: list[int] = []
+    had_terminal = _has_terminal()
 
     def on_signal(number: int) -> None:
         if requested:
@@ -37,10 +40,25 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) ->
         requested.append(number)
         stopping.set()
 
+    def on_hangup() -> None:
+        if reload is None or (had_terminal and not _has_terminal()):
+            stopping.set()
+        elif not stopping.is_set():
+            reload()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        loop.add_signal_handler(signal.SIGHUP, stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, on_hangup)
+
+
+def _has_terminal() -> bool:
+    """Whether the process has a controlling terminal, which it loses when that is closed."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def ignore_user_signals() -> None:

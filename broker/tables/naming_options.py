@@ -120,9 +120,13 @@ class NamingOptions:
         self._values.update({self._known(key): text for key, text in pairs.items()})
 
     def update(self, pairs: Mapping[str, str]) -> None:
-        """Change all of these at run time, or none. Refusal names the key that may not change."""
+        """As `change`, for a client, which may not change the keys of `configBlackList` either."""
         if set(self._values["configBlackList"].split(";")) & pairs.keys():
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        self.change(pairs)
+
+    def change(self, pairs: Mapping[str, str]) -> None:
+        """Change all of these at run time, or none. Refusal names the key that may not change."""
         for key, text in pairs.items():
             current = self._values[self._known(key)]
             if (key not in ACTING or ACTING[key].fixed) and text != current:

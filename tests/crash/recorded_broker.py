@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.ports import free_port
-from firearrow.broker.cli import cli
+from firearrow.broker.cli import run
 from tests.crash.marks import Marks
 from tests.support.client_socket import ClientSocket
 
@@ -61,7 +61,7 @@ def serve(
     pairs = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     listen = ["--listen", "{}:{}".format(*address), "--namesrv-listen", "off", "--log-level", "error"]
     try:
-        cli(["broker", "--store", str(root), *listen, *pairs], standalone_mode=False)
+        run(["broker", "--store", str(root), *listen, *pairs])
     finally:
         over.set()
         client.join()

@@ -107,7 +107,7 @@ def test_commands_of_other_packages_are_listed_and_not_imported(package: Path) -
 def test_a_command_of_another_package_gets_its_arguments(package: Path) -> None:
     package.write_text("def main(arguments):\n    print(*arguments, sep='|')\n    return 7\n")
     done = run("greet", "--loud", "a b", "--", "--help")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (7, "--loud|a b|--help")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (7, "--loud|a b|--|--help")
     assert run("greet", "--help").stdout.splitlines()[-1] == "--help"
 
 

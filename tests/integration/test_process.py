@@ -45,11 +45,19 @@ def connected(port: int) -> ClientSocket:
 
 
 @contextmanager
-def server(folder: Path, kind: str, port: int, **how: Any) -> Iterator[subprocess.Popen[bytes]]:  # noqa: ANN401
+def server(
+    folder: Path,
+    kind: str,
+    port: int,
+    *args: str,
+    **how: Any,  # noqa: ANN401
+) -> Iterator[subprocess.Popen[bytes]]:
     """`firearrow broker` or `firearrow namesrv` at this port; killed at the end."""
     listen = "--listen", f"127.0.0.1:{port}"
     more = ("--store", str(folder / "store"), "--namesrv-listen", "off") if kind == "broker" else ()
-    process = subprocess.Popen([COMMAND, kind, *listen, *more], env=os.environ | {"HOME": str(folder)}, **how)
+    process = subprocess.Popen(
+        [COMMAND, kind, *listen, *more, *args], env=os.environ | {"HOME": str(folder)}, **how
+    )
     try:
         yield process
     finally:
@@ -161,8 +169,9 @@ def test_sighup_stops_cleanly(tmp_path: Path) -> None:
         assert not (broker.store / "abort").exists()
 
 
+@pytest.mark.parametrize("with_config", [False, True])
 @pytest.mark.parametrize("kind", ["broker", "namesrv"])
-def test_a_closed_terminal_stops_cleanly(tmp_path: Path, kind: str) -> None:
+def test_a_closed_terminal_stops_cleanly(tmp_path: Path, kind: str, with_config: bool) -> None:
     ours, theirs = pty.openpty()
     port = free_port()
     outputs = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
@@ -171,7 +180,8 @@ def test_a_closed_terminal_stops_cleanly(tmp_path: Path, kind: str) -> None:
         os.setsid()
         os.close(os.open(os.ttyname(0), os.O_RDWR))
 
-    with server(tmp_path, kind, port, preexec_fn=control_terminal, **outputs) as process:
+    args = ("--config", os.devnull) if with_config else ()
+    with server(tmp_path, kind, port, *args, preexec_fn=control_terminal, **outputs) as process:
         os.close(theirs)
         text = b""
         while b"firearrow ready" not in text:

@@ -57,7 +57,7 @@ def help_of(*words: str) -> str:
 
 
 def test_the_commands_equal_the_program_s() -> None:
-    listed = help_of().split("Commands:")[1]
+    listed = help_of().split("commands:")[1]
     assert sorted(COMMANDS) == sorted(re.findall(r"^  (\w+) ", listed, re.M))
 
 

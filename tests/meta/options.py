@@ -50,6 +50,16 @@ The column *set* says when an option can be set. *start*: only at the start. *ru
 `mqadmin updateBrokerConfig` or `Admin.update_broker_config`; the configuration file, if there is one, is updated, too.
 *ours*: Apache does not have this option.
 
+`firearrow broker --check-config FILE` prints the options of a start with this file and with the other arguments, as
+sorted `KEY=VALUE` lines on stdout, and every complaint on stderr: values that are refused, unknown keys, keys without
+effect. It starts nothing and takes no lock; the exit code is 2 if there is a complaint, else 0.
+
+SIGHUP makes a running broker read the file again (and open the log file again). Options with *running* then have the
+value that a start would give them; `--set` still overrides the file. The log has a line for each change (level info),
+and one warning with the options that need a restart. If the file has an error, nothing changes, and a warning says why.
+Without `--config` and `--log-file`, SIGHUP stops the broker cleanly, and so it does whenever the terminal that the
+broker was started in is closed; under `nohup` it is ignored.
+
 Apache's broker accepts every key at run time, but most of those with *start* have no effect there either: it reads
 them once. It does read these again, and FireArrow does not: `namesrvAddr` (every two minutes; a client could move the
 broker to other name servers), `messageIndexEnable` and `enableMultiDispatch` (the store is opened with or without
@@ -64,7 +74,17 @@ All are Apache's. Apache's other options are listed to clients with their defaul
 by `--namesrv-listen` of `firearrow broker` and `--listen` of `firearrow namesrv`.
 
 `firearrow namesrv --config FILE` reads these options, `bindAddress`, `listenPort` and `kvConfigPath` from a file such
-as Apache's `namesrv.conf`, in the format of the broker's file and with the same warnings."""
+as Apache's `namesrv.conf`, in the format of the broker's file and with the same warnings. SIGHUP reads it again.
+
+## Log
+
+Broker and name server log to stderr, or to the file of `--log-file PATH`. The file is rotated when it has
+`--log-file-size` (`64M`; units K, M, G): PATH becomes PATH.1, PATH.1 becomes PATH.2, and so on; `--log-files` (5) are
+kept, PATH included. If another program rotates it, that program sends SIGHUP, and a new PATH is opened. A log that
+cannot be written, as on a full disk, stops nothing: lines are dropped, counted, and the log has the count afterwards.
+
+`--log-format json` writes one object a line: `ts` (ISO 8601 with the offset from UTC), `level`, `logger`, `message`,
+and `exception` with a traceback. `--log-level` is `warning` unless you choose `debug`, `info` or `error`."""
 
 CLIENT_TEXT = """## Client
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from firearrow.broker.app import app
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.disk_space import DiskUse
-from firearrow.broker.cli import cli
+from firearrow.broker.cli import main
 from firearrow.broker.services.retention import Retention
 
 RATE = int(os.environ.get("FIREARROW_CLOCK_RATE", "3600"))
@@ -43,4 +43,4 @@ def measured_disk(log_folder: str, root: str) -> DiskUse:
 
 if __name__ == "__main__":
     vars(app).update(Clock=FastClock, Retention=FastRetention, measured=measured_disk)
-    cli(["broker", *sys.argv[1:]])
+    main(["broker", *sys.argv[1:]])
