@@ -5,10 +5,9 @@ is null. This broker has no TLS, no authentication and no ACL. A configuration t
 its author relies on them.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 KEY_CHARS_SHOWN = 64
 SIMILARITY = 0.7
@@ -35,7 +34,7 @@ _TEST_MODE = {"tls.test.mode.enable", "tlsTestModeEnable"}
 @cache
 def apache_defaults() -> Mapping[str, str]:
     """Apache's default by key; an empty text if it is null or depends on the host."""
-    text = resources.files("firearrow.broker.base").joinpath("apache_keys.txt").read_text()
+    text = Path(__file__).with_name("apache_keys.txt").read_text("ascii")
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
@@ -101,6 +100,8 @@ def is_known(key: str) -> bool:
 
 def similar(key: str, known: Iterable[str]) -> str | None:
     """The known key that `key` probably means, None if there is no similar one."""
+    import difflib  # noqa: PLC0415 (only for keys that are not known)
+
     by_lower = {each.lower(): each for each in known}
     found = difflib.get_close_matches(key[:KEY_CHARS_SHOWN].lower(), by_lower, 1, SIMILARITY)
     return by_lower[found[0]] if found else None
