@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Container
 from pathlib import Path
 
-from bench import plot, results
+from bench import footprint, plot, results
 from bench.compare import rows
 from bench.plot import Line, Panel
 from bench.profile import Profile, verdict
@@ -73,6 +73,7 @@ You need a quiet machine with two CPUs, `taskset` and a C compiler; Java 17 with
     python -m bench.compare --rounds 3                       # all rows, all peers
     python -m bench.compare --rounds 3 --without apache      # without Java
     python -m bench.compare --rounds 3 --memory-ahead        # without the time that the kernel takes for new memory
+    python -m bench.footprint --build                        # start, memory when idle, sizes of the packages
     python -m bench.profile                                  # where the time goes, by row
     python -m bench.spark_bench --rounds 5 --record          # the Spark tools against plain Spark
     python -m bench.spark_commands --record                  # the same as typed, and Kafka's connector beside it
@@ -102,7 +103,7 @@ The method changed over time. Figures of these commits were measured differently
 def page(runs: list[Run]) -> str:
     usual = results.as_users_run(runs)
     parts = [INTRODUCTION, METHOD, "## Results\n", _machine(usual), _beside_apache(usual), _goals(usual)]
-    parts += [_figures(usual), _figures_ahead(runs), _spark(runs), _micro(runs)]
+    parts += [_figures(usual), _figures_ahead(runs), _footprint(runs), _spark(runs), _micro(runs)]
     parts += [
         "## History\n\nMessages per second, by run; the scale is logarithmic.\n\n![history](bench/history.svg)\n"
     ]
@@ -212,6 +213,20 @@ def _figures_table(title: str, runs: list[Run]) -> str:
                 shown = " | ".join(f"{number:,.6g}" for number in numbers)
                 lines.append(f"| {row.name} | {name} | {shown} | `{run.commit}` |")
     return "\n".join([*lines, ""]) if len(lines) > 4 else ""
+
+
+def _footprint(runs: list[Run]) -> str:
+    newest = {key: (run, value) for run in runs for key, value in run.footprint.items()}
+    if not newest:
+        return ""
+    lines = ["## Footprint\n", "Of a broker without load, installed as users install it.\n"]
+    lines += ["| | value | goal | commit |", "|---|--:|--:|---|"]
+    for key, goal in footprint.FIGURES.items():
+        if key in newest:
+            run, value = newest[key]
+            limit = "" if goal.limit is None else f"≤ {goal.limit:g} {goal.unit}"
+            lines.append(f"| {goal.text} | {value:g} {goal.unit} | {limit} | `{run.commit}` |")
+    return "\n".join([*lines, ""])
 
 
 def _spark(runs: list[Run]) -> str:

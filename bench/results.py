@@ -49,8 +49,8 @@ class RowResult:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`kind`: compare, micro, profile, clients, spark, spark-commands, memory, or early (comparisons of an older
-    form)."""
+    """`kind`: compare, micro, profile, clients, footprint, spark, spark-commands, memory, or early (comparisons of
+    an older form)."""
 
     at: int
     commit: str
@@ -67,6 +67,8 @@ class Run:
     """See bench.profile."""
     spark: tuple[dict[str, Any], ...]
     """Rows and ratios, as bench.spark_bench reports them."""
+    footprint: dict[str, float]
+    """See bench.footprint."""
 
     @property
     def whole(self) -> bool:
@@ -161,6 +163,7 @@ def _run(line: dict[str, Any]) -> Run:
         line.get("memory_ahead", True),
         line.get("profile", {}),
         raw_rows if of_spark else (),
+        line.get("footprint", {}),
     )
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import compare, plot, profile, report, results, spark_commands
+from bench import compare, footprint, plot, profile, report, results, spark_commands
 from bench.programs import ROOT
 from bench.rows import Row, Sample
 
@@ -176,6 +176,35 @@ def test_the_newest_run_of_spark_commands_is_shown(file: Path) -> None:
     assert "| sink | 1,000 | 4.0 | 250 | 3.0 |" in page
     assert "| sink / sink, kafka tuned | ≥ 1.5 | 2.0 |" in page
     assert "| export, job | 2.0 | 1,200,000 | 1,300,000 | 1.5 |" in page
+
+
+def test_the_newest_figure_of_each_part_of_the_footprint_is_shown(file: Path) -> None:
+    results.append("footprint", path=file, footprint={"ready_s": 0.4, "wheel_mb": 12.5})
+    results.append("footprint", path=file, footprint={"ready_s": 0.2, "version_s": 0.0512})
+    page = report.page(results.read(file))
+    assert "| process start to ready line, empty store, median | 0.2 s | ≤ 0.25 s |" in page
+    assert "| `firearrow --version`, median | 0.0512 s | ≤ 0.06 s |" in page
+    assert "| wheel, packed | 12.5 MB |  |" in page
+    assert "0.4 s" not in page
+    assert "No full run of the comparison" in page
+
+
+def test_the_footprint_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = footprint.main(["--rounds", "1", "--no-record"])
+    assert list(figures) == ["ready_s", "ready_min_s", "version_s", "anonymous_mb", "sdist_mb"]
+    assert 0 < figures["version_s"] < figures["ready_s"] == figures["ready_min_s"]
+    assert 5 < figures["anonymous_mb"] < 60
+    assert 0.1 < figures["sdist_mb"] < 10
+    assert f"`firearrow --version`, median: {figures['version_s']:g} s\n" in capsys.readouterr().out
+
+
+def test_a_broker_that_does_not_start_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("not a folder")
+    with (
+        footprint.installed() as command,
+        pytest.raises(RuntimeError, match="the broker did not start: firearrow: "),
+    ):
+        footprint.start(command, tmp_path / "store")
 
 
 @pytest.mark.parametrize("perf", [True, False])
