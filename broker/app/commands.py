@@ -25,7 +25,7 @@ from firearrow.broker.base.log_output import (
 )
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
-from firearrow.broker.base.process import ignore_user_signals
+from firearrow.broker.base.process import hold_hangups, ignore_user_signals
 
 log = logging.getLogger("firearrow.app")
 
@@ -175,6 +175,8 @@ def _start_log(given: ServerArguments) -> LogFile | None:
     path = given.log_file
     if path is None and (given.log_file_size is not None or given.log_files is not None):
         raise UsageError("--log-file-size and --log-files need --log-file")
+    if path is not None or given.config is not None:
+        hold_hangups()
     formatter = JsonFormatter() if given.log_format == "json" else TEXT
     size, files = _bytes(given.log_file_size or LOG_FILE_SIZE), given.log_files or LOG_FILES
     level = logging.getLevelNamesMapping()[given.log_level.upper()]

@@ -50,6 +50,12 @@ def stop_on_signals(
         loop.add_signal_handler(number, on_signal, number)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, on_hangup)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+def hold_hangups() -> None:
+    """Keep a SIGHUP that comes during the start until `stop_on_signals`; by default it would kill the process."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 def _has_terminal() -> bool:

@@ -233,6 +233,25 @@ def test_sighup_opens_the_log_file_again(tmp_path: Path) -> None:
     assert moved.read_text().count("\n") == 1
 
 
+def test_sighup_during_the_start_is_kept(tmp_path: Path) -> None:
+    """It would kill the process. The log file is opened before anything else is done."""
+    path = tmp_path / "log"
+    ports = "--listen", "127.0.0.1:0", "--namesrv-listen", "off"
+    command = [COMMAND, "broker", "--store", str(tmp_path / "store"), "--log-file", str(path), *ports]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            until(path.exists, 30)
+            path.unlink()
+            process.send_signal(signal.SIGHUP)
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("firearrow ready")
+            until(path.exists)
+            process.terminate()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+
+
 def test_sighup_reads_the_config_file_again(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
     config.write_text("regionId=one\nfileReservedTime=48\nmaxMessageSize=70000\nbrokerName=b\n")
