@@ -101,13 +101,14 @@ def build(python: Path, name: str, folder: Path) -> Path:
     shutil.rmtree(folder / "build" / f"temp.{target.platform}-cpython-{tag}", ignore_errors=True)
     program = f"from setuptools import build_meta; build_meta.build_wheel({str(built)!r})"
     built.mkdir(parents=True)
+    compiler = f"{python} -m ziglang cc -target {target.zig} -fno-sanitize=undefined"
     run(
         python,
         "-c",
         program,
         cwd=folder,
-        CC=f"{python} -m ziglang cc -target {target.zig} -fno-sanitize=undefined",
-        LDFLAGS="-Wl,-s",
+        CC=compiler,
+        LDSHARED=f"{compiler} -shared -Wl,-s",  # without the library paths of this machine's Python
         SETUPTOOLS_EXT_SUFFIX=f".cpython-{tag}-{target.suffix}.so",
         _PYTHON_HOST_PLATFORM=target.platform,
         PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",

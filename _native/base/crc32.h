@@ -61,6 +61,7 @@ static uint32_t fa_crc32(const uint8_t *at, size_t length)
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 #if defined(__clang__) && __clang_major__ >= 18 && __clang_major__ < 22
@@ -160,9 +161,13 @@ static uint32_t fa_crc_wide(uint32_t crc, const uint8_t *at, size_t length)
 
 static int fa_crc_best_here(void)
 {
-    if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1"))
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_PCLMUL) || !(c & bit_SSE4_1))
         return 0;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") ? FA_CRC_WIDE : FA_CRC_FOLD;
+    if (!(c & bit_OSXSAVE) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX512F) || !(c & bit_VPCLMULQDQ))
+        return FA_CRC_FOLD;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));        /* does the system save the wide registers? */
+    return (low & 0xE6) == 0xE6 ? FA_CRC_WIDE : FA_CRC_FOLD;
 }
 
 static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t length)
