@@ -279,7 +279,7 @@ class App:
             clock=self._clock,
             period_ms=options.route_period_ms,
         )
-        store_host = host_bytes(options.broker_ip or _advertised_address(options.bind_address), address[1])
+        store_host = host_bytes(_advertised_address(options), self._config.options.client_port)
         own = [reply_when_saved(routes, self._saver) for routes in self._broker_routes(store_host, files)]
         routes = [*own, *naming]
         self._dispatch.add(routes)
@@ -313,7 +313,11 @@ class App:
         embedded = self._naming_listen is not None
         self._registrar = Registrar(
             BrokerIdentity(
-                options.cluster_name, options.broker_name, options.broker_ip, self._address[1], bound=bound
+                options.cluster_name,
+                options.broker_name,
+                options.broker_ip,
+                self._config.options.client_port,
+                bound=bound,
             ),
             self._tables.topics,
             permission=lambda: self._config.options.broker_permission,
@@ -450,12 +454,21 @@ def _disk_fault(error: Exception) -> str:
     return f"service not available now. The message could not be written to the disk: {what}"
 
 
-def _advertised_address(bind: str) -> str:
-    """One fixed address for records and message ids: the bound one, else the address of the host's name."""
-    if bind not in ("0.0.0.0", "::"):
-        host = bind.encode() if bind.isascii() else bind  # of a str, Python imports the tables for IDNA
-        return str(socket.getaddrinfo(host, None)[0][4][0])
+def _advertised_address(options: Options) -> str:
+    """One fixed address for records and message ids: brokerIP1, the bound one, or the address of the host's name."""
+    if options.broker_ip:
+        try:
+            return _address_of(options.broker_ip)
+        except OSError:
+            log.warning("brokerIP1=%s has no address here: message ids name another one", options.broker_ip)
+    if options.bind_address not in ("0.0.0.0", "::"):
+        return _address_of(options.bind_address)
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
         return "127.0.0.1"
+
+
+def _address_of(host: str) -> str:
+    name = host.encode() if host.isascii() else host  # of a str, Python imports the tables for IDNA
+    return str(socket.getaddrinfo(name, None)[0][4][0])

@@ -103,6 +103,13 @@ def _flags(given: BrokerArguments) -> dict[str, str]:
     if given.listen is not None:
         host, port = _listen_address(given.listen)
         flags["bindAddress"], flags["listenPort"] = host, str(port)
+    if given.advertise is not None:
+        address = address_of(given.advertise, "--advertise")
+        if address is None or address[1] == 0:
+            raise UsageError(
+                f"--advertise needs HOST:PORT, as clients reach the broker, not {given.advertise!r}"
+            )
+        flags["brokerIP1"], flags["advertisedPort"] = address[0], str(address[1])
     return flags
 
 

@@ -32,6 +32,7 @@ class ServerArguments(argparse.Namespace):
 
 class BrokerArguments(ServerArguments):
     store: Path | None
+    advertise: str | None
     namesrv_listen: str
     namesrv: str | None
     set: list[str]
@@ -88,6 +89,11 @@ def broker_parser() -> Parser:
     option = parser.add_argument
     option("--store", type=Path, metavar="DIR", help="the store's folder  [default: ~/firearrow/store]")
     option("--listen", metavar="HOST:PORT", help="where the broker listens  [default: 127.0.0.1:10911]")
+    option(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="how clients reach the broker, where ports are mapped to other ports",
+    )
     option(
         "--namesrv-listen",
         metavar="HOST:PORT",

@@ -59,6 +59,9 @@ class Options:
     """The address the broker listens on; `0.0.0.0` is all addresses, Apache's default."""
     listen_port: int = _option(10911, "listenPort", high=65535)
     """The broker's port; it also listens two below, as Apache does for VIP clients; 0 finds a free pair."""
+    advertised_port: int = _option(0, "advertisedPort", high=65535)
+    """The port given to clients and stored in messages, where a container or router maps it to the broker's; 0: the
+    broker's own."""
     idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", "running", low=1)
     """Closes a connection that neither sends nor receives for this time."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
@@ -339,6 +342,11 @@ class Options:
     def multi_dispatch(self) -> bool:
         """Messages may name light message queues (LMQ)."""
         return self.lmq and self.multi
+
+    @property
+    def client_port(self) -> int:
+        """The port by which clients reach the broker; 0 until a port was found for `listenPort=0`."""
+        return self.advertised_port or self.listen_port
 
     @property
     def sync_flush(self) -> bool:

@@ -90,7 +90,7 @@ class ConsumersHandler:
     def topics_of_group(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topics = self._offsets.topics_of(request.text("group"))
         options = self._config.options
-        address = f"{options.broker_ip or peer.local[0]}:{options.listen_port or peer.local[1]}"
+        address = f"{options.broker_ip or peer.local[0]}:{options.client_port or peer.local[1]}"
         return request.answer(body=orjson.dumps({"brokerAddr": address, "topicList": topics}))
 
     def subscription(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -271,7 +271,7 @@ class ProgressHandler:
             await asyncio.sleep(0)
         options = self._config.options
         body = {
-            "brokerAddr": f"{options.broker_ip or peer.local[0]}:{options.listen_port or peer.local[1]}",
+            "brokerAddr": f"{options.broker_ip or peer.local[0]}:{options.client_port or peer.local[1]}",
             "consumeStatsList": listed,
             "totalDiff": lag,
             "totalInflightDiff": inflight,

@@ -22,6 +22,7 @@ OURS = {
     "maxConnectionBytes",
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",
+    "advertisedPort",
     "fastPath",
     "fastSockets",
 }
@@ -93,7 +94,16 @@ def test_changes_at_run_time_are_all_or_none_and_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["brokerName", "listenPort", "brokerIP1", "namesrvAddr", "storePathCommitLog", "flushDiskType"]
+    "key",
+    [
+        "brokerName",
+        "listenPort",
+        "brokerIP1",
+        "advertisedPort",
+        "namesrvAddr",
+        "storePathCommitLog",
+        "flushDiskType",
+    ],
 )
 def test_identity_ports_and_paths_do_not_change_at_run_time(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} cannot change"):

@@ -70,6 +70,7 @@ def test_help_names_every_option() -> None:
     for option in (
         "--store",
         "--listen",
+        "--advertise",
         "--namesrv-listen",
         "--namesrv",
         "--config",
@@ -159,6 +160,9 @@ def test_name_server_alone(tmp_path: Path) -> None:
         (("--listen", "127.0.0.1:70000"), "--listen"),
         (("--namesrv-listen", "127.0.0.1:x"), "--namesrv-listen"),
         (("--listen", "off"), "--listen"),
+        (("--advertise", "broker.example"), "--advertise"),
+        (("--advertise", "broker.example:0"), "--advertise"),
+        (("--advertise", "off"), "--advertise"),
         (("--set", "flushDiskType"), "--set"),
         (("--set", "noSuchKey=1"), "noSuchKey"),
         (("--set", "maxMessageSize=9"), "maxMessageSize"),
