@@ -32,6 +32,7 @@ from firearrow.broker.app.message_services import MessageServices
 from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.app.store import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
+from firearrow.broker.base import systemd
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import measured
@@ -95,6 +96,7 @@ class App:
         self._naming_listen = naming
         self._reload = reload
         self._clock = Clock()
+        self._passed = systemd.PassedSockets()
         self._stopping = asyncio.Event()
         self._fast_path: FastPathSetup | None = None
         self._unsaved: OSError | None = None
@@ -104,8 +106,11 @@ class App:
         async with AsyncExitStack() as files, AsyncExitStack() as running:
             await self._start(files, running)
             stop_on_signals(self._loop, self._stopping, self._reload)
-            announce_ready(self._ready())
+            line = self._ready()
+            announce_ready(line)
+            systemd.notify(systemd.READY, f"STATUS={line}")
             await self._stopping.wait()
+            systemd.notify(systemd.STOPPING)
         announce(f"firearrow stopped: broker {self._address[0]}:{self._address[1]}, store {self._store.root}")
 
     async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:
@@ -166,6 +171,7 @@ class App:
             frame_bytes_max=options.frame_bytes_max,
             use_poller=options.fast_sockets,
             held_bytes_max=options.connection_bytes_max,
+            passed=self._passed,
         )
         running.push_async_callback(self._server.close, STOP_S)
 
@@ -269,6 +275,7 @@ class App:
             self._name_server.describe(self._naming, self._kv_file)
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
+        self._passed.close()
         self._address = address
         self._port_asked = options.listen_port
         self._config.set_port(address[1])

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from firearrow.broker.app.name_server import NameServer
+from firearrow.broker.base import systemd
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import ConfigError, read
 from firearrow.broker.base.config_keys import security_fault, unknown
@@ -102,15 +103,20 @@ class NameServerApp:
             naming = NameServer(Clock(), self._options, lambda: saver.schedule("kv"))
             kv_file = self._keep_kv(naming.kv, saver)
             running.callback(saver.stop)
-            server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX)
+            passed = systemd.PassedSockets()
+            server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX, passed=passed)
             running.push_async_callback(server.close, STOP_S)
             host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
+            passed.close()
             naming.describe((host, port), kv_file)
             naming.start(self._loop)
             running.callback(naming.stop)
             stop_on_signals(self._loop, stopping, self._reload)
-            announce_ready(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s")
+            line = f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s"
+            announce_ready(line)
+            systemd.notify(systemd.READY, f"STATUS={line}")
             await stopping.wait()
+            systemd.notify(systemd.STOPPING)
         announce(f"firearrow stopped: name server {host}:{port}")
 
     def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:

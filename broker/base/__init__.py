@@ -15,4 +15,5 @@
 - `process`: signals, thread priority, executors, memory settings and age of this process
 - `properties`: the format of Java's properties files (`key=value` lines)
 - `stats`: statistics of puts and gets by topic, group and broker, over a minute, an hour and a day
+- `systemd`: readiness and stop reported to systemd, and listening sockets taken from it
 """

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 
 from firearrow._native.wire.keep_alive import keep_alive
+from firearrow.broker.base.systemd import PassedSockets
 
 log = logging.getLogger("firearrow.server")
 
@@ -42,14 +43,16 @@ class Listener:
         host: str,
         port: int,
         accepted: Callable[[socket.socket], object],
+        passed: PassedSockets | None = None,
     ) -> "Listener":
-        """Listen at every address of the host. OSError."""
+        """Listen at every address of the host, with the `passed` socket if one is bound to it. OSError."""
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         listening: list[socket.socket] = []
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 bound_port = listening[0].getsockname()[1] if listening else port
-                listening.append(_listening(family, (address[0], bound_port, *address[2:])))
+                ready = passed.take(family, str(address[0]), bound_port) if passed is not None else None
+                listening.append(ready or _listening(family, (address[0], bound_port, *address[2:])))
         except BaseException:
             for each in listening:
                 each.close()

@@ -18,6 +18,7 @@ from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.peer import Address, Peer
+from firearrow.broker.base.systemd import PassedSockets
 from firearrow.broker.net import connection_limits
 from firearrow.broker.net.acceptor import Listener
 
@@ -129,9 +130,11 @@ class Server:
         frame_bytes_max: int,
         use_poller: bool = False,
         held_bytes_max: int = connection_limits.HELD_BYTES_MAX,
+        passed: PassedSockets | None = None,
     ) -> None:
         self.loop = loop
         self._poller = EpollPoller(loop) if use_poller else None
+        self._passed = passed
         self.frame_bytes_max = frame_bytes_max
         self.budget = MemoryBudget(loop, held_bytes_max, self._close_largest)
         self._connections_max = connection_limits.connections_max()
@@ -175,9 +178,11 @@ class Server:
         poller = self._poller
         if poller is None:
             return await Listener.bind(
-                self.loop, host, port, lambda accepted: self._accept_transport(accepted, make)
+                self.loop, host, port, lambda accepted: self._accept_transport(accepted, make), self._passed
             )
-        return await Listener.bind(self.loop, host, port, lambda accepted: poller.add(accepted, make()))
+        return await Listener.bind(
+            self.loop, host, port, lambda accepted: poller.add(accepted, make()), self._passed
+        )
 
     def _accept_transport(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
         """Serve the socket with a transport of the loop."""
