@@ -1,1 +1,4 @@
-"""Installable artefacts, tried by commands of their own: see CONTRIBUTING.md."""
+"""What `packaging/` holds: the files by tests; the Debian package and the image by programs that need root.
+
+`python -m tests.packaging.deb` and `python -m tests.packaging.image`.
+"""
