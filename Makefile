@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.built
 WORKERS ?= 3
 SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: run test build wheels debug lint bench compare profile report clean
+.PHONY: run test build wheels deb image debug lint bench compare profile report clean
 run: $(STAMP)
 	$(BIN)/firearrow broker $(ARGS)
 test: $(VENV)/.test
@@ -27,6 +27,10 @@ profile: $(VENV)/.test
 	$(BIN)/python -m bench.profile $(ARGS)
 report: $(VENV)/.test
 	$(BIN)/python -m bench.report $(ARGS)
+deb: $(STAMP)
+	packaging/deb/build.sh
+image: deb
+	packaging/image/build.sh
 debug: $(VENV)/.test
 	FIREARROW_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace --force && $(BIN)/pytest $(ARGS)
 
@@ -43,5 +47,5 @@ $(VENV)/.test: $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet --requirement $(VENV)/test.txt
 	@touch $@
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build dist *.egg-info
 	find _native -name '*.so' -o -name '*.c' | xargs rm -f

@@ -19,8 +19,9 @@ def test_readme_is_short() -> None:
 
 
 def test_links_lead_to_files_and_headings() -> None:
-    """In every document at the top and bench/LIMITS.md, with the headings that they name."""
-    for page in (*README.parent.glob("*.md"), README.parent / "bench" / "LIMITS.md"):
+    """In every document at the top, bench/LIMITS.md and packaging/README.md, with the headings that they name."""
+    more = (README.parent / "bench" / "LIMITS.md", README.parent / "packaging" / "README.md")
+    for page in (*README.parent.glob("*.md"), *more):
         for target, heading in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text("utf-8")):
             file = page.parent / target if target else page
             assert file.exists(), f"{page.name}: {target}"

@@ -1,0 +1,86 @@
+"""The package of `make deb`, installed in a new Debian, run and removed: `python -m tests.packaging.deb`.
+
+The broker runs with the command of the systemd unit, as the package's user. Needs root, mmdebstrap and the package in
+dist/.
+"""
+
+import shlex
+import shutil
+from pathlib import Path
+
+from tests.packaging.image import newest
+from tests.packaging.root_folder import broker, exchange, in_own_network, is_outside, run, stop
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "build" / "deb-test"
+SUITES = {"deb12": "bookworm", "deb13": "trixie"}
+STORE, CONFIG = "var/lib/firearrow/store", "etc/firearrow/broker.conf"
+OURS = ("usr/bin/firearrow", "usr/lib/firearrow", "lib/systemd/system/firearrow.service")
+
+
+def main() -> None:
+    package, root = newest(ROOT / "dist", "firearrow_*.deb"), WORK / "root"
+    if is_outside():  # where Debian's archive can be reached
+        make_debian(package, root)
+    in_own_network("tests.packaging.deb")
+    install(package, root)
+    print(run("chroot", root, "firearrow", "--version").strip())
+    user, group = (int(run("chroot", root, "id", option, "firearrow")) for option in ("--user", "--group"))
+    with broker(root, root / "var/lib/firearrow", f"{user}:{group}", unit_command(root)) as running:
+        exchange("Package")
+        stop(running)
+    store = (root / STORE).stat()
+    assert (store.st_uid, store.st_gid) == (user, group)
+    check_upgrade(package, root)
+    check_removal(root)
+
+
+def make_debian(package: Path, root: Path) -> None:
+    """A minimal system with what the package depends on."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    depends = run("dpkg-deb", "--field", package, "Depends")
+    include = ",".join(each.split()[0] for each in depends.split(","))
+    suite = SUITES[package.name.split("_")[1].partition("+")[2]]
+    run("mmdebstrap", "--quiet", "--variant=essential", f"--include={include}", suite, root)
+
+
+def install(package: Path, root: Path) -> None:
+    shutil.copy(package, root / "firearrow.deb")
+    run("chroot", root, "dpkg", "--install", "/firearrow.deb")
+    state = run("chroot", root, "dpkg-query", "--show", "--showformat=${db:Status-Status}", "firearrow")
+    assert state == "installed", state
+    assert all((root / path).exists() for path in OURS)
+
+
+def unit_command(root: Path) -> list[str]:
+    """ExecStart of the unit, without the arguments of /etc/default/firearrow."""
+    lines = (root / "lib/systemd/system/firearrow.service").read_text().splitlines()
+    [command] = [line.partition("=")[2] for line in lines if line.startswith("ExecStart=")]
+    return [word for word in shlex.split(command) if word != "$FIREARROW_ARGS"]
+
+
+def check_upgrade(package: Path, root: Path) -> None:
+    """What the administrator has changed stays."""
+    with (root / CONFIG).open("a") as file:
+        file.write("fileReservedTime=48\n")
+    install(package, root)
+    assert (root / CONFIG).read_text().endswith("fileReservedTime=48\n")
+    print("installed again: the changed broker.conf is kept")
+
+
+def check_removal(root: Path) -> None:
+    run("chroot", root, "dpkg", "--remove", "firearrow")
+    assert not any((root / path).exists() for path in OURS)
+    assert (root / CONFIG).exists()
+    print("removed: broker.conf and the store are kept")
+    text = run("chroot", root, "dpkg", "--purge", "firearrow")
+    assert not (root / "etc/firearrow").exists()
+    assert not (root / "etc/default/firearrow").exists()
+    assert (root / STORE / "commitlog").is_dir()
+    assert "the store in /var/lib/firearrow is kept" in text
+    print("purged: the store is kept")
+
+
+if __name__ == "__main__":
+    main()
