@@ -1,4 +1,4 @@
 """What `packaging/` holds: the files by tests; the Debian package and the image by programs that need root.
 
-`python -m tests.packaging.deb` and `python -m tests.packaging.image`.
+`python -m tests.packaging.deb`, `.unit` and `.image`.
 """

@@ -35,14 +35,15 @@ def main() -> None:
     check_removal(root)
 
 
-def make_debian(package: Path, root: Path) -> None:
-    """A minimal system with what the package depends on."""
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
+def make_debian(package: Path, root: Path, *more: str) -> None:
+    """A minimal system with what the package depends on, and `more` packages."""
+    shutil.rmtree(root, ignore_errors=True)
+    root.parent.mkdir(parents=True, exist_ok=True)
     depends = run("dpkg-deb", "--field", package, "Depends")
-    include = ",".join(each.split()[0] for each in depends.split(","))
+    include = ",".join([*(each.split()[0] for each in depends.split(",")), "usr-is-merged", *more])
     suite = SUITES[package.name.split("_")[1].partition("+")[2]]
-    run("mmdebstrap", "--quiet", "--variant=essential", f"--include={include}", suite, root)
+    merged = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"
+    run("mmdebstrap", "--quiet", "--variant=essential", merged, f"--include={include}", suite, root)
 
 
 def install(package: Path, root: Path) -> None:
