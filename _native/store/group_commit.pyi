@@ -1,6 +1,5 @@
 from firearrow._native.store.message_store import MessageStore
 
-
 class GroupCommit:
     """A thread that fsyncs the log on request."""
 
