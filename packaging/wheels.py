@@ -2,7 +2,8 @@
 
 `python packaging/wheels.py [--python PYTHON] [--target TARGET]` builds for each Python from 3.11 to 3.14 that this
 machine has. Zig's C compiler, from the package `ziglang`, compiles for all targets; it has the headers and libraries
-of each glibc and of musl. `auditwheel` checks what a wheel needs, and gives it its name. The wheels are in `dist/`.
+of each glibc and of musl. `auditwheel` looks at what a wheel needs, and names it after that: what is built for glibc
+2.28 also runs on older ones (`manylinux2014`). The wheels are in `dist/`.
 
 Python's own headers are those of this machine: pyconfig.h says the same of all 64-bit little-endian Linux systems
 where extension modules look. Tools and intermediate files are kept in `build/wheels`.
@@ -32,9 +33,9 @@ class Target:
 
 
 TARGETS = {
-    "manylinux_2_28_x86_64": Target("x86_64-linux-gnu.2.28", "linux-x86_64", "x86_64-linux-gnu"),
-    "manylinux_2_28_aarch64": Target("aarch64-linux-gnu.2.28", "linux-aarch64", "aarch64-linux-gnu"),
-    "musllinux_1_2_x86_64": Target("x86_64-linux-musl", "linux-x86_64", "x86_64-linux-musl"),
+    "manylinux_x86_64": Target("x86_64-linux-gnu.2.28", "linux-x86_64", "x86_64-linux-gnu"),
+    "manylinux_aarch64": Target("aarch64-linux-gnu.2.28", "linux-aarch64", "aarch64-linux-gnu"),
+    "musllinux_x86_64": Target("x86_64-linux-musl", "linux-x86_64", "x86_64-linux-musl"),
 }
 
 
@@ -116,8 +117,16 @@ def build(python: Path, name: str, folder: Path) -> Path:
     (wheel,) = built.glob("*.whl")
     checked = WORK / "checked" / f"{tag}-{name}"
     shutil.rmtree(checked, ignore_errors=True)
-    command = ("-m", "auditwheel", "repair", "--plat", name, "--only-plat", "--wheel-dir", checked, wheel)
-    run(python, *command, PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}")
+    # Zig links to musl as libc.so, by which musl's loader means itself, as by any name that begins with `libc.`
+    command = ("-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "--exclude", "libc.so")
+    run(
+        python,
+        *command,
+        "--wheel-dir",
+        checked,
+        wheel,
+        PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+    )
     (result,) = checked.glob("*.whl")
     (ROOT / "dist").mkdir(exist_ok=True)
     return Path(shutil.copy2(result, ROOT / "dist"))

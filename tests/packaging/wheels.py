@@ -112,7 +112,7 @@ def main() -> None:
     if not wheels:
         raise SystemExit("there is no wheel in dist/: make wheels")
     for wheel in wheels:
-        parts = re.fullmatch(r"firearrow-[\d.]+-cp3(\d+)-cp3\d+-(\w+)\.whl", wheel.name)
+        parts = re.fullmatch(r"firearrow-[\d.]+-cp3(\d+)-cp3\d+-([\w.]+)\.whl", wheel.name)
         assert parts is not None, wheel
         minor, platform = parts.groups()
         text = check_content(wheel)
