@@ -44,6 +44,10 @@ def run(arguments: Sequence[str]) -> int:
         print(f"{parser.format_help()}\n{_command_list()}", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else WRONG_USAGE
     name = parser.parse_args(arguments[:1]).command
+    if sys.platform != "linux":
+        parser.exit(
+            CANNOT_START, f"firearrow {name} needs Linux; on this system FireArrow is only a client\n"
+        )
     command = OURS.get(name) or _plugin_command(name)
     if command is None:
         parser.error(f"there is no command {name!r}")
