@@ -39,7 +39,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 $(STAMP): $(VENV)/bin/python $(SOURCES)
-	@echo "building (a minute or so) ..."
+	@echo "building (about two minutes on two cores) ..."
 	PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --editable .
 	@touch $@
 $(VENV)/.test: $(STAMP) pyproject.toml
