@@ -56,6 +56,7 @@ OWN_SETTINGS = frozenset(
 OUR_KEYS = frozenset(
     (
         "maxFilterCacheChars",
+        "advertisedPort",
         "maxHeldPulls",
         "maxHalfMessagesWaiting",
         "maxReplyBytesWaiting",
@@ -67,7 +68,7 @@ OUR_KEYS = frozenset(
         "maxConnectionBytes",
     )
 )
-"""Limits that Apache does not have, or has as a property of its Java process."""
+"""Options that Apache does not have, or has as a property of its Java process."""
 OFFSETS = frozenset(
     (
         "offset",
