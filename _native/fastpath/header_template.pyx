@@ -8,7 +8,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.memory cimport fa_copy_short, fa_same, prefetch_write_range
 from firearrow._native.fastpath.request_fields cimport (
-    BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE,
+    BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE,
 )
 from firearrow._native.fastpath.send_properties cimport GIVEN_BYTES_MAX, is_false
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR

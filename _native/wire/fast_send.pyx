@@ -1,7 +1,6 @@
 """TopicFastSend: the client's fast path for plain messages (see fast_send.pxd)."""
 
 cimport cython
-from libc.stdint cimport int64_t
 
 from firearrow._native.base.clock cimport wall_ns
 from firearrow._native.wire.codes cimport SEND_MESSAGE_V2

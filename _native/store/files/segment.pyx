@@ -321,8 +321,8 @@ cdef class Segment:
         return status
 
     cdef int64_t write_zeros(self, int64_t position, int64_t length) noexcept nogil:
-        """Write zeros from the next page on past `length` bytes, up to a multiple of ZEROS_BYTES; returns where
-        they end. Errors only shorten it."""
+        """Write zeros from the next page on past `length` bytes, up to a multiple of ZEROS_BYTES; returns
+        where they end. Errors only shorten it."""
         cdef int64_t end = min(position + length + ZEROS_BYTES & ~<int64_t> (ZEROS_BYTES - 1), self.size)
         cdef int64_t chunk
         position = position + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1)

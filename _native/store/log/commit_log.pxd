@@ -5,9 +5,9 @@
 # spans two). Until then nothing is in a file, and `drop_staged` discards it. A record that would not leave
 # RECORD_END_BYTES free in its segment goes to the next one, and a blank record fills the old one.
 #
-# `write` first writes zeros past the end, up to a multiple of ZEROS_BYTES: the page cache then gets large folios,
-# at half the price of pages that come with each batch. And if the log is synced often, most syncs find blocks
-# allocated: syncing a new block's allocation takes longer than syncing its bytes.
+# `write` first writes zeros past the end, up to a multiple of ZEROS_BYTES: the page cache then gets large
+# folios, at half the price of pages that come with each batch. And if the log is synced often, most syncs
+# find blocks allocated: syncing a new block's allocation takes longer than syncing its bytes.
 #
 # Positions: min_offset <= confirmed <= written <= staged. `flushed`: covered by a completed fdatasync.
 # Owner: MessageStore. Thread: the appender's; `sync` may run in others.
@@ -40,7 +40,8 @@ cdef class CommitLog:
     cdef int64_t segment_end
     cdef readonly int64_t written
     cdef readonly int64_t flushed
-    cdef bint synced_often                # by a GroupCommit: then the zeros allocate the blocks, not the preallocator
+    # by a GroupCommit: then the zeros allocate the blocks, not the preallocator
+    cdef bint synced_often
     cdef int64_t zeroed                   # zeros are written up to here
     # records below were not checked since the store was opened: readers check their CRC
     cdef public int64_t trusted
