@@ -1,10 +1,10 @@
 # HeaderTemplate: the header of an earlier send of a connection. Only six values change from one send to the
 # next: request number, topic, queue, born time, properties and signature. The bytes between them are
 # compared, not parsed. A header that matches no template is parsed, and becomes one if its request was
-# handled. A connection has up to TEMPLATES_MAX, the last used first: a client may send for several groups, or compress
-# some bodies. JSON form only; the binary one is as fast to parse. Ownership: it owns a copy of the bytes
-# between the values, at most LITERALS_MAX, and the templates after it; results of `read` are borrowed from
-# the frame.
+# handled. A connection has up to TEMPLATES_MAX, the last used first: a client may send for several groups,
+# or compress some bodies. JSON form only; the binary one is as fast to parse. Ownership: it owns a copy of
+# the bytes between the values, at most LITERALS_MAX, and the templates after it; results of `read` are
+# borrowed from the frame.
 #
 # PropertiesTemplate: the names of the properties in a connection's last send, in order. If the next send has
 # the same, names are compared and values copied, without unescaping or look-up.
