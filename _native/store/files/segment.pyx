@@ -321,11 +321,15 @@ cdef class Segment:
         return status
 
     cdef int64_t write_zeros(self, int64_t position, int64_t length) noexcept nogil:
-        """Write zeros from the next page on past `length` bytes, up to a multiple of ZEROS_BYTES; returns
-        where they end. Errors only shorten it."""
+        """Write zeros past `length` bytes, up to a multiple of ZEROS_BYTES; returns where they end. They
+        begin with the next page, but not before the last such multiple: a long write needs none.
+        Errors only shorten it."""
         cdef int64_t end = min(position + length + ZEROS_BYTES & ~<int64_t> (ZEROS_BYTES - 1), self.size)
         cdef int64_t chunk
-        position = position + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1)
+        position = max(
+            position + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1),
+            position + length & ~<int64_t> (ZEROS_BYTES - 1),
+        )
         while position < end:
             chunk = min(end - position, ZEROS_BYTES - position % ZEROS_BYTES)
             if write_fully(self.fd, position, ZEROS, chunk) < 0:
