@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 from firearrow.client.local_broker import READY
+from tests.readme_examples import examples, with_name_server
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKED_MB, INSTALLED_MB = 6, 16
@@ -48,13 +49,6 @@ def check_content(wheel: Path) -> str:
     return f"{packed / 1e6:.1f} MB packed, {installed / 1e6:.1f} MB installed"
 
 
-def example(name_server: str) -> str:
-    """The README's Python program."""
-    found = re.search(r"^## Python\n.*?^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
-    assert found is not None
-    return found[1].replace("127.0.0.1:9876", name_server)
-
-
 def check_broker(command: list[str], client: str | Path, folder: Path, environment: dict[str, str]) -> None:
     """Start a broker by this command; `client` is the Python that runs the README's program."""
     store = folder / "store"
@@ -68,7 +62,8 @@ def check_broker(command: list[str], client: str | Path, folder: Path, environme
         line = process.stdout.readline()
         ready = READY.match(line)
         assert ready is not None, f"{' '.join(words)}: {line!r}"
-        printed = run(client, "-c", example(f"{ready['ns_host']}:{ready['ns_port']}"))
+        example = examples("Python", "python")[0]
+        printed = run(client, "-c", with_name_server(example, int(ready["ns_port"])))
         assert printed.startswith("SEND_OK 0\norders new "), printed
     finally:
         process.terminate()
