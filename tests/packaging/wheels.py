@@ -25,9 +25,10 @@ START_S = 60
 
 
 def run(*words: str | Path, **environment: str) -> str:
-    """Its output. SystemExit: it failed."""
+    """Its output. Without PYTHONPATH, where pip would find this tree installed. SystemExit: it failed."""
     command = [str(word) for word in words]
-    done = subprocess.run(command, env=os.environ | environment, text=True, capture_output=True, check=False)
+    environment = os.environ | {"PYTHONPATH": ""} | environment
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
