@@ -29,7 +29,7 @@ from bench.programs import ROOT
 FOLDERS = ("_native", "broker", "client", "spark_tools")
 NOT_INSTALLED = shutil.ignore_patterns("*.c", "*.pyx", "__pycache__")
 NOT_IN_A_CLONE = shutil.ignore_patterns("*.c", "*.so", "__pycache__")
-SCRIPT = "import sys\nfrom firearrow.broker.cli import main\nsys.exit(main())\n"
+SCRIPT = "import sys\nfrom firearrow.client.cli.main import main\nsys.exit(main())\n"
 MB = 1e6
 
 

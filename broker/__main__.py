@@ -2,7 +2,7 @@
 
 import sys
 
-from firearrow.broker.cli import main
+from firearrow.broker.cli import broker
 
 if __name__ == "__main__":
-    main(["broker", *sys.argv[1:]])
+    sys.exit(broker(sys.argv[1:]))

@@ -57,7 +57,10 @@ def pack(file: Annotated[Path, typer.Argument(help="The archive, e.g. firearrow.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return the exit code; does not return if a job is submitted."""
+    """Bulk jobs with Apache Spark, and `pack`.
+
+    The exit code; does not return if a job is submitted.
+    """
     try:
         given = submit.split(arguments)
         if not given.rest or given.rest[0] in ("--help", "-h"):

@@ -1,6 +1,7 @@
 """Basics of all packages: byte order, memory, hashes, clocks, C vectors. Imports no other package of ours.
 
 - `clock`: wall and monotonic time in milliseconds
+- `command_line`: the parser of every command
 - `endian`: big-endian numbers at a pointer
 - `hash`: CRC-32 as records have it, Java's String.hashCode over UTF-8, the index's key hash
 - `malloc`: settings of glibc's malloc: how much freed memory it keeps

@@ -4,18 +4,13 @@ It imports little, because help, errors and `--version` should appear at once.
 """
 
 import argparse
-import os
-import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn
 
-WRONG_USAGE = 2
+from firearrow._native.base.command_line import Parser
+
 LEVELS, FORMATS = ("debug", "info", "warning", "error"), ("text", "json")
 LOG_FILE_SIZE, LOG_FILES = "64M", 5
 LOG_FILES_MAX = 1000
-COLUMNS, COLUMNS_MIN = 100, 60
-"""Width of help that does not go to a terminal, and on the narrowest one."""
 
 
 class ServerArguments(argparse.Namespace):
@@ -37,48 +32,6 @@ class BrokerArguments(ServerArguments):
     namesrv: str | None
     set: list[str]
     check_config: Path | None
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser with `--version`, help as wide as the terminal, and errors of one line."""
-
-    def __init__(self, name: str, summary: str) -> None:
-        super().__init__(name, description=summary, formatter_class=_formatter, allow_abbrev=False)
-        self.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USAGE, f"{self.prog}: {message} ({self.prog} --help lists the arguments)\n")
-
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(f"firearrow {version(sys.path)}")
-        parser.exit()
-
-
-def version(folders: Iterable[str]) -> str:
-    """The version in pyproject.toml, from the name of the package's metadata in one of these folders. Only if none
-    has it, `importlib.metadata` is used: its import takes longer than all the rest of `firearrow --version`."""
-    for folder in folders:
-        try:
-            names = os.listdir(folder or ".")
-        except OSError:
-            continue
-        for name in names:
-            if name.startswith("firearrow-") and name.endswith(".dist-info"):
-                return name.removeprefix("firearrow-").removesuffix(".dist-info")
-    from importlib import metadata  # noqa: PLC0415 (slow, rarely used)
-
-    return metadata.version("firearrow")
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """With its width: argparse imports shutil to find that out, even if no help is printed."""
-    try:
-        columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
-    except (OSError, ValueError):
-        columns = COLUMNS
-    return argparse.HelpFormatter(prog, max_help_position=30, width=max(columns, COLUMNS_MIN) - 2)
 
 
 def broker_parser() -> Parser:

@@ -96,6 +96,10 @@ class BrokerError(ClientError):
         self.broker = broker
 
 
+class OnlyFireArrow(ClientError):
+    """An Apache broker was sent a request that only FireArrow's brokers answer."""
+
+
 class OffsetUnknown(RocketMQError):
     """The stored offset could not be read; one may exist."""
 

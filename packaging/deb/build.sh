@@ -51,7 +51,7 @@ cat >"$root/usr/lib/firearrow/bin/firearrow" <<'END'
 #!/usr/lib/firearrow/bin/python -I
 import sys
 
-from firearrow.broker.cli import main
+from firearrow.client.cli.main import main
 
 sys.exit(main())
 END

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.ports import free_port
-from firearrow.broker.cli import run
+from firearrow.client.cli.main import run
 from tests.crash.marks import Marks
 from tests.support.client_socket import ClientSocket
 

@@ -39,7 +39,7 @@ LEFT_OUT = (
 """The sanitizers ignore mlock, make modules and memory larger, and end a process that has no memory for them."""
 TIMEOUT_S = 400
 WORKERS = 3
-COMMAND = "#!{python}\nfrom firearrow.broker.cli import main\n\nmain()\n"
+COMMAND = "#!{python}\nfrom firearrow.client.cli.main import main\n\nmain()\n"
 UNWATCHED = '#!/bin/sh\nunset LD_PRELOAD\nexec {program} "$@"\n'
 HANGS = ("ps",)
 """Programs that Spark's scripts call, and that do not start with the sanitizers in them."""

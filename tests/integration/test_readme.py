@@ -51,7 +51,7 @@ SUBCOMMANDS = {
 
 
 def help_of(*words: str) -> str:
-    program = "from firearrow.broker.cli import main; main()"
+    program = "from firearrow.client.cli.main import main; main()"
     command = [sys.executable, "-c", program, *words, "--help"]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 

@@ -161,7 +161,7 @@ def test_message_content_does_not_control_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(root: Path) -> None:
-    program = "import sys; from firearrow.broker.cli import main; main()"
+    program = "import sys; from firearrow.client.cli.main import main; main()"
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(

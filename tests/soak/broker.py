@@ -11,8 +11,8 @@ from pathlib import Path
 from firearrow.broker.app import app
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.disk_space import DiskUse
-from firearrow.broker.cli import main
 from firearrow.broker.services.retention import Retention
+from firearrow.client.cli.main import main
 
 RATE = int(os.environ.get("FIREARROW_CLOCK_RATE", "3600"))
 BEGAN_MS = time.time_ns() // 1_000_000

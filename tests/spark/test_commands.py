@@ -12,7 +12,7 @@ from firearrow.spark_tools import commands, submit
 from firearrow.spark_tools.commands import JOBS, main
 from tests.spark.stores import KnownStore
 
-FIREARROW = [sys.executable, "-c", "from firearrow.broker.cli import main; main()", "spark"]
+FIREARROW = [sys.executable, "-c", "from firearrow.client.cli.main import main; main()", "spark"]
 
 Submitted = tuple[Path, tuple[str, ...], list[str], str]
 

@@ -27,7 +27,7 @@ CLUSTER = (
     "512m",
 )
 PROGRAM = Path(__file__).with_name("clustered.py")
-COMMAND = "from firearrow.broker.cli import main; main()"
+COMMAND = "from firearrow.client.cli.main import main; main()"
 Submit = Callable[..., subprocess.CompletedProcess[str]]
 
 

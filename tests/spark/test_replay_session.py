@@ -116,7 +116,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
     command = [
         sys.executable,
         "-c",
-        "from firearrow.broker.cli import main; main()",
+        "from firearrow.client.cli.main import main; main()",
         "spark",
         "--master",
         "local[2]",

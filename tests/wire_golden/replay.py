@@ -89,7 +89,7 @@ def replayed() -> Replay:
 
 def _name_server(home: str) -> tuple["subprocess.Popen[str]", Address]:
     """A process that is only a name server."""
-    code = "from firearrow.broker.cli import main; main()"
+    code = "from firearrow.client.cli.main import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "namesrv", "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,

@@ -1,0 +1,162 @@
+"""Command and Call: the verbs of a command, what all of them have in common, and what a verb gets when it runs.
+
+A module of the command line has one `Command`, adds its verbs, and runs it:
+
+    command = Command("topic", __doc__)
+    command.verb("show", show, "a topic's queues", example="firearrow topic show orders").argument("topic")
+    return command.run(arguments)
+
+A verb is a coroutine function that gets the `Call` and returns the exit code (None: 0). Loop thread.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+from firearrow._native.base.command_line import WRONG_USAGE, Parser
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.base.errors import (
+    ConfigError,
+    NoNameServer,
+    OnlyFireArrow,
+    RocketMQError,
+    TransportError,
+)
+from firearrow.client.base.options import ClientOptions
+from firearrow.client.cli.contexts import Context, chosen_context
+from firearrow.client.cli.output import Output
+
+OK, FOUND_TROUBLE, CANNOT_REACH = 0, 1, 3
+INTERRUPTED = 130
+"""As a shell reports a command that Ctrl-C ended."""
+TIMEOUT_S = 6.0
+
+
+class Call:
+    """A verb's arguments, output and connection. `arguments` has a member for each argument of the verb."""
+
+    def __init__(self, arguments: argparse.Namespace, context: Context, output: Output) -> None:
+        self.arguments: Any = arguments
+        self.output = output
+        self.options: ClientOptions = context.client_options()
+        self._context = context
+        self._open = AsyncExitStack()
+        self._admin: Admin | None = None
+
+    async def admin(self) -> Admin:
+        """Connected on first use, and closed after the verb."""
+        if self._admin is None:
+            made = Admin(client=self.options, timeout_s=self.arguments.timeout)
+            self._admin = await self._open.enter_async_context(made)
+        return self._admin
+
+    async def close(self) -> None:
+        await self._open.aclose()
+
+    def may(self, what: str) -> bool:
+        """Whether a verb that moves or deletes something may do it; `what` it does: such as `delete topic orders`.
+
+        False after `--dry-run` or a "no": the verb has nothing more to do. ConfigError: nobody can be asked.
+        """
+        if self.arguments.dry_run:
+            self.output.note(f"would {what}")
+            return False
+        if self.arguments.yes:
+            return True
+        if not sys.stdin.isatty():
+            raise ConfigError(f"this would {what}: add --yes to do it, or --dry-run to see what it does")
+        print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+Action = Callable[[Call], Awaitable[int | None]]
+
+
+class Verb:
+    """The arguments of one verb; methods return the verb, so that they can be chained."""
+
+    def __init__(self, parser: argparse.ArgumentParser, action: Action) -> None:
+        self._parser = parser
+        parser.set_defaults(action=action, prog=parser.prog)
+        common = parser.add_argument_group("connection and output")
+        common.add_argument("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers")
+        common.add_argument("--context", metavar="NAME", help="name servers and keys of `firearrow context`")
+        common.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=argparse.SUPPRESS)
+        common.add_argument("--json", action="store_true", help="JSON Lines, as if the output were piped")
+
+    def argument(self, *names: str, **settings: Any) -> Self:  # noqa: ANN401 (argparse's own types)
+        """As `argparse.ArgumentParser.add_argument`."""
+        self._parser.add_argument(*names, **settings)
+        return self
+
+    def moving(self) -> Self:
+        """The verb moves or deletes something: `--dry-run` and `--yes`. See `Call.may`."""
+        self._parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+        self._parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+        return self
+
+
+class Command:
+    """`name`: the command's words after `firearrow`. `docstring`: its first line is the summary."""
+
+    def __init__(self, name: str, docstring: str | None) -> None:
+        self._parser = Parser(f"firearrow {name}", (docstring or "").partition("\n")[0])
+        self._verbs: Any = None
+
+    def verb(self, name: str, action: Action, summary: str, *, example: str) -> Verb:
+        """A verb of its own: `firearrow topic list`."""
+        if self._verbs is None:
+            self._verbs = self._parser.add_subparsers(metavar="VERB", required=True, parser_class=_VerbParser)
+        parser = self._verbs.add_parser(name, help=summary, description=summary, epilog=f"example: {example}")
+        return Verb(parser, action)
+
+    def only(self, action: Action, *, example: str) -> Verb:
+        """The command is a verb itself: `firearrow send`."""
+        self._parser.epilog = f"example: {example}"
+        return Verb(self._parser, action)
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Run the verb that the arguments name; the exit code. SystemExit: help, version or wrong use."""
+        given = self._parser.parse_args(arguments)
+        try:
+            context = chosen_context(given.context, given.namesrv)
+            call = Call(given, context, Output(json=given.json))
+            return asyncio.run(_run(given.action, call)) or OK
+        except OnlyFireArrow as error:
+            return _failed(given.prog, error, WRONG_USAGE)
+        except ConfigError as error:
+            return _failed(given.prog, error, WRONG_USAGE)
+        except (NoNameServer, TransportError) as error:
+            return _failed(given.prog, error, CANNOT_REACH)
+        except RocketMQError as error:
+            return _failed(given.prog, error, FOUND_TROUBLE)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except BrokenPipeError:  # such as `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+
+
+def _failed(prog: str, error: Exception, code: int) -> int:
+    print(f"{prog}: {error}", file=sys.stderr)
+    return code
+
+
+class _VerbParser(Parser):
+    """A verb's parser: argparse passes other arguments than `Parser` has."""
+
+    def __init__(self, *, prog: str, description: str, epilog: str) -> None:
+        super().__init__(prog, description)
+        self.epilog = epilog
+
+
+async def _run(action: Action, call: Call) -> int | None:
+    try:
+        return await action(call)
+    finally:
+        await call.close()
+        call.output.close()

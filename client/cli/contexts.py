@@ -1,0 +1,92 @@
+"""Contexts: name servers and keys under a name, in `~/.config/firearrow/contexts.json`, which only its owner may read.
+
+The name servers of a command are, in this order: `--namesrv`, the context of `--context`, those of `NAMESRV_ADDR`, the
+context chosen by `firearrow context use`, and the name server on this machine.
+"""
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import orjson
+
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.options import ClientOptions, Credentials
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+FILE_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    namesrv: str = DEFAULT_NAMESRV
+    namespace: str = ""
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+
+    def client_options(self) -> ClientOptions:
+        keys = Credentials(self.access_key, self.secret_key) if self.access_key else None
+        return ClientOptions(
+            name_server=self.namesrv, namespace=self.namespace, credentials=keys, vip_channel=False
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """All contexts; `current`: the one that is used unless another one is named."""
+
+    current: str = ""
+    by_name: dict[str, Context] = field(default_factory=dict)
+
+
+def contexts_file() -> Path:
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "firearrow" / "contexts.json"
+
+
+def load_contexts() -> Contexts:
+    """ConfigError: the file cannot be read."""
+    path = contexts_file()
+    try:
+        with path.open("rb") as file:
+            text = file.read(FILE_BYTES_MAX)
+    except FileNotFoundError:
+        return Contexts()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        found = orjson.loads(text)
+        by_name = {str(name): Context(**values) for name, values in found["contexts"].items()}
+        return Contexts(str(found["current"]), by_name)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(f"{path} is not a file of contexts ({error}): mend it or delete it") from None
+
+
+def save_contexts(contexts: Contexts) -> None:
+    """Replace the file. ConfigError: it cannot be written."""
+    path = contexts_file()
+    values = {name: asdict(context) for name, context in contexts.by_name.items()}
+    text = orjson.dumps({"current": contexts.current, "contexts": values}, option=orjson.OPT_INDENT_2)
+    new = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+
+def chosen_context(name: str | None, namesrv: str | None) -> Context:
+    """The context of a command with these values of `--context` and `--namesrv`. ConfigError: there is none."""
+    contexts = load_contexts()
+    context = contexts.by_name.get(name or contexts.current, Context())
+    if name is not None and name not in contexts.by_name:
+        known = ", ".join(sorted(contexts.by_name)) or "none"
+        raise ConfigError(f"there is no context {name!r}; known: {known}. Add it by `firearrow context add`")
+    if namesrv is None and name is None:
+        namesrv = os.environ.get("NAMESRV_ADDR")
+    return replace(context, namesrv=namesrv) if namesrv else context

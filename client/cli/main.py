@@ -1,0 +1,120 @@
+"""`firearrow COMMAND …` runs the command of this name with the other arguments.
+
+Commands are entry points of the group `firearrow.commands`, ours and those of other packages: functions that take the
+arguments and return the exit code. Its module is imported when the command is called; the first line of the function's
+docstring, or of the module's, is the command's help.
+
+Exit codes: 0 ok, 1 found trouble, 2 wrong use, 3 cannot reach the servers, or cannot start.
+"""
+
+import os
+import sys
+from argparse import SUPPRESS
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from firearrow._native.base.command_line import WRONG_USAGE, Parser, metadata_folder
+
+CANNOT_START = 3
+GROUP = "firearrow.commands"
+
+
+class EntryPoint(NamedTuple):
+    """`module:function`"""
+
+    module: str
+    function: str
+
+    @classmethod
+    def of(cls, value: str) -> "EntryPoint":
+        module, _, function = value.partition(":")
+        return cls(module.strip(), function.strip())
+
+    def load(self) -> Callable[[Sequence[str]], int]:
+        command: Callable[[Sequence[str]], int] = getattr(import_module(self.module), self.function)
+        return command
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command that the arguments name, by default those of the process, and exit with its code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit code. SystemExit: after help, the version or a usage error was printed."""
+    parser = Parser("firearrow", "A message broker for one machine that speaks Apache RocketMQ.")
+    parser.usage = "firearrow [-h] [--version] COMMAND …"
+    parser.add_argument("command", nargs="?", help=SUPPRESS)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"{parser.format_help()}\n{_command_list()}", file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else WRONG_USAGE
+    name = parser.parse_args(arguments[:1]).command
+    entry = _own_entries().get(name) or _all_entries().get(name)
+    if entry is None:
+        parser.error(f"there is no command {name!r}")
+    try:
+        command = entry.load()
+    except ModuleNotFoundError as error:
+        print(f"firearrow {name}: the Python package {error.name} is not installed", file=sys.stderr)
+        return CANNOT_START
+    return int(command(arguments[1:]))
+
+
+def _own_entries() -> dict[str, EntryPoint]:
+    """The commands of this package, from its metadata. `importlib.metadata` takes longer than most commands."""
+    folder = metadata_folder(sys.path)
+    if folder is None:
+        return {}
+    try:
+        lines = Path(folder, "entry_points.txt").read_text("utf-8").splitlines()
+    except OSError:
+        return {}
+    return dict(_entries(lines))
+
+
+def _entries(lines: Iterable[str]) -> Iterable[tuple[str, EntryPoint]]:
+    group = ""
+    for line in lines:
+        if line.startswith("["):
+            group = line.strip("[] ")
+        elif group == GROUP and "=" in line:
+            name, _, value = line.partition("=")
+            yield name.strip(), EntryPoint.of(value)
+
+
+def _all_entries() -> dict[str, EntryPoint]:
+    from importlib import metadata  # noqa: PLC0415 (slow)
+
+    return {entry.name: EntryPoint.of(entry.value) for entry in metadata.entry_points(group=GROUP)}
+
+
+def _command_list() -> str:
+    """A line of help for each command, ours and those of other packages."""
+    lines = sorted((name, _summary(entry)) for name, entry in (_all_entries() | _own_entries()).items())
+    return "commands:\n" + "\n".join(f"  {name:<10} {line}" for name, line in lines)
+
+
+def _summary(entry: EntryPoint) -> str:
+    """The first line of the function's docstring, or else of its module's. The file is parsed, not imported: its
+    imports can be slow."""
+    import ast  # noqa: PLC0415 (only for help)
+
+    path: Sequence[str] | None = None
+    origin, name = None, ""
+    for part in entry.module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = next(filter(None, (finder.find_spec(name, path) for finder in sys.meta_path)), None)
+        if spec is None:
+            return ""
+        path, origin = spec.submodule_search_locations, spec.origin
+    if origin is None or not os.path.exists(origin):
+        return ""
+    module = ast.parse(Path(origin).read_text("utf-8"))
+    found = [
+        ast.get_docstring(node)
+        for node in module.body
+        if isinstance(node, ast.FunctionDef) and node.name == entry.function
+    ]
+    return next(filter(None, (*found, ast.get_docstring(module))), "").partition("\n")[0]

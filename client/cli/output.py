@@ -1,0 +1,156 @@
+"""Output: rows as a table on a terminal, as JSON Lines when piped or with `--json`.
+
+JSON has the values as they are: times in milliseconds since 1970, sizes in bytes. A table has them as people read them.
+"""
+
+import io
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import orjson
+
+from firearrow.client.cli.times import age_text, time_text
+
+GAP = "  "
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+class Kind(Enum):
+    """How a table shows a value."""
+
+    TEXT = auto()
+    COUNT = auto()
+    TIME = auto()
+    """Milliseconds since 1970; 0: never"""
+    AGE = auto()
+    """A duration in milliseconds"""
+    BYTES = auto()
+
+
+class Column(NamedTuple):
+    """`name`: the member of a row, and of a JSON object. `title`: the head of the table's column."""
+
+    name: str
+    title: str
+    kind: Kind = Kind.TEXT
+
+
+class Output:
+    """`json`: JSON Lines even on a terminal."""
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json or not sys.stdout.isatty()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # not a test's capture
+            sys.stdout.reconfigure(encoding="utf-8" if self.json else None, errors="backslashreplace")
+
+    def rows(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+        """Print rows; on a terminal at once, aligned. JSON has all members of a row, also those without a column."""
+        if self.json:
+            for row in rows:
+                self.json_line(row)
+            return
+        cells = [[_cell(row.get(column.name), column.kind) for column in columns] for row in rows]
+        heads = [column.title for column in columns]
+        widths = [max(map(_width, texts)) for texts in zip(heads, *cells, strict=True)]
+        right = [column.kind in (Kind.COUNT, Kind.BYTES, Kind.AGE) for column in columns]
+        for texts in (heads, *cells):
+            aligned = map(_aligned, texts, widths, right)
+            sys.stdout.write(GAP.join(aligned).rstrip() + "\n")
+
+    def record(self, values: Mapping[str, Any], columns: Sequence[Column] = ()) -> None:
+        """Print one object: a JSON line, or a line for each member. `columns` name titles and kinds of members."""
+        if self.json:
+            self.json_line(values)
+            return
+        known = {column.name: column for column in columns}
+        shown = [known.get(name, Column(name, name)) for name in values]
+        width = max((_width(column.title) for column in shown), default=0)
+        for column in shown:
+            text = _cell(values[column.name], column.kind)
+            sys.stdout.write(f"{_aligned(column.title, width, False)}{GAP}{text}\n")
+
+    def json_line(self, values: Mapping[str, Any]) -> None:
+        sys.stdout.write(orjson.dumps(values, default=str).decode() + "\n")
+
+    def text(self, line: str) -> None:
+        """A line on stdout, on a terminal and in a pipe."""
+        sys.stdout.write(f"{line}\n")
+
+    def flush(self) -> None:
+        """For output that grows: each message appears when it comes."""
+        sys.stdout.flush()
+
+    def note(self, line: str) -> None:
+        """A line on stderr, which a pipe does not get."""
+        print(line, file=sys.stderr)
+
+    def close(self) -> None:
+        """BrokenPipeError: nobody reads the output."""
+        sys.stdout.flush()
+
+
+def _cell(value: object, kind: Kind) -> str:
+    if value is None:
+        return "-"
+    if kind is not Kind.TEXT and isinstance(value, int):
+        return _number_text(value, kind)
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(str, value)) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _printable(str(value))
+
+
+def _number_text(value: int, kind: Kind) -> str:
+    match kind:
+        case Kind.TIME:
+            return time_text(value) if value else "-"
+        case Kind.AGE:
+            return age_text(value)
+        case Kind.BYTES:
+            return bytes_text(value)
+        case _:
+            return f"{value:,}"
+
+
+def bytes_text(size: float) -> str:
+    """`3.4 MiB`"""
+    for unit in UNITS[:-1]:
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {UNITS[-1]}"
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which could move a terminal's cursor: they come from outside."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: Chinese characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if right else text + space
+
+
+def terminal_columns() -> int:
+    """Width of the terminal; 80 without one."""
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
+    except (OSError, ValueError):
+        return 80
