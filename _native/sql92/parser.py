@@ -6,6 +6,7 @@ As there, an expression ends where no more tokens fit; text after it is not read
 import math
 from collections.abc import Iterator
 
+from firearrow._native.sql92.errors import Incomparable, InvalidExpression
 from firearrow._native.sql92.expressions import (
     Cast,
     Chain,
@@ -21,7 +22,6 @@ from firearrow._native.sql92.expressions import (
 )
 from firearrow._native.sql92.tokens import (
     IMAGES,
-    InvalidExpression,
     Kind,
     Token,
     Tokens,
@@ -32,7 +32,6 @@ from firearrow._native.sql92.values import (
     DOUBLE_MAX,
     DOUBLE_MIN,
     LONG_MAX,
-    Incomparable,
     Value,
     compare,
     shown,

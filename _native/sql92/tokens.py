@@ -7,6 +7,8 @@ import re
 from enum import IntEnum
 from typing import NamedTuple
 
+from firearrow._native.sql92.errors import InvalidExpression
+
 
 class Kind(IntEnum):
     """Numbers are Apache's: expected tokens are listed in their order."""
@@ -78,10 +80,6 @@ TOKEN = re.compile(
 BEGUN = re.compile(r"'(?:''|[^'])*|/\*.*|[./]", re.DOTALL)
 """The start of a token that is not complete."""
 TAB = 8
-
-
-class InvalidExpression(ValueError):
-    """Not a valid expression; the text says what is wrong and where, in Apache's words."""
 
 
 class Token(NamedTuple):

@@ -7,6 +7,8 @@ accordingly.
 import math
 import re
 
+from firearrow._native.sql92.errors import Incomparable
+
 Known = bool | int | float | str
 Value = None | Known
 
@@ -23,10 +25,6 @@ NO_CAST = (
     "java.lang.ClassCastException: class java.lang.Boolean cannot be cast to class java.lang.String "
     "(java.lang.Boolean and java.lang.String are in module java.base of loader 'bootstrap')"
 )
-
-
-class Incomparable(ValueError):
-    """Values that cannot be compared: the message does not match, whatever else is true. Text as in Java."""
 
 
 def _no_number(text: str) -> Incomparable:

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from weakref import finalize
 
-from firearrow._native.sql92.expressions import Expression, names_read
-from firearrow._native.sql92.parser import parse
-from firearrow._native.sql92.tokens import InvalidExpression
-from firearrow._native.sql92.values import Incomparable
+from firearrow._native.sql92.errors import Incomparable, InvalidExpression
 from firearrow._native.store.log.properties import property_values
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.config import Config
@@ -36,9 +33,13 @@ class EntryFilter(NamedTuple):
 
 
 class CompiledFilter:
-    """A compiled expression: a closure, and the names of the properties that it reads."""
+    """A compiled expression: a closure, and the names of the properties that it reads. InvalidExpression."""
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, text: str) -> None:
+        from firearrow._native.sql92.expressions import names_read  # noqa: PLC0415 (not needed for a start)
+        from firearrow._native.sql92.parser import parse  # noqa: PLC0415
+
+        expression = parse(text)
         self._evaluate = expression.evaluate
         self._names = {name.encode(): name for name in names_read(expression)}
 
@@ -117,7 +118,7 @@ class FilterCache:
                 ResponseCode.SYSTEM_BUSY, "too many different filter expressions are in use: try again later"
             )
         try:
-            made = CompiledFilter(parse(text))
+            made = CompiledFilter(text)
             self._alive += len(text)
             finalize(made, self._released, len(text)).atexit = False
         except InvalidExpression as wrong:

@@ -4,10 +4,9 @@ Created in the worker and used by one thread; keeps no records.
 """
 
 from firearrow._native.columnar.record_spans import Spans
+from firearrow._native.sql92.errors import Incomparable, InvalidExpression
 from firearrow._native.sql92.expressions import names_read
 from firearrow._native.sql92.parser import parse
-from firearrow._native.sql92.tokens import InvalidExpression
-from firearrow._native.sql92.values import Incomparable
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 

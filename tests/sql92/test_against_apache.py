@@ -8,9 +8,8 @@ import re
 
 import pytest
 
+from firearrow._native.sql92.errors import Incomparable, InvalidExpression
 from firearrow._native.sql92.parser import parse
-from firearrow._native.sql92.tokens import InvalidExpression
-from firearrow._native.sql92.values import Incomparable
 from tests.interop.toolchain import missing
 from tests.sql92.apache_filter import Case, apache_results
 from tests.sql92.generator import Generator

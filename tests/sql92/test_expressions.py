@@ -2,8 +2,9 @@
 
 import pytest
 
+from firearrow._native.sql92.errors import Incomparable
 from firearrow._native.sql92.parser import parse
-from firearrow._native.sql92.values import Incomparable, double, shown_double, whole
+from firearrow._native.sql92.values import double, shown_double, whole
 
 MESSAGE = {
     "a": "5", "b": "7.5", "s": "hangzhou", "n": "-3", "big": "3000000000", "t": "TRUE", "q": "it's", "nan": "NaN",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.sql92.tokens import InvalidExpression
+from firearrow._native.sql92.errors import InvalidExpression
 from firearrow._native.store.log.properties import property_values
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal

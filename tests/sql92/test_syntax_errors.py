@@ -6,9 +6,8 @@ from contextlib import suppress
 
 import pytest
 
+from firearrow._native.sql92.errors import Incomparable, InvalidExpression
 from firearrow._native.sql92.parser import DEPTH_MAX, NODES_MAX, parse
-from firearrow._native.sql92.tokens import InvalidExpression
-from firearrow._native.sql92.values import Incomparable
 from tests.sql92.generator import NOISE, Generator
 
 PARSE = "org.apache.rocketmq.filter.parser.ParseException: "
