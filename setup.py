@@ -13,6 +13,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 from Cython import __version__ as cython_version
@@ -24,25 +25,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 FOLDERS = ("_native", "broker", "client", "spark_tools")
-CLIENT = {
-    "base/clock",
-    "base/hash",
-    "store/log/received_message",
-    "store/log/record",
-    "wire/buffer_pool",
-    "wire/codes",
-    "wire/command",
-    "wire/connection",
-    "wire/fast_send",
-    "wire/frame",
-    "wire/header",
-    "wire/json",
-    "wire/message_properties",
-    "wire/pending_calls",
-    "wire/send_request",
-    "wire/unique_ids",
-    "wire/write_buffer",
-}
+CLIENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["firearrow"]["client-modules"]
 """The modules that the client needs: all that is built for macOS and Windows, where there is no broker."""
 SHARED = "firearrow._native.base.cython_shared"
 SHARED_C = ROOT / "_native" / "base" / "cython_shared.c"
@@ -84,7 +67,7 @@ def sources() -> list[Path]:
         )
     if sysconfig.get_platform().startswith("linux"):
         return found
-    return [native / f"{name}.pyx" for name in sorted(CLIENT)]
+    return [native / f"{name}.pyx" for name in CLIENT]
 
 
 def extensions() -> list[Extension]:

@@ -5,11 +5,11 @@ Python's headers, and Zig's compiler, which has the headers of both systems. Of 
 look at is stated here for Windows; macOS has what Linux has, but for <crypt.h>.
 """
 
-import ast
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 from wheels import ROOT, WORK, environment_of
@@ -50,14 +50,11 @@ TARGETS = {"x86_64-windows-gnu": WINDOWS, "aarch64-macos": None}
 
 def modules() -> list[Path]:
     """The C files of the client's modules, and of what Cython shares. SystemExit: one is not there."""
-    names: set[str] = set()
-    for statement in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "CLIENT":
-            names = ast.literal_eval(statement.value)
-    found = [ROOT / "_native" / f"{name}.c" for name in sorted({*names, "base/cython_shared"})]
+    names = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["firearrow"]["client-modules"]
+    found = [ROOT / "_native" / f"{name}.c" for name in [*names, "base/cython_shared"]]
     missing = [path for path in found if not path.exists()]
-    if missing or not names:
-        raise SystemExit(f"{missing or 'CLIENT in setup.py'} is not there: make build")
+    if missing:
+        raise SystemExit(f"{missing[0]} is not there: make build")
     return found
 
 

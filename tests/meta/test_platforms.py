@@ -1,8 +1,8 @@
-"""On macOS and Windows only the client's modules are built: the list in setup.py is what the client imports."""
+"""On macOS and Windows only the client's modules are built: the list in pyproject.toml is what the client imports."""
 
-import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,20 +17,12 @@ print(*(name for name, module in sys.modules.items() if (getattr(module, "__file
 """
 
 
-def client_modules() -> set[str]:
-    """`CLIENT` of setup.py."""
-    for statement in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "CLIENT":
-            found: set[str] = ast.literal_eval(statement.value)
-            return found
-    raise AssertionError("setup.py has no CLIENT")
-
-
 def test_the_client_needs_the_modules_that_all_platforms_have() -> None:
     program = IMPORT_ALL.format(left_out=LINUX_ONLY)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("firearrow._native.")}
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["firearrow"]["client-modules"]
     assert {name.removeprefix("firearrow._native.").replace(".", "/") for name in loaded} == {
-        *client_modules(),
+        *listed,
         "base/cython_shared",
     }
