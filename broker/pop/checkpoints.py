@@ -5,7 +5,7 @@ reaches the revive topic one second before its messages become visible again, an
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from firearrow.broker.base.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property
@@ -105,8 +105,7 @@ class PopCheckPoint:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AckMessage:
+class AckMessage(NamedTuple):
     """Acknowledged `offsets` of one check point. `single`: written as AckMsg, not as BatchAckMsg."""
 
     topic: str

@@ -1,10 +1,9 @@
 """DataVersion: the version of a table's state. An immutable value; equal if all three numbers are equal."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class DataVersion:
+class DataVersion(NamedTuple):
     """`timestamp` in ms. `state_version` is 0 on a broker without replicas."""
 
     counter: int = 0

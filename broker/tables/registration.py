@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from firearrow.broker.base import fastjson
 from firearrow.broker.tables.dataversion import DataVersion
@@ -32,8 +32,7 @@ BODY_VERSION_MIN = 37
 """V3_0_11: older brokers send the bare topic wrapper."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueData:
+class QueueData(NamedTuple):
     """The queues of one topic on one broker."""
 
     read_queues: int
@@ -62,8 +61,7 @@ class Registration:
     acting_master: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBody:
+class RegisterBody(NamedTuple):
     version: DataVersion
     topics: Mapping[str, QueueData]
     filter_servers: Sequence[str] | None
@@ -216,8 +214,7 @@ class BrokerIdentity:
         return replace(self, port=0).address(host)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAnnouncement:
+class BrokerAnnouncement(NamedTuple):
     identity: BrokerIdentity
     version: DataVersion
     topics: Sequence[TopicConfig]
@@ -257,7 +254,7 @@ class BrokerAnnouncement:
         """
         starts = range(0, max(len(self.topics), 1), PART_TOPICS)
         for left, start in zip(reversed(range(len(starts))), starts, strict=True):
-            version = replace(self.version, timestamp=self.version.timestamp - left)
+            version = self.version._replace(timestamp=self.version.timestamp - left)
             table = {config.name: config.to_object() for config in self.topics[start : start + PART_TOPICS]}
             wrapper = {
                 "dataVersion": version.to_object(),

@@ -4,7 +4,7 @@ Loop thread; `to_json` may run in another one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.tables import json_fields
@@ -18,8 +18,7 @@ class InvalidRequestMode(ValueError):
     """The table is full."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMode:
+class RequestMode(NamedTuple):
     """`share_queues`: how many other clients' queues a client pops, too; 0 or less: those of all."""
 
     topic: str

@@ -6,8 +6,9 @@ with the host by which it reached us. Loop thread.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntFlag
+from typing import NamedTuple
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.clock import Clock
@@ -64,8 +65,7 @@ class BrokerLiveInfo:
     filter_servers: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRouteData:
+class TopicRouteData(NamedTuple):
     """Where a topic is: broker name → its queues, the brokers, and filter servers by broker address."""
 
     queues: Mapping[str, QueueData]
@@ -346,7 +346,7 @@ class RouteTable:
         for topic in topics:
             data = self._topics[topic][broker]
             if data not in changed:
-                changed[data] = replace(data, perm=change(data.perm))
+                changed[data] = data._replace(perm=change(data.perm))
             self._topics[topic][broker] = changed[data]
         return len(topics)
 

@@ -5,7 +5,7 @@ HeartbeatData: the body of HEART_BEAT as clients in every language send it. Only
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from firearrow._native.base.hash import java_hash
 from firearrow.broker.base.fastjson import loads_body
@@ -112,8 +112,7 @@ CONSUME_FROM_WHERE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerData:
+class ConsumerData(NamedTuple):
     """One consumer group of a heartbeat; its subscriptions are parsed one by one, since there may be many."""
 
     group: str
@@ -128,8 +127,7 @@ class ConsumerData:
         return map(Subscription.from_object, self.raw_subscriptions)
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatData:
+class HeartbeatData(NamedTuple):
     """`fingerprint` 0: a heartbeat of version 1; `without_sub`: unchanged subscriptions are not sent."""
 
     client_id: str

@@ -1,7 +1,7 @@
 """Results of puts and look-ups, and the error of a refused put."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class PutStatus(IntEnum):
@@ -21,8 +21,7 @@ class PutRefused(Exception):
         self.field = field
 
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
+class PutResult(NamedTuple):
     """Where a message was staged. `end`: the physical offset after it (after the last record of a batch)."""
 
     physical_offset: int
@@ -33,8 +32,7 @@ class PutResult:
     store_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueueEntry:
+class QueueEntry(NamedTuple):
     """One 20-byte entry of a consume queue."""
 
     physical_offset: int
