@@ -102,9 +102,9 @@ class HandlerThreads:
             raise NotRunning("the consumer is closed")
         loop = self._loop = asyncio.get_running_loop()
         call = _Call(handler, argument, loop.create_future())
-        self._running += 1
-        if self._running > len(self._threads) and len(self._threads) < self._count:
+        if self._running >= len(self._threads) and len(self._threads) < self._count:
             self._start_thread()
+        self._running += 1
         self._calls.put(call)
         return call.future
 
@@ -116,9 +116,15 @@ class HandlerThreads:
         self._count = 0
 
     def _start_thread(self) -> None:
+        """RuntimeError: there is no thread, and none can be started. If there are some, they take the calls."""
         thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # too many in the system, or Python 3.12 and later is about to end
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
