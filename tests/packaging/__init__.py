@@ -1,4 +1,4 @@
-"""What `packaging/` holds: the files by tests; the Debian package and the image by programs that need root.
+"""What `packaging/` holds: the files by tests; packages, image and older versions by programs.
 
-`python -m tests.packaging.deb`, `.unit` and `.image`.
+`python -m tests.packaging.wheels` and `.upgrade`; `.deb`, `.unit` and `.image` need root.
 """
