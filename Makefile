@@ -18,7 +18,7 @@ wheels:
 	@test -n "$(PYTHON)" || { echo "$(NO_PYTHON)" && exit 1; }
 	$(PYTHON) packaging/wheels.py $(ARGS)
 lint: $(VENV)/.test
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/cython-lint _native bench/native && $(BIN)/mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint _native bench/native && $(BIN)/mypy
 bench: $(VENV)/.test
 	$(BIN)/pytest bench --benchmark-only $(ARGS)
 compare: $(VENV)/.test
