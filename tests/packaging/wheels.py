@@ -1,10 +1,12 @@
-"""The wheels that `make wheels` made, tried: `python -m tests.packaging.wheels`.
+"""The wheels that `make wheels` made, tried: `python -m tests.packaging.wheels [--musl PYTHON]`.
 
 Each holds no C file and no debug information, and is small. Those for a Python of this machine are installed in a fresh
-environment; those for ARM64 run by qemu with Debian's Python of that machine. Both start a broker, and the README's
-Python program sends it a message and receives it. ARM64 needs Debian's qemu-user-static and mmdebstrap.
+environment; those for ARM64 run by qemu with Debian's Python of that machine, those for musl with a Python that is
+given: one of python-build-standalone, for example, and musl's loader (Debian's package musl). All start a broker, and
+the README's Python program sends it a message and receives it. ARM64 needs Debian's qemu-user-static and mmdebstrap.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -88,12 +90,7 @@ def try_arm64(wheel: Path, minor: str, folder: Path) -> None:
     system, packages = folder / "system", folder / "packages"
     options = ("--architectures=arm64", "--variant=extract", f"--include=python3.{minor}")
     run("mmdebstrap", *options, DEBIAN[minor], system)
-    platforms = [f"--platform=manylinux{glibc}_aarch64" for glibc in ("_2_28", "_2_17", "2014")]
-    version = ("--implementation=cp", f"--python-version=3.{minor}")
-    run(
-        *(sys.executable, "-m", "pip", "install", "--quiet", "--target", packages),
-        *(*version, *platforms, "--only-binary=:all:", wheel),
-    )
+    unpack(wheel, minor, [f"manylinux{glibc}_aarch64" for glibc in ("_2_28", "_2_17", "2014")], packages)
     program = ["qemu-aarch64-static", "-L", str(system), str(system / f"usr/bin/python3.{minor}")]
     check_broker(
         [*program, "-m", "firearrow.broker"],
@@ -103,7 +100,33 @@ def try_arm64(wheel: Path, minor: str, folder: Path) -> None:
     )
 
 
+def try_musl(wheel: Path, minor: str, python: str, folder: Path) -> None:
+    """With a Python for musl, which is not changed."""
+    unpack(wheel, minor, ["musllinux_1_2_x86_64", "musllinux_1_1_x86_64"], folder / "packages")
+    environment = {"PYTHONPATH": str(folder / "packages")}
+    check_broker([python, "-m", "firearrow.broker"], sys.executable, folder, environment)
+
+
+def unpack(wheel: Path, minor: str, platforms: list[str], packages: Path) -> None:
+    """The wheel and what it needs on another platform, into the folder `packages`."""
+    version = ("--implementation=cp", f"--python-version=3.{minor}")
+    run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--target", packages, *version),
+        *(*(f"--platform={platform}" for platform in platforms), "--only-binary=:all:", wheel),
+    )
+
+
+def is_for_musl(python: str, minor: str) -> bool:
+    """Whether this is Python 3.`minor` for musl. SystemExit: it does not run."""
+    program = "import sys, _imp; print(sys.version_info[1], _imp.extension_suffixes()[0])"
+    version, suffix = run(python, "-c", program, PYTHONPATH="").split()
+    return version == minor and "musl" in suffix
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.packaging.wheels")
+    parser.add_argument("--musl", metavar="PYTHON", help="a Python for musl, which tries the wheels for musl")
+    musl = parser.parse_args().musl
     wheels = sorted((ROOT / "dist").glob("firearrow-*.whl"))
     if not wheels:
         raise SystemExit("there is no wheel in dist/: make wheels")
@@ -121,6 +144,9 @@ def main() -> None:
             elif platform.endswith("aarch64") and minor in DEBIAN:
                 try_arm64(wheel, minor, folder)
                 text += ", a broker started on ARM64"
+            elif platform.startswith("musllinux") and musl is not None and is_for_musl(musl, minor):
+                try_musl(wheel, minor, musl, folder)
+                text += ", a broker started with musl"
         print(f"{wheel.name}: {text}", flush=True)
 
 
