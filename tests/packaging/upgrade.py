@@ -139,7 +139,7 @@ class Upgrade:
 
     def verify(self) -> None:
         """This version finds nothing wrong in the store. SystemExit with the findings."""
-        program = "import sys; from firearrow.broker.cli import main; main(sys.argv[1:])"
+        program = "import sys; from firearrow.client.cli.main import main; main()"
         command = [sys.executable, "-c", program, "store", "verify", str(self._store)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
