@@ -111,7 +111,7 @@ class StoreAudit:
         self._store, self._executor, self._range_bytes = store, executor, range_bytes
         self._offsets = offsets
         self._growing = store.is_running()
-        self._settings = PartSettings(check_crc, with_index, self._growing, delays_s)
+        self._settings = PartSettings(check_crc, with_index, self._growing, delays_s, trims=store.trims())
         self._index_slots = index_slots
         self.seen = StoreResult(store)
 

@@ -6,7 +6,7 @@ range of a part, if it begins inside a segment, searches for a record. Reads onl
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -62,13 +62,14 @@ class PartEnd(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PartSettings:
     """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds. `index_from`: the
-    index has the keys of records from this physical offset on."""
+    index has the keys of records from this physical offset on. `trims`: see `AuditedStore.trims`."""
 
     check_crc: bool = True
     with_index: bool = True
     growing: bool = False
     delays_s: tuple[int, ...] = APACHE_DELAYS_S
     index_from: int = 0
+    trims: Mapping[tuple[bytes, int], int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -229,7 +230,8 @@ class LogPart:
             for first, rows in entries.runs(max(0, queue.low), queue.high + 1, ENTRIES_AT_ONCE):
                 self._survey.match(queue.number, rows, first)
             entries.close()
-        self._survey.settle(queue.number)
+        trimmed_below = self._settings.trims.get((queue.topic, queue.queue_id), 0)
+        self._survey.settle(queue.number, trimmed_below)
 
     def _entries_of(self, queue: SurveyedQueue) -> QueueReader | None:
         """The cached file list of a queue; listed again if it does not reach far enough."""

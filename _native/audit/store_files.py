@@ -1,6 +1,7 @@
 """AuditedStore: the folder of one store, damaged or not. Opens nothing for writing, takes no lock."""
 
 import fcntl
+import json
 import os
 import struct
 from collections.abc import Iterator
@@ -80,6 +81,18 @@ class AuditedStore:
     def is_batch_topic(self, topic: bytes) -> bool:
         """Whether it is a BatchCQ topic, which has another kind of queues."""
         return os.path.isdir(self.path("batchconsumequeue", os.fsdecode(topic)))
+
+    def trims(self) -> dict[tuple[bytes, int], int]:
+        """(Topic, queue) → physical offset below which the queue was trimmed, so that its entries may be gone;
+        empty if the file cannot be read."""
+        try:
+            with open(self.path("config", "trimmedQueues.json"), "rb") as file:
+                queues = json.load(file)["queues"]
+            return {
+                (os.fsencode(of["topic"]), int(of["queueId"])): int(of["physicalOffset"]) for of in queues
+            }
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
 
     def index_paths(self) -> list[str]:
         try:

@@ -74,7 +74,7 @@ class Survey:
     def topic_names(self) -> list[bytes]: ...
     def match(self, number: int, window: bytes | bytearray | memoryview | mmap, first: int) -> None:
         """Compare rows of queue `number` with the entries of a file, the first of which has queue offset `first`."""
-    def settle(self, number: int) -> None:
-        """Turn rows that did not fit into faults."""
+    def settle(self, number: int, trimmed_below: int = 0) -> None:
+        """Turn rows that did not fit into faults; of records below `trimmed_below` the entries may be gone."""
     def clear(self) -> None:
         """Drop rows and keys; counts stay."""

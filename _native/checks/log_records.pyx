@@ -293,7 +293,7 @@ cdef class Survey:
         if entries:
             match_rows(&self.known[number], &data_view[0], first, entries)
 
-    def settle(self, Py_ssize_t number):
+    def settle(self, Py_ssize_t number, int64_t trimmed_below=0):
         cdef QueueRows *queue
         cdef Py_ssize_t n
         cdef Row *row
@@ -303,6 +303,8 @@ cdef class Survey:
         for n in range(queue.count):
             row = &queue.rows[n]
             queue.fitting += row.state == ROW_FITS or row.state == ROW_TAGS
+            if row.state == ROW_OPEN and row.physical_offset < trimmed_below:
+                continue
             if row.state != ROW_FITS:
                 self.faults.add(
                     NO_ENTRY if row.state == ROW_OPEN

@@ -11,6 +11,7 @@ from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.store.get_message cimport Limits
 from firearrow._native.store.log.key_index cimport KeyIndex
+from firearrow._native.store.log.record cimport RecordView
 
 
 @cython.final
@@ -22,3 +23,4 @@ cdef class StoreReader:
     cdef readonly int64_t confirmed       # readers see records below this offset; MessageStore moves it
 
     cdef ConsumeQueue queue(self, str topic, int64_t queue_id)
+    cdef bint is_trimmed(self, const RecordView *view) except -1

@@ -29,6 +29,8 @@ class StoreReader:
         """Limits of one `get` (Apache's maxTransfer… and maxFilterMessageSize). Records within
         `in_memory_bytes` of the end of the log count as in memory."""
     def queues(self) -> list[tuple[str, int]]: ...
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of the topic, in order."""
     def get(
         self,
         topic: str,
@@ -51,7 +53,8 @@ class StoreReader:
         """Queue offset of the first message stored at or after a time; `upper`: of the last one at or before
         it."""
     def record_at(self, physical_offset: int) -> bytes | None:
-        """The record that starts at an offset; None if there is none (every field is checked)."""
+        """The record that starts at an offset; None if there is none (every field is checked), or its
+        queue was trimmed of it."""
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]: ...
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, tag: bool = False

@@ -4,7 +4,7 @@ import os
 from itertools import islice
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
@@ -51,6 +51,17 @@ cdef class StoreReader:
             return None
         return self.dispatch.queue_of(topic.encode("utf-8", "replace"), <int32_t> queue_id, False)
 
+    cdef bint is_trimmed(self, const RecordView *view) except -1:
+        """Whether the record is one that its queue was trimmed of."""
+        if not self.dispatch.trims:
+            return False
+        topic = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
+        return view.physical_offset < <int64_t> self.dispatch.trims.get((topic, view.queue_id), 0)
+
+    def queue_ids(self, str topic not None):
+        cdef bytes name = topic.encode("utf-8", "replace")
+        return sorted([number for queue_topic, number in self.dispatch.queues if queue_topic == name])
+
     def queues(self):
         return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 
@@ -94,7 +105,7 @@ cdef class StoreReader:
             or view.physical_offset != physical_offset
         ):
             return None
-        if physical_offset + view.size > self.confirmed:
+        if physical_offset + view.size > self.confirmed or self.is_trimmed(&view):
             return None
         at = self.log.bytes_at(physical_offset, &available)
         return (<const char *> at)[:view.size]

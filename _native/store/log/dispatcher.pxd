@@ -34,6 +34,7 @@ cdef class Dispatch:
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
     cdef frozenset batch_topics            # of Apache's broker: they have batch queues, which are left alone
     cdef readonly Mappings mappings        # of all queues' files
+    cdef readonly dict trims               # (topic bytes, queue id) → no record below this is seen
     cdef readonly object entry_repairs     # EntryRepairs: wrong entries that readers found
     cdef KeyIndex index                    # None: messages are not indexed
     cdef QueueRebuild queue_rebuild        # only while queues are compared with the whole log, else None

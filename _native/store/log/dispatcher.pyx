@@ -85,6 +85,7 @@ cdef class Dispatch:
         self.lmq = lmq
         self.queues = {}
         self.batch_topics = frozenset()
+        self.trims = {}
         self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
         self.entry_repairs = EntryRepairs()
