@@ -2,7 +2,7 @@
 # legal on the wire: test membership, never convert.
 
 cpdef enum RequestCode:
-    # requests; Apache 5.5.0 has all of these
+    # requests; Apache 5.5.0 has all but those of FireArrow
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
     QUERY_MESSAGE = 12
@@ -149,6 +149,8 @@ cpdef enum RequestCode:
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
+    # of FireArrow alone
+    TRIM_TOPIC = 30001
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052

@@ -56,6 +56,7 @@ from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.reset_offsets import ResetsHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
+from firearrow.broker.handlers.trim_topic import TrimHandler
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.server import Server
@@ -66,7 +67,7 @@ from firearrow.broker.services.route_lookup import RouteLookup
 from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.services.timers import Periodic
-from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics
+from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.subscription_filter import FilterCache
@@ -124,6 +125,7 @@ class App:
         self._register(options, running)
         tables = self._tables
         drop_deleted_queues(tables.deleted, self._store)
+        trim_again(tables.trimmed, self._store)
         if killed or not tables.topics_loaded:
             recover_topics(
                 tables.topics,
@@ -189,25 +191,26 @@ class App:
             full=_disk_fault,
             journal=self._journal,
         )
+        self._config.listen(self._set_limits)
+
+    def _load_tables(self, options: Options) -> None:
+        changed = self._topics_changed, self._subscriptions_changed
+        tables = self._tables = make_tables(options, self._clock, self._saver, self._journal, *changed)
+        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.schedule("kv"))
+        self._kv_file = Path(options.store_root) / "config" / "kvConfig.json"
+        self._config.listen(self._tables.configure)
+        load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
+        self._stats = Stats(options.cluster_name, self._clock.now_ms())
         log_folder = options.commitlog_path or str(Path(options.store_root) / "commitlog")
         self._retention = Retention(
             self._loop,
             self._store,
             self._config,
             self._clock,
+            tables.trimmed,
             measure=lambda: measured(log_folder, options.store_root),
             moved=self._arrivals,
         )
-        self._config.listen(self._set_limits)
-
-    def _load_tables(self, options: Options) -> None:
-        changed = self._topics_changed, self._subscriptions_changed
-        self._tables = make_tables(options, self._clock, self._saver, self._journal, *changed)
-        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.schedule("kv"))
-        self._kv_file = Path(options.store_root) / "config" / "kvConfig.json"
-        self._config.listen(self._tables.configure)
-        load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
-        self._stats = Stats(options.cluster_name, self._clock.now_ms())
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
         store, tables, config, clock, stats = (
@@ -256,6 +259,7 @@ class App:
             InspectionHandler(store, config, clock, stats, self._runtime_parts()),
             ColdReadsHandler(),
             SingleBrokerHandler(config),
+            TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
         )
         return [*(handler.routes() for handler in handlers), *self._message_services.routes()]
 

@@ -23,6 +23,7 @@ from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.trimmed_queues import TrimmedQueues
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Tables:
     locks: RebalanceLocks
     modes: RequestModes
     deleted: DeletedTopics
+    trimmed: TrimmedQueues
     topics_loaded: bool
 
     def configure(self, options: Options) -> None:

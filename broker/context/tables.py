@@ -21,6 +21,7 @@ from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
+from firearrow.broker.tables.trimmed_queues import TrimmedQueues
 
 
 class ConfigTable(Protocol):
@@ -75,7 +76,9 @@ def make_tables(
     load(saver, "locks", folder / LOCKS_FILE, locks, make=False)
     deleted = DeletedTopics(offsets, clients, clock, changed=lambda: saver.schedule("deleted"))
     load(saver, "deleted", folder / "deletedTopics.json", deleted, make=False)
-    return Tables(topics, groups, offsets, clients, locks, modes, deleted, topics_loaded)
+    trimmed = TrimmedQueues(changed=lambda: saver.schedule("trimmed"))
+    load(saver, "trimmed", folder / "trimmedQueues.json", trimmed, make=False, progress=True)
+    return Tables(topics, groups, offsets, clients, locks, modes, deleted, trimmed, topics_loaded)
 
 
 def load(

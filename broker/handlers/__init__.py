@@ -26,4 +26,5 @@
 - `send_back`: CONSUMER_SEND_MSG_BACK (36): retries a message that a consumer could not consume
 - `timers`: timer checkpoint and metrics (60, 61), delay offsets (45), recalls (370)
 - `topics`: creates, changes, deletes and lists topics, their statistics, clean-up of unused files
+- `trim_topic`: removes the first messages of a topic's queues (30001, of FireArrow alone)
 """

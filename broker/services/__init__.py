@@ -8,6 +8,6 @@
 - `stats_timer`: samples the statistics every second, every 10 s and at midnight
 - `table_saver`: writes tables to their files, in the background and not more often than needed
 - `timers`: periodic jobs; one that fails is logged and runs again
-- `topic_recovery`: deletes queues of deleted topics that a start found again, and creates topics again that have
-  queues but are in no file
+- `topic_recovery`: deletes queues of deleted topics that a start found again, trims queues again, and creates
+  topics again that have queues but are in no file
 """

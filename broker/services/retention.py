@@ -1,8 +1,8 @@
 """Retention: deletes expired segments of the log, then the queue and index files that only referred to them.
 
 Apache: CleanCommitLogService and CleanConsumeQueueService. Files that are not expired are deleted only when
-the disk is nearly full, the active segment never. One segment of a round may be recycled as the log's next
-file, unless the disk is short of space.
+the disk is nearly full, or after a trim if no queue has a message in them; the active segment never. One
+segment of a round may be recycled as the log's next file, unless the disk is short of space.
 
 The start of the log moves first, then that of each queue, in slices; held requests of those queues are
 notified. Loop thread; a separate thread measures the disk and deletes files.
@@ -24,11 +24,14 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import DiskUse, Pressure, pressure
 from firearrow.broker.base.process import lower_priority, single_thread_executor
+from firearrow.broker.tables.trimmed_queues import TrimmedQueues
 
 log = logging.getLogger("firearrow.retention")
 
 HOUR_MS = 3_600_000
 MANUAL_ROUNDS = 20
+TRIM_ROUNDS = 20
+"""For so long after a trim its files are deleted; the last ones may not be flushed yet."""
 SLICE = 256
 """Queues that are checked before the loop may do other work."""
 ALL_MS = 1 << 62
@@ -46,6 +49,7 @@ class Retention:
         store: MessageStore,
         config: Config,
         clock: Clock,
+        trimmed: TrimmedQueues,
         *,
         measure: Callable[[], DiskUse],
         moved: Callable[[set[Queue]], None],
@@ -54,12 +58,14 @@ class Retention:
         self._store = store
         self._config = config
         self._clock = clock
+        self._trimmed = trimmed
         self._measure = measure
         self._moved = moved
         self._thread = single_thread_executor("retention", lower_priority)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._manual_rounds = 0
+        self._trim_rounds = TRIM_ROUNDS if len(trimmed) else 0
         self._cleaned_below = -1
         self._undeleted: Segment | None = None
         """A detached segment that could not be deleted yet: no later one may be deleted before it."""
@@ -89,6 +95,11 @@ class Retention:
         self._cleaned_below = -1
         self._wake.set()
 
+    def free_trimmed(self) -> None:
+        """Queues were trimmed: delete, in the next rounds, the files that no queue needs any more."""
+        self._trim_rounds = TRIM_ROUNDS
+        self._wake.set()
+
     async def _run(self) -> None:
         while True:
             try:
@@ -109,13 +120,16 @@ class Retention:
         """Measure, delete, clean. OSError: some file could not be deleted; the next round tries again."""
         level = await self._measure_disk()
         manual, self._manual_rounds = self._manual_rounds > 0, max(self._manual_rounds - 1, 0)
+        trimmed, self._trim_rounds = self._trim_rounds > 0, max(self._trim_rounds - 1, 0)
         try:
             if await self._all_deleted() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
+            if trimmed and await self._all_deleted():
+                await self._free_segments(level)
             if level:  # the disk is short of space: no recycled segment
                 await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_recycled)
         finally:
-            if self._store.min_physical > self._cleaned_below:
+            if trimmed or self._store.min_physical > self._cleaned_below:
                 await self._clean()
 
     # ---- the disk ----
@@ -161,6 +175,28 @@ class Retention:
         elif level:
             log.warning("the disk is filling up (%s), but no segment of the log may be deleted", self.use)
 
+    async def _free_segments(self, level: Pressure) -> None:
+        """Delete the segments that end before the first message of every queue, whatever their age."""
+        needed, count = await self._first_needed(), 0
+        while count < self._config.options.delete_files_max:
+            segment = self._store.cleaner.detach_segment(modified_before_ms=ALL_MS, until=needed)
+            if segment is None:
+                break
+            count += 1
+            await self._delete(segment, reuse=not level)
+        if count:
+            log.info("deleted %d trimmed segments, the log starts at %d", count, self._store.min_physical)
+
+    async def _first_needed(self) -> int:
+        """Physical offset of the first message of all queues; messages that arrive meanwhile are after it."""
+        needed = self._store.written
+        for number, queue in enumerate(self._store.reader.queues()):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            first = self._store.cleaner.first_physical(*queue)
+            needed = min(needed, first) if first >= 0 else needed
+        return needed
+
     async def _delete(self, segment: Segment, *, reuse: bool = False) -> None:
         self._undeleted, self._undeleted_since_ms = segment, self._clock.monotonic_ms()
         delete = functools.partial(self._store.cleaner.discard_segment, segment, reuse=reuse)
@@ -192,6 +228,8 @@ class Retention:
             await self._loop.run_in_executor(self._thread, delete_recycled, file)
         if failed is not None:
             raise failed
+        for queue in self._trimmed.forget_below(begin):
+            self._store.cleaner.forget_trim(*queue)
         self._cleaned_below = begin
 
     async def _clean_queue(self, queue: Queue) -> None:

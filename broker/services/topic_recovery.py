@@ -1,5 +1,5 @@
-"""Topic recovery: deletes queues of deleted topics that the start found in the log again, and creates topics
-again that have queues but are in no file.
+"""Topic recovery: deletes queues of deleted topics that the start found in the log again, trims queues again,
+and creates topics again that have queues but are in no file.
 
 The file was lost, or not written before a kill. Runs once at start, after the tables were loaded. Loop
 thread.
@@ -12,6 +12,7 @@ from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
+from firearrow.broker.tables.trimmed_queues import TrimmedQueues
 
 log = logging.getLogger("firearrow.topic_recovery")
 
@@ -28,6 +29,17 @@ def drop_deleted_queues(deleted: DeletedTopics, store: MessageStore) -> None:
                     store.drop_topic(topic, queue_id)
                 except OSError as error:
                     log.error("queue %d of deleted topic %s cannot be deleted: %s", queue_id, topic, error)
+
+
+def trim_again(trimmed: TrimmedQueues, store: MessageStore) -> None:
+    """Hide from readers what queues were trimmed of in earlier runs."""
+    if trimmed.bound(store.written):
+        log.warning("queues were trimmed past the end of the log, which has lost messages since")
+    for (topic, queue_id), physical_offset in trimmed.items():
+        try:
+            store.cleaner.hide_below(topic, queue_id, physical_offset)
+        except OSError as error:
+            log.error("queue %d of topic %s cannot be trimmed again: %s", queue_id, topic, error)
 
 
 def recover_topics(

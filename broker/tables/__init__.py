@@ -22,4 +22,5 @@
 - `subscription_filter`: compiles subscriptions to the filters of the store's `get`
 - `subscriptions`: what a consumer subscribes to (SubscriptionData), and the body of a heartbeat
 - `topics`: the topics of this broker and `topics.json`
+- `trimmed_queues`: where queues were trimmed, and `trimmedQueues.json` (ours)
 """

@@ -11,6 +11,7 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import DiskUse
 from firearrow.broker.base.options import Options
 from firearrow.broker.services.retention import Retention
+from firearrow.broker.tables.trimmed_queues import TrimmedQueues
 from tests.support.clock import ManualClock
 from tests.support.stores import open_store, put
 
@@ -38,6 +39,7 @@ class RetentionHarness:
         self.config = Config(dataclasses.replace(Options(), **(quick | options)))
         self.use: DiskUse | OSError = DiskUse(0.2, 0.2, 0.2)
         self.moved: list[tuple[str, int]] = []
+        self.trimmed = TrimmedQueues()
 
     def fill(self, count: int = 100, topic: str = "T") -> None:
         """Messages of 200 bytes, in turn in two queues; all synced. Files get the clock's time."""
@@ -92,6 +94,7 @@ class RetentionHarness:
             self.store,
             self.config,
             self.clock,
+            self.trimmed,
             measure=self._measure,
             moved=self.moved.extend,
         )

@@ -29,6 +29,7 @@ from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.trimmed_queues import TrimmedQueues
 from tests.support.clock import NOW_MS, ManualClock
 from tests.support.loop import ManualLoop
 
@@ -102,6 +103,7 @@ class Harness:
             RebalanceLocks(self.clock),
             RequestModes(),
             DeletedTopics(offsets, clients, self.clock),
+            TrimmedQueues(),
             topics_loaded=True,
         )
         stats = Stats(options.cluster_name, self.clock.now_ms())
