@@ -49,6 +49,7 @@ from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.broker_admin import ColdReadsHandler, InspectionHandler, SingleBrokerHandler
 from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.consumer_admin import ConsumersHandler, ProducersHandler, ProgressHandler
+from firearrow.broker.handlers.extensions import ConnectionsHandler, LagHandler
 from firearrow.broker.handlers.groups import GroupsHandler
 from firearrow.broker.handlers.lock_queues import LocksHandler
 from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
@@ -59,6 +60,7 @@ from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
 from firearrow.broker.handlers.trim_topic import TrimHandler
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
+from firearrow.broker.net.refusals import RefusalLog
 from firearrow.broker.net.server import Server
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
@@ -97,6 +99,7 @@ class App:
         self._naming_listen = naming
         self._reload = reload
         self._clock = Clock()
+        self._refusals = RefusalLog(self._clock)
         self._passed = systemd.PassedSockets()
         self._stopping = asyncio.Event()
         self._fast_path: FastPathSetup | None = None
@@ -260,6 +263,14 @@ class App:
             ColdReadsHandler(),
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
+            LagHandler(context),
+            ConnectionsHandler(
+                clients,
+                clock,
+                self._refusals,
+                connections=lambda: self._server.connections,
+                loop_time=self._loop.time,
+            ),
         )
         return [*(handler.routes() for handler in handlers), *self._message_services.routes()]
 
@@ -274,10 +285,10 @@ class App:
         if self._naming_listen is not None:
             naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
             self._naming = await self._server.listen(
-                *self._naming_listen, Dispatch(naming), option="--namesrv-listen"
+                *self._naming_listen, Dispatch(naming, self._refusals), option="--namesrv-listen"
             )
             self._name_server.describe(self._naming, self._kv_file)
-        self._dispatch, vip_dispatch = Dispatch(), Dispatch()
+        self._dispatch, vip_dispatch = Dispatch(refusals=self._refusals), Dispatch(refusals=self._refusals)
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._passed.close()
         self._address = address

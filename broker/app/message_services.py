@@ -25,6 +25,7 @@ from firearrow.broker.handlers.reply_messages import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.send_back import SendBackHandler
 from firearrow.broker.handlers.timers import DelaysHandler
+from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, PendingTimersHandler
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
@@ -58,8 +59,13 @@ class MessageServices:
         self._delays = self._make_delays(context)
         self._transactions = TransactionService(context, self._appender)
         timers = self._timer_services.service
-        self._pop_services = PopServices(context, self._appender, filters, lambda: timers.is_late)
-        self._own = [*self._sends(context), TransactionsHandler(self._transactions).routes()]
+        self._pop_services = PopServices(context, self._appender, filters, timers)
+        self._own = [
+            *self._sends(context),
+            TransactionsHandler(self._transactions).routes(),
+            PendingTimersHandler(context, timers, self._delays).routes(),
+            HalfMessagesHandler(self._transactions).routes(),
+        ]
         self._periodic = Periodic(context.loop)
         self._config = context.config
         self._running = ExitStack()

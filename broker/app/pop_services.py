@@ -3,7 +3,6 @@
 `message_services` builds, starts and stops it. Loop thread.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
@@ -14,6 +13,7 @@ from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.pop import PeekHandler, PopHandler
 from firearrow.broker.handlers.pop_notification import NotificationHandler
+from firearrow.broker.handlers.waiting_messages import PopInFlightHandler
 from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.long_polling import ANY_QUEUE, HoldKey, PopHoldService
 from firearrow.broker.pop.order_info import QUEUES_MAX, ConsumerOrderInfo, OrderUnlockTimer
@@ -21,6 +21,7 @@ from firearrow.broker.pop.permissions import PopPermissions
 from firearrow.broker.pop.pop import PopService
 from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.tables.subscription_filter import FilterCache
+from firearrow.broker.timers.service import DisabledTimers, TimerService
 
 
 class PopServices:
@@ -29,7 +30,7 @@ class PopServices:
         context: BrokerContext,
         appender: Appender,
         filters: FilterCache,
-        timer_is_late: Callable[[], bool],
+        timers: TimerService | DisabledTimers,
     ) -> None:
         tables, config, clock = context.tables, context.config, context.clock
         self._tables = tables
@@ -52,7 +53,7 @@ class PopServices:
             store, appender, tables.offsets, orders, config, clock, self._retry_held_soon
         )
         permissions = PopPermissions(store, tables.topics, tables.groups, tables.offsets, config)
-        self.revive = ReviveService(context, appender, timer_is_late)
+        self.revive = ReviveService(context, appender, lambda: timers.is_late)
         self._handlers = (
             PopHandler(context, pop_service, self._hold_service, filters),
             AcksHandler(
@@ -62,6 +63,7 @@ class PopServices:
                 store, permissions, orders, self._hold_service, self._notification_holds, filters, clock
             ),
             PeekHandler(store, permissions, context.stats),
+            PopInFlightHandler(context, timers, orders, self.revive),
         )
 
     def routes(self) -> list[Routes]:

@@ -9,7 +9,9 @@ kill repeats none. Loop thread.
 """
 
 import asyncio
+import heapq
 import logging
+from collections.abc import Iterator
 
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, PutStatus, QueueEntry
@@ -125,6 +127,28 @@ class DelayService:
             for level in self._levels + self._removed
             if self._offsets.knows(level.number)
         }
+
+    def waiting(self, from_ms: int) -> Iterator[tuple[int, QueueEntry]]:
+        """Due time in ms and entry of each message that is due at `from_ms` or later, by due time."""
+        return heapq.merge(
+            *(self._waiting_in(level, from_ms) for level in self._levels + self._removed),
+            key=lambda pair: pair[0],
+        )
+
+    def _waiting_in(self, level: DelayLevel, from_ms: int) -> Iterator[tuple[int, QueueEntry]]:
+        reader, queue = self._store.reader, (name_rules.SCHEDULE_TOPIC, level.number - 1)
+        at, high = max(level.offset, reader.min_offset(*queue)), reader.max_offset(*queue)
+        low, end = at, high
+        while low < end:  # a level is sorted by due time
+            middle = (low + end) // 2
+            entries = reader.entries(*queue, middle, 1)
+            if entries and entries[0].tags_code < from_ms:
+                low = middle + 1
+            else:
+                end = middle
+        while entries := reader.entries(*queue, low, SLICE):
+            yield from ((entry.tags_code, entry) for entry in entries)
+            low += len(entries)
 
     def _run(self, level: DelayLevel) -> None:
         """Put a slice of due messages, or sleep until the next one is due."""

@@ -18,6 +18,12 @@ def host_bytes(ip: str, port: int) -> bytes:
     return socket.inet_pton(family, ip.partition("%")[0]) + struct.pack(">i", port)
 
 
+def host_text(host: bytes) -> str:
+    """`ip:port` of a host as records hold it."""
+    family = socket.AF_INET if len(host) == 8 else socket.AF_INET6
+    return f"{socket.inet_ntop(family, host[:-4])}:{int.from_bytes(host[-4:])}"
+
+
 def offset_id(store_host: bytes, physical_offset: int) -> str:
     """32 hex digits (IPv4) or 56 (IPv6): the host of the store and the record's physical offset."""
     return (store_host + struct.pack(">q", physical_offset)).hex().upper()

@@ -39,6 +39,17 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 
+class OpenConnection(Peer, Protocol):
+    """A connection of the server. Times are those of the event loop, in seconds."""
+
+    @property
+    def since(self) -> float: ...
+    @property
+    def last_seen(self) -> float: ...
+    @property
+    def received_frames(self) -> int: ...
+
+
 Answer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 Handler = Callable[[RemotingCommand, Peer], Answer]
 Routes = Mapping[int, Handler]

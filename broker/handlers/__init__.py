@@ -7,6 +7,7 @@
 - `clients`: heartbeats (34), unregistration (35), members of a group (38), subscription checks (46)
 - `consumer_admin`: connections and subscriptions of groups, requests relayed to a client, progress of groups
 - `end_transaction`: commits and rollbacks (37), resumed checks of half messages (323)
+- `extensions`: locks of queues, lag, refusals, connections (30004, 30006, 30007, 30010, 30011), of FireArrow alone
 - `groups`: creates, changes, deletes and lists subscription groups (200, 225, 207, 201, 352, 353)
 - `lock_queues`: locks of orderly consumers on their queues (41, 42)
 - `namesrv_admin`: name server: topics, write permissions, config, key-value config (217, 216, 205, 327, 318,
@@ -27,4 +28,5 @@
 - `timers`: timer checkpoint and metrics (60, 61), delay offsets (45), recalls (370)
 - `topics`: creates, changes, deletes and lists topics, their statistics, clean-up of unused files
 - `trim_topic`: removes the first messages of a topic's queues (30001, of FireArrow alone)
+- `waiting_messages`: lists timer, delayed, half and popped messages (30002, 30003, 30005), of FireArrow alone
 """

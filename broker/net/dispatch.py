@@ -10,6 +10,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Handler, Peer, Routes
+from firearrow.broker.net.refusals import RefusalLog
 
 log = logging.getLogger("firearrow.dispatch")
 
@@ -19,9 +20,11 @@ RUNNING_BYTES_MAX = 256 << 20
 
 
 class Dispatch:
-    """A table of handlers. Each listener has one: the VIP port serves fewer codes."""
+    """A table of handlers. Each listener has one: the VIP port serves fewer codes. `refusals` gets each
+    refused request."""
 
-    def __init__(self, routes: Iterable[Routes] = ()) -> None:
+    def __init__(self, routes: Iterable[Routes] = (), refusals: RefusalLog | None = None) -> None:
+        self._refusals = refusals
         self._handlers: dict[int, Handler] = {}
         self._running: set[asyncio.Future[RemotingCommand | None]] = set()
         self._running_bytes = 0
@@ -42,7 +45,7 @@ class Dispatch:
             refusal = Refusal(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
             )
-            return self._answer(request, peer, refused(request, refusal))
+            return self._answer(request, peer, self._refused(request, peer, refusal))
         try:
             answer = handler(request, peer)
         except Exception as error:  # the peer gets an answer in any case
@@ -53,7 +56,7 @@ class Dispatch:
         full = len(self._running) >= RUNNING_MAX or self._running_bytes + size > RUNNING_BYTES_MAX
         if full and inspect.iscoroutine(answer):  # not started yet; a future's work is done, it only waits
             answer.close()
-            return self._answer(request, peer, refused(request, self._busy()))
+            return self._answer(request, peer, self._refused(request, peer, self._busy()))
         self._running_bytes += size
         future = asyncio.ensure_future(answer)
         self._running.add(future)
@@ -94,12 +97,13 @@ class Dispatch:
 
     def _failed(self, request: RemotingCommand, peer: Peer, error: Exception) -> RemotingCommand:
         if isinstance(error, Refusal):
-            return refused(request, error)
+            return self._refused(request, peer, error)
         if not isinstance(error, FieldError):
             log.exception("request %d from %s:%d failed", request.code, *peer.remote)
         text = str(error) if isinstance(error, FieldError) else f"{type(error).__name__}: {error}"
         return request.answer(ResponseCode.SYSTEM_ERROR, text)
 
-
-def refused(request: RemotingCommand, refusal: Refusal) -> RemotingCommand:
-    return request.answer(refusal.code, refusal.remark, refusal.ext)
+    def _refused(self, request: RemotingCommand, peer: Peer, refusal: Refusal) -> RemotingCommand:
+        if self._refusals is not None:
+            self._refusals.note(request, peer, refusal.code)
+        return request.answer(refusal.code, refusal.remark, refusal.ext)

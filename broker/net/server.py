@@ -46,6 +46,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         self._on_close: list[Callable[[Peer], None]] = []
         self.remote: Address = ("", 0)
         self.local: Address = ("", 0)
+        self.since = server.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

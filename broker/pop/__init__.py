@@ -6,6 +6,7 @@
   topic
 - `long_polling`: holds pops that found nothing until messages arrive or their deadline passes
   (PopLongPollingService)
+- `in_flight`: popped messages that are not acknowledged yet, for LIST_POP_IN_FLIGHT (30005)
 - `order_info`: what was popped in order and is not acknowledged yet, and `consumerOrderInfo.json`
 - `permissions`: checks, in Apache's order, whether a client may peek at a topic's queues for a group
 - `pop`: takes messages from a topic's queues for a group, and writes check points for them

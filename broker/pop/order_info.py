@@ -199,6 +199,10 @@ class ConsumerOrderInfo:
         if self._drop((topic, group, queue_id)) is not None:
             self._changed()
 
+    def of(self, group: str) -> list[tuple[str, int, OrderInfo]]:
+        """Topic, queue and last pop of each queue that the group popped in order."""
+        return [(key[0], key[2], order) for key, order in self._table.items() if key[1] == group]
+
     def sweep(self, topics: Collection[str], groups: Collection[str]) -> None:
         """Drop entries that were not used for a day, or whose topic or group is gone."""
         oldest = self._clock.now_ms() - EXPIRE_MS

@@ -9,7 +9,7 @@ progress journal, so that a kill revives no message twice.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from firearrow._native.store.log.record import Record, decode
@@ -120,6 +120,26 @@ class ReviveService:
     def pending(self) -> int:
         """How many check points were read and wait for their acknowledgements."""
         return sum(len(queue.checkpoints) for queue in self._queues)
+
+    @property
+    def topic(self) -> str:
+        return self._topic
+
+    @property
+    def broker_name(self) -> str:
+        return self._config.options.broker_name
+
+    def waiting_checkpoints(self) -> list[PopCheckPoint]:
+        """Check points that were read and wait for their acknowledgements."""
+        return [checkpoint for queue in self._queues for checkpoint in queue.checkpoints.values()]
+
+    def unread(self) -> Iterator[int]:
+        """Physical offsets of the messages of the revive topic that were not read yet."""
+        for queue in self._queues:
+            at = queue.at
+            while entries := self._store.reader.entries(self._topic, queue.number, at, SLICE):
+                yield from (entry.physical_offset for entry in entries)
+                at += len(entries)
 
     def _arm(self) -> None:
         self._timer = self._loop.call_later(self._config.options.revive_interval_ms / 1000, self._tick)

@@ -5,8 +5,9 @@ other members still work, because clients trust a lock for 30 s. So the locks ar
 REMEMBERED_MS after their last renewal. Loop thread; `to_json` may run in another one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -27,7 +28,20 @@ class LocksFull(Exception):
 
 @dataclass(slots=True)
 class LockEntry:
+    """Monotonic times of the last renewal, and since when `client` has the lock."""
+
     client: str
+    renewed_ms: int
+    locked_ms: int
+
+
+class HeldLock(NamedTuple):
+    """Wall clock times in ms."""
+
+    group: str
+    queue: MessageQueue
+    client: str
+    locked_ms: int
     renewed_ms: int
 
 
@@ -58,11 +72,12 @@ class RebalanceLocks:
             held = self._groups.get(group, {}).get(queue)
             if held is None:
                 self._ensure_capacity()
-                self._groups.setdefault(group, {})[queue] = LockEntry(client, now)
+                self._groups.setdefault(group, {})[queue] = LockEntry(client, now, now)
                 self._count += 1
             elif held.client != client and not self._expired(held, now):
                 continue
             else:
+                held.locked_ms = held.locked_ms if held.client == client else now
                 held.client, held.renewed_ms = client, now
             owned.append(queue)
         if owned:
@@ -92,6 +107,16 @@ class RebalanceLocks:
         now = self._clock.monotonic_ms()
         return any(not self._expired(held, now) for held in self._groups.get(group, {}).values())
 
+    def held(self, group: str = "") -> Iterator[HeldLock]:
+        """The locks of a group, or of all."""
+        now, ahead_ms = self._clock.monotonic_ms(), self._clock.now_ms() - self._clock.monotonic_ms()
+        for name in [group] if group else list(self._groups):
+            for queue, held in list(self._groups.get(name, {}).items()):
+                if not self._expired(held, now):
+                    yield HeldLock(
+                        name, queue, held.client, held.locked_ms + ahead_ms, held.renewed_ms + ahead_ms
+                    )
+
     def sweep(self) -> None:
         """Remove expired locks."""
         now = self._clock.monotonic_ms()
@@ -114,6 +139,7 @@ class RebalanceLocks:
                             "topic": queue.topic,
                             "clientId": held.client,
                             "renewedMs": held.renewed_ms + ahead_ms,
+                            "lockedMs": held.locked_ms + ahead_ms,
                         }
                         for queue, held in list(locks.items())
                     ]
@@ -143,7 +169,9 @@ class RebalanceLocks:
             raise ValueError("a lock names no message queue")
         age_ms = max(self._clock.now_ms() - json_fields.whole(lock.get("renewedMs"), "renewedMs"), 0)
         renewed_ms = self._clock.monotonic_ms() - age_ms - max(self._live_ms - REMEMBERED_MS, 0)
-        return queue, LockEntry(json_fields.text(lock, "clientId"), renewed_ms)
+        locked_ms = json_fields.whole(lock.get("lockedMs", lock.get("renewedMs")), "lockedMs")
+        ahead_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        return queue, LockEntry(json_fields.text(lock, "clientId"), renewed_ms, locked_ms - ahead_ms)
 
     def _expired(self, held: LockEntry, now: int) -> bool:
         return now - held.renewed_ms > self._live_ms

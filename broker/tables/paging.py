@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable
 
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import loads
 from firearrow.broker.tables.dataversion import DataVersion
 
+LIST_MAX = 1000
+"""Entries of a list of ours."""
 BODY_BYTES_MAX = 15 << 20
 """A body stays below the 16 MiB that a peer accepts in a frame."""
 
@@ -33,3 +38,11 @@ def _is_same(seen: str, version: DataVersion) -> bool:
         return DataVersion.from_object(loads(seen, 4096)) == version
     except ValueError:
         return False
+
+
+def limit_of(request: RemotingCommand) -> int:
+    """How many entries a list of ours may have (`limit`). Refusal."""
+    limit = request.integer_or("limit", LIST_MAX, 32)
+    if not 1 <= limit <= LIST_MAX:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, f"limit must be 1 to {LIST_MAX}, not {limit}")
+    return limit

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from firearrow._native.base.hash import java_hash
 from firearrow._native.checks.timer_log import TimerLogSurvey
 from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
 
@@ -23,6 +24,11 @@ BLANK = struct.Struct(">iqi")
 BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 DEFAULT, ROLL, DELETE = 1, 2, 4
 MAGIC_BITS = 0xF
+
+
+def topic_hash(topic: str) -> int:
+    """The hash of a real topic, as in a timer record."""
+    return java_hash(topic)
 
 
 class TimerLogDamaged(ValueError):

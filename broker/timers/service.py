@@ -7,7 +7,7 @@ With timerWheelEnable=false, `DisabledTimers` replaces `TimerService`. Loop thre
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore
@@ -22,12 +22,13 @@ from firearrow.broker.timers.checkpoint import TimerCheckpoint
 from firearrow.broker.timers.deliver import TimerDelivery
 from firearrow.broker.timers.dequeue import TimerDequeue
 from firearrow.broker.timers.enqueue import TimerEnqueue
+from firearrow.broker.timers.log import TimerRecord
 from firearrow.broker.timers.metrics import TimerMetrics
 from firearrow.broker.timers.rebuild import TimerRebuild, TrustedCheckpoint
 from firearrow.broker.timers.recall_handle import delete_key
 from firearrow.broker.timers.recovery import Recovery, TimerFileCheck
 from firearrow.broker.timers.timer_files import TimerFolder
-from firearrow.broker.timers.wheel import WHEEL_BYTES, TimerWheel
+from firearrow.broker.timers.wheel import SLOTS, WHEEL_BYTES, TimerWheel
 
 log = logging.getLogger("firearrow.timers")
 
@@ -208,6 +209,23 @@ class TimerService:
         """How many messages are pending in the slot of that time."""
         return self._timer_files.wheel.slot(time_ms).waiting
 
+    @property
+    def step_ms(self) -> int:
+        return self._timer_files.wheel.step_ms
+
+    def pending(self, from_ms: int = 0) -> Iterator[tuple[int, TimerRecord]]:
+        """Slot time in ms and timer record of each message that waits in a slot from `from_ms` on, in the order
+        of slots. The files may change while it is read."""
+        wheel, log_ = self._timer_files.wheel, self._timer_files.log
+        at_ms = max(from_ms, self._timer_files.checkpoint.read_ms)
+        until_ms = at_ms + SLOTS * wheel.step_ms
+        while (slot_ms := wheel.next(at_ms)) is not None and slot_ms < until_ms:
+            position = wheel.slot(slot_ms).last
+            while position >= log_.start and (timer_record := log_.read(position)) is not None:
+                yield slot_ms, timer_record
+                position = timer_record.prev
+            at_ms = slot_ms + wheel.step_ms
+
     def check_point(self) -> bytes:
         """The 56 bytes of GET_TIMER_CHECK_POINT."""
         return self._timer_files.checkpoint.encoded()
@@ -255,6 +273,7 @@ class DisabledTimers:
     """
 
     is_late = False
+    step_ms = 1
 
     def __init__(self, store: MessageStore, options: Options) -> None:
         self._store = store
@@ -285,6 +304,9 @@ class DisabledTimers:
 
     def slot_count(self, time_ms: int) -> int:
         return 0
+
+    def pending(self, from_ms: int = 0) -> Iterator[tuple[int, TimerRecord]]:
+        return iter(())
 
     def check_point(self) -> bytes:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")

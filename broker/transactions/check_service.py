@@ -71,6 +71,7 @@ class CheckService:
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._running = False
         self._round_start_ms = 0
+        self._next_round_ms = 0
         self._at = 0
 
     def start(self) -> None:
@@ -84,8 +85,17 @@ class CheckService:
 
     def _schedule_round(self) -> None:
         if self._running:
-            seconds = self._config.options.transaction_check_interval_ms / 1000
-            self._timer = self._loop.call_later(seconds, self._start_round)
+            interval_ms = self._config.options.transaction_check_interval_ms
+            self._next_round_ms = self._clock.now_ms() + interval_ms
+            self._timer = self._loop.call_later(interval_ms / 1000, self._start_round)
+
+    def next_check_ms(self, record: Record) -> int:
+        """When the open half message is probably checked next: in the first round that finds it old enough."""
+        options = self._config.options
+        immunity = half_message.immunity_ms(record.properties, options.transaction_timeout_ms)
+        due_ms = record.born_timestamp + (options.transaction_timeout_ms if immunity is None else immunity)
+        rounds = max(-(-(due_ms - self._next_round_ms) // max(options.transaction_check_interval_ms, 1)), 0)
+        return self._next_round_ms + rounds * options.transaction_check_interval_ms
 
     def _start_round(self) -> None:
         self._round_start_ms = self._clock.now_ms()

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import Iterator
 
-from firearrow._native.store.log.record import decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -121,6 +121,19 @@ class TransactionService:
         except PutRefused:
             remark = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
+
+    def open_records(self) -> Iterator[Record | None]:
+        """The open half messages in their order; None for one that the log has no more."""
+        reader, topic = self._store.reader, name_rules.HALF_TOPIC
+        at = self._open_halves.next_open(reader.min_offset(topic, 0))
+        while entries := reader.entries(topic, 0, at, 1):
+            raw = reader.record_at(entries[0].physical_offset)
+            yield None if raw is None else decode(raw, False)
+            at = self._open_halves.next_open(at + 1)
+
+    def next_check_ms(self, record: Record) -> int:
+        """When the open half message is probably checked next."""
+        return self._checks.next_check_ms(record)
 
     def _load_page(self, at: int) -> None:
         for queue_offset, body in enumerate(self._op_bodies(at, PAGE), at):
