@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.admin_api import admin
+from firearrow.client.admin_api import admin, extensions
 from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler
@@ -20,11 +20,11 @@ from firearrow.client.consume.signals import stopped_by_signals
 from firearrow.client.consumers import pop_consumer, pull_consumer, push_consumer
 from firearrow.client.send import producer, transactions
 from firearrow.client.send.queue_selection import Selector
-from firearrow.client.threads.facade import Facade, LoopVerb, Verb, makes
+from firearrow.client.threads.facade import Facade, LoopObject, LoopVerb, Verb, makes
 from firearrow.client.threads.handover import ThreadBridge
 from firearrow.client.threads.loop_thread import LoopThread
 
-__all__ = ["Admin", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
+__all__ = ["Admin", "Extensions", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
@@ -283,3 +283,21 @@ class Admin(Facade[admin.Admin]):
     consumers = Verb(admin.Admin.consumers)
     producers = Verb(admin.Admin.producers)
     running_info = Verb(admin.Admin.running_info)
+
+
+class Extensions(LoopObject[extensions.Extensions]):
+    """See firearrow.client.Extensions. Uses a started Admin."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._thread = admin._thread
+        self._inner = extensions.Extensions(admin._inner)
+
+    trim_topic = Verb(extensions.Extensions.trim_topic)
+    pending_timers = Verb(extensions.Extensions.pending_timers)
+    half_messages = Verb(extensions.Extensions.half_messages)
+    queue_locks = Verb(extensions.Extensions.queue_locks)
+    pop_in_flight = Verb(extensions.Extensions.pop_in_flight)
+    lag = Verb(extensions.Extensions.lag)
+    refusals = Verb(extensions.Extensions.refusals)
+    connections = Verb(extensions.Extensions.connections)
+    close_connection = Verb(extensions.Extensions.close_connection)

@@ -3,6 +3,7 @@
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
+from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.compression import BodyUnreadable
 from firearrow.client.base.errors import (
     BrokerError,
@@ -17,6 +18,7 @@ from firearrow.client.base.errors import (
     NoRoute,
     NotRunning,
     OffsetUnknown,
+    OnlyFireArrow,
     RequestReplyTimeout,
     RequestTimeout,
     RocketMQError,
@@ -61,6 +63,7 @@ __all__ = [
     "ConsumeResult",
     "Credentials",
     "DeadLetter",
+    "Extensions",
     "InvalidReceiptHandle",
     "LocalBroker",
     "LocalBrokerError",
@@ -73,6 +76,7 @@ __all__ = [
     "NoRoute",
     "NotRunning",
     "OffsetUnknown",
+    "OnlyFireArrow",
     "Operations",
     "PopConsumer",
     "PopConsumerOptions",

@@ -3,6 +3,8 @@
 - `admin`: Admin, the public API: topics, groups, offsets, lag, messages, clients
 - `cluster_admin`: Operations, for operators: message tracks, direct consumption, offset cloning, request
   modes, name server values
+- `extension_records`: the values that the requests of `extensions` return
+- `extensions`: Extensions, requests that only FireArrow's broker answers
 - `message_queries`: finds stored messages by offset id, unique id or key
 - `records`: the values that the requests return, read from the JSON of brokers
 - `requests`: sends admin requests: to one broker, the masters of a cluster, the brokers of a topic, name

@@ -97,7 +97,13 @@ class BrokerError(ClientError):
 
 
 class OnlyFireArrow(ClientError):
-    """An Apache broker was sent a request that only FireArrow's brokers answer."""
+    """The request is one that only FireArrow's broker answers."""
+
+    code = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+    def __init__(self, broker: str) -> None:
+        super().__init__(f"{broker}: Apache's broker does not answer this; only FireArrow's does")
+        self.broker = broker
 
 
 class OffsetUnknown(RocketMQError):

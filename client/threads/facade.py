@@ -16,10 +16,18 @@ Result = TypeVar("Result")
 
 
 Inner = TypeVar("Inner", bound=Startable)
+AnyInner = TypeVar("AnyInner")
 AnyFacade = TypeVar("AnyFacade", bound="Facade[Any]")
 
 
-class Facade(Generic[Inner]):
+class LoopObject(Generic[AnyInner]):
+    """An object of the loop whose methods a façade calls with `Verb`."""
+
+    _thread: LoopThread
+    _inner: AnyInner
+
+
+class Facade(LoopObject[Inner]):
     """`make` creates the inner object, in the loop. Use the façade in `with`, or call `start` and `close`.
 
     A façade that was made before a fork does not work in the child. Open ones are closed when the interpreter
@@ -80,11 +88,11 @@ class Verb(Generic[P, Result]):
     @overload
     def __get__(self, facade: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, facade: Facade[Any], owner: type) -> Callable[P, Result]: ...
-    def __get__(self, facade: Facade[Any] | None, owner: type) -> "Self | Callable[P, Result]":
+    def __get__(self, facade: LoopObject[Any], owner: type) -> Callable[P, Result]: ...
+    def __get__(self, facade: LoopObject[Any] | None, owner: type) -> "Self | Callable[P, Result]":
         return self if facade is None else partial(self._run, facade)
 
-    def _run(self, facade: Facade[Any], *args: P.args, **kwargs: P.kwargs) -> Result:
+    def _run(self, facade: LoopObject[Any], *args: P.args, **kwargs: P.kwargs) -> Result:
         return facade._thread.run(partial(self.__wrapped__, facade._inner, *args, **kwargs))
 
 

@@ -50,7 +50,9 @@ def pull(name_server: str, topic: str, group: str | None = None) -> blocking.Pul
 # ---- it is complete ----
 
 
-@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "PopConsumer", "Admin"])
+@pytest.mark.parametrize(
+    "name", ["Producer", "PushConsumer", "PullConsumer", "PopConsumer", "Admin", "Extensions"]
+)
 def test_each_verb_has_its_twin_with_the_same_arguments(name: str) -> None:
     """`start` returns the object itself, dunder methods are of other kinds."""
     inner, facade = getattr(asynchronous, name), getattr(blocking, name)
@@ -62,7 +64,7 @@ def test_each_verb_has_its_twin_with_the_same_arguments(name: str) -> None:
         "end_transaction_hooks",
         "instance",
     }
-    if name == "Admin":
+    if name in ("Admin", "Extensions"):
         not_for_users = set()
     verbs = {
         verb: method

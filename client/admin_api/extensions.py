@@ -1,0 +1,189 @@
+"""Extensions: requests that only FireArrow's broker answers. `Extensions(admin)` uses a started Admin.
+
+Nothing is cached. Loop thread.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.extension_records import (
+    BrokerConnection,
+    GroupQueueLag,
+    HalfMessage,
+    Listing,
+    PendingTimer,
+    PoppedMessage,
+    QueueLock,
+    Refusals,
+    RefusedRequest,
+    TrimmedQueue,
+    rows_of,
+)
+from firearrow.client.admin_api.records import read
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, OnlyFireArrow
+
+Row = TypeVar("Row")
+
+
+class Extensions:
+    """`broker`: the name of the one to ask; without it all masters are. Names are the user's, as for Admin.
+
+    All methods: OnlyFireArrow (a broker is Apache's), BrokerError, TransportError, ClientError.
+    """
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._wrap = admin.namespace.wrap
+        self._unwrap = admin.namespace.unwrap
+
+    async def trim_topic(
+        self,
+        topic: str,
+        *,
+        offset: int | None = None,
+        before: datetime | int | None = None,
+        queue_id: int | None = None,
+        dry_run: bool = False,
+        broker: str | None = None,
+    ) -> list[TrimmedQueue]:
+        """Remove the messages of a queue, or of all, before an offset (-1: all that are there now) or stored before
+        a time (int: ms). They are gone for every reader. `dry_run` changes nothing. ConfigError."""
+        if (offset is None) == (before is None):
+            raise ConfigError("offset, before: give one of them; offset -1 removes all messages")
+        ext = {"topic": self._wrap(topic), "dryRun": str(dry_run).lower()}
+        ext |= {"timestamp": str(_milliseconds(before))} if before is not None else {"offset": str(offset)}
+        if queue_id is not None:
+            ext["queueId"] = str(queue_id)
+        names = [broker] if broker is not None else await self._brokers_of(ext["topic"])
+        found = [
+            await self._list(TrimmedQueue, RequestCode.TRIM_TOPIC, "queues", ext, name) for name in names
+        ]
+        return [row for listing in found for row in listing]
+
+    async def pending_timers(
+        self,
+        topic: str = "",
+        *,
+        begin_ms: int = 0,
+        end_ms: int | None = None,
+        limit: int = 100,
+        broker: str | None = None,
+    ) -> Listing[PendingTimer]:
+        """Timer and delayed messages that are not delivered yet and are due between two times, by due time."""
+        ext = {"from": str(begin_ms), "limit": str(limit)}
+        ext |= ({"topic": self._wrap(topic)} if topic else {}) | (
+            {} if end_ms is None else {"to": str(end_ms)}
+        )
+        return await self._list(PendingTimer, RequestCode.LIST_PENDING_TIMERS, "messages", ext, broker)
+
+    async def half_messages(
+        self, group: str = "", *, limit: int = 100, broker: str | None = None
+    ) -> Listing[HalfMessage]:
+        """Messages of transactions that are not decided, oldest first; `group`: of a producer group."""
+        ext = {"limit": str(limit)} | ({"group": self._wrap(group)} if group else {})
+        return await self._list(HalfMessage, RequestCode.LIST_HALF_MESSAGES, "messages", ext, broker)
+
+    async def queue_locks(
+        self, group: str = "", *, limit: int = 1000, broker: str | None = None
+    ) -> Listing[QueueLock]:
+        """Which member consumes which queue in order, and the message at which each queue is."""
+        ext = {"limit": str(limit)} | ({"group": self._wrap(group)} if group else {})
+        return await self._list(QueueLock, RequestCode.LIST_QUEUE_LOCKS, "locks", ext, broker)
+
+    async def pop_in_flight(
+        self, group: str, topic: str = "", *, limit: int = 100, broker: str | None = None
+    ) -> Listing[PoppedMessage]:
+        """Messages that the group popped and has not acknowledged; the next to be visible again first."""
+        ext = {"group": self._wrap(group), "limit": str(limit)} | (
+            {"topic": self._wrap(topic)} if topic else {}
+        )
+        return await self._list(PoppedMessage, RequestCode.LIST_POP_IN_FLIGHT, "messages", ext, broker)
+
+    async def lag(
+        self, group: str = "", topic: str = "", *, broker: str | None = None
+    ) -> Listing[GroupQueueLag]:
+        """The lag of a group, or of all, in messages and in time, by queue."""
+        ext = ({"group": self._wrap(group)} if group else {}) | (
+            {"topic": self._wrap(topic)} if topic else {}
+        )
+        return await self._list(GroupQueueLag, RequestCode.GET_LAG, "queues", ext, broker)
+
+    async def refusals(self, *, limit: int = 256, broker: str | None = None) -> Refusals:
+        """The last requests that were refused, newest first, and how many were by reason."""
+        last: list[RefusedRequest] = []
+        totals: dict[str, int] = {}
+        answers = await self._ask(RequestCode.LIST_REFUSALS, {"limit": str(limit)}, broker)
+        for name, answer in answers.items():
+            last += read(answer.body, rows_of(RefusedRequest, "refusals", name))
+            for reason, count in read(answer.body, lambda of: of.members("byReason").pairs()):
+                totals[str(reason)] = totals.get(str(reason), 0) + (count if isinstance(count, int) else 0)
+        return Refusals(tuple(sorted(last, key=lambda each: -each.at_ms)), totals)
+
+    async def connections(self, *, limit: int = 1000, broker: str | None = None) -> Listing[BrokerConnection]:
+        """The connections of clients, oldest first."""
+        ext = {"limit": str(limit)}
+        return await self._list(BrokerConnection, RequestCode.LIST_CONNECTIONS, "connections", ext, broker)
+
+    async def close_connection(
+        self, *, address: str = "", client_id: str = "", broker: str | None = None
+    ) -> int:
+        """Close the connection of an address (`ip:port`), or those of a client; how many were closed. The one that
+        asks stays open."""
+        ext = {name: value for name, value in (("address", address), ("clientId", client_id)) if value}
+        answers = await self._ask(RequestCode.CLOSE_CONNECTION, ext, broker)
+        return sum(read(answer.body, lambda of: of.number("closed")) for answer in answers.values())
+
+    async def _list(
+        self, kind: type[Row], code: RequestCode, member: str, ext: Mapping[str, str], broker: str | None
+    ) -> Listing[Row]:
+        answers = await self._ask(code, ext, broker)
+        found = [read(answer.body, rows_of(kind, member, name)) for name, answer in answers.items()]
+        rows = tuple(self._unwrapped(row) for listing in found for row in listing)
+        return Listing(rows, any(listing.more for listing in found))
+
+    def _unwrapped(self, row: Row) -> Row:
+        """The row with the user's names of topic and groups."""
+        names: dict[str, object] = {}
+        for field in ("topic", "group"):
+            if hasattr(row, field):
+                names[field] = self._unwrap(getattr(row, field))
+        for field in ("groups", "producer_groups"):
+            if hasattr(row, field):
+                names[field] = tuple(map(self._unwrap, getattr(row, field)))
+        return replace(row, **names) if names else row  # type: ignore[type-var]
+
+    async def _brokers_of(self, topic: str) -> list[str]:
+        """The names of the brokers that have the topic. NoRoute."""
+        routes = self._admin.calls.instance.routes
+        await routes.refresh(topic)
+        route = routes.known(topic)
+        return [] if route is None else sorted({queue.broker_name for queue in route.queues})
+
+    async def _ask(
+        self, code: RequestCode, ext: Mapping[str, str], broker: str | None
+    ) -> dict[str, RemotingCommand]:
+        masters = await self._admin.calls.masters()
+        if broker is not None:
+            if broker not in masters:
+                raise ClientError(f"broker {broker}: the name server knows no master of it")
+            masters = {broker: masters[broker]}
+        answers = await asyncio.gather(*(self._ask_one(address, code, ext) for address in masters.values()))
+        return dict(zip(masters, answers, strict=True))
+
+    async def _ask_one(self, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
+        try:
+            return await self._admin.calls.ask(address, code, ext)
+        except BrokerError as refused:
+            if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise OnlyFireArrow(address) from None
+            raise
+
+
+def _milliseconds(when: datetime | int) -> int:
+    return when if isinstance(when, int) else int(when.timestamp() * 1000)
