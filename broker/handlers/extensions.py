@@ -78,7 +78,9 @@ class LagHandler:
         group, topic = request.text_or("group", ""), request.text_or("topic", "")
         found: list[dict[str, Any]] = []
         more = False
-        for name in [group] if group else self._all_groups():
+        for number, name in enumerate([group] if group else self._all_groups()):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
             for of in [topic] if topic else self._topics_of(name):
                 config = self._topics.get(of)
                 if config is None or (topic and not group and of not in self._topics_of(name)):
@@ -175,7 +177,8 @@ class ConnectionsHandler:
         return request.answer(body=orjson.dumps(body))
 
     def _connection(self, connection: OpenConnection) -> dict[str, Any]:
-        groups, producer_groups, member = self._clients.memberships(connection)
+        groups, producer_groups = self._clients.memberships(connection)
+        member = self._clients.any_member(connection)
         now_ms, now_s = self._clock.now_ms(), self._loop_time()
         return {
             "address": _address(connection),
@@ -207,7 +210,7 @@ class ConnectionsHandler:
     def _is_meant(self, connection: OpenConnection, address: str, client_id: str) -> bool:
         if address:
             return _address(connection) == address
-        member = self._clients.memberships(connection)[2]
+        member = self._clients.any_member(connection)
         return member is not None and member.client_id == client_id
 
 

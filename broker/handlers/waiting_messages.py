@@ -36,7 +36,8 @@ from firearrow.broker.transactions.service import TransactionService
 SCANNED = 10_000
 SCANNED_EARLIER = 2000
 """Of these, in slots before the first time asked for: a message due far ahead waits there for its next round."""
-SLICE = 64
+SLICE = 16
+"""Entries that are read, and records decoded, in one pass of the event loop."""
 NEVER_MS = (1 << 63) - 1
 
 Found = list[tuple[int, dict[str, Any]]]
@@ -67,6 +68,7 @@ class PendingTimersHandler:
         self._config = context.config
         self._timers = timers
         self._delays = delays
+        self._pop_hash = topic_hash(revive_topic(context.config.options.cluster_name))
 
     def routes(self) -> Routes:
         return {RequestCode.LIST_PENDING_TIMERS: self.pending}
@@ -91,7 +93,7 @@ class PendingTimersHandler:
         """Messages of the timer, and the time before which all of them are known."""
         found: Found = []
         step_ms, scan, near, before_ms = self._timers.step_ms, Scan(), 0, -1
-        first_ms = max(from_ms - step_ms, 0)
+        first_ms, wanted = max(from_ms - step_ms, 0), topic_hash(topic) if topic else None
         for slot_ms, timer_record in self._timers.pending(first_ms):
             due_ms = slot_ms + step_ms
             if due_ms > to_ms:
@@ -99,7 +101,7 @@ class PendingTimersHandler:
             if (near > limit and slot_ms != before_ms) or not await scan.step():
                 return found, due_ms
             before_ms = slot_ms
-            if self._is_meant(timer_record, topic) and not timer_record.magic & DELETE:
+            if self._is_meant(timer_record, wanted) and not timer_record.magic & DELETE:
                 self._add_timer(found, timer_record, slot_ms, topic, from_ms, to_ms)
                 near += bool(found) and found[-1][0] <= due_ms
         return found, NEVER_MS
@@ -107,21 +109,21 @@ class PendingTimersHandler:
     async def _rolled(self, topic: str, from_ms: int, to_ms: int) -> tuple[Found, bool]:
         """Messages that wait in earlier slots for their next round, and whether all such slots were read."""
         found: Found = []
+        wanted = topic_hash(topic) if topic else None
         scan, first_ms = Scan(SCANNED_EARLIER), max(from_ms - self._timers.step_ms, 0)
         for slot_ms, timer_record in self._timers.pending() if first_ms else ():
             if slot_ms >= first_ms:
                 break
             if not await scan.step():
                 return found, False
-            if timer_record.magic & ROLL and self._is_meant(timer_record, topic):
+            if timer_record.magic & ROLL and self._is_meant(timer_record, wanted):
                 self._add_timer(found, timer_record, slot_ms, topic, from_ms, to_ms)
         return found, True
 
-    def _is_meant(self, timer_record: TimerRecord, topic: str) -> bool:
-        """By the hash of its topic; without a topic all are, except POP's."""
-        if topic:
-            return timer_record.topic_hash == topic_hash(topic)
-        return timer_record.topic_hash != topic_hash(revive_topic(self._config.options.cluster_name))
+    def _is_meant(self, timer_record: TimerRecord, wanted: int | None) -> bool:
+        """By the hash of its topic; without one all are, except POP's."""
+        found = timer_record.topic_hash
+        return found != self._pop_hash if wanted is None else found == wanted
 
     def _add_timer(
         self, found: Found, timer_record: TimerRecord, slot_ms: int, topic: str, from_ms: int, to_ms: int

@@ -168,13 +168,17 @@ class ClientTable:
     def producer_groups(self) -> dict[str, list[Member]]:
         return {name: list(members.values()) for name, members in self._producers.items()}
 
-    def memberships(self, peer: Peer) -> tuple[list[str], list[str], Member | None]:
-        """The consumer groups and producer groups of a connection, sorted, and one of its members."""
-        consumes, produces = sorted(self._consumes.get(peer, ())), sorted(self._produces.get(peer, ()))
-        tables = [self._consumers[name].members for name in consumes] + [
-            self._producers[name] for name in produces
-        ]
-        return consumes, produces, tables[0][peer] if tables else None
+    def memberships(self, peer: Peer) -> tuple[list[str], list[str]]:
+        """The consumer groups and producer groups of a connection, sorted."""
+        return sorted(self._consumes.get(peer, ())), sorted(self._produces.get(peer, ()))
+
+    def any_member(self, peer: Peer) -> Member | None:
+        """The connection's client as one of its groups knows it; None if it is in no group."""
+        for name in self._consumes.get(peer, ()):
+            return self._consumers[name].members[peer]
+        for name in self._produces.get(peer, ()):
+            return self._producers[name][peer]
+        return None
 
     # --- heartbeats ---
 

@@ -365,3 +365,61 @@ def test_hours(text: str, hours: set[int]) -> None:
 def test_invalid_hours_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="deleteWhen must be hours 0 to 23"):
         apply(Options(), {"deleteWhen": text})
+
+
+def trim(harness: RetentionHarness, queue_id: int, offset: int) -> None:
+    physical_offset = harness.store.cleaner.trim_queue("T", queue_id, offset)
+    assert physical_offset > 0
+    harness.trimmed.note("T", queue_id, physical_offset)
+
+
+def freed(harness: RetentionHarness, count: int = 1) -> None:
+    async def run() -> None:
+        retention = harness.retention()
+        retention.free_trimmed()
+        try:
+            for _ in range(count):
+                await retention.round()
+        finally:
+            await retention.stop()
+
+    asyncio.run(run())
+
+
+def test_trimmed_segments_are_deleted_up_to_the_first_message_of_any_queue(tmp_path: Path) -> None:
+    harness = RetentionHarness(tmp_path, delete_files_max=1000)
+    harness.fill()
+    before = harness.segments()
+    trim(harness, 0, 50)
+    freed(harness)
+    assert harness.segments() == before, "queue 1 has a message in the first one"
+    assert len(harness.queue_files(0)) == 1
+    trim(harness, 1, 30)
+    [(_, physical_offset)] = [each for each in harness.trimmed.items() if each[0] == ("T", 1)]
+    freed(harness)
+    assert harness.segments() == [base for base in before if base + 4096 > physical_offset]
+    assert [record.queue_offset for record in read(harness.store, "T", 1)] == list(range(30, 50))
+    put(harness.store, b"more", "T", 0)
+    harness.store.write()
+    assert [record.queue_offset for record in read(harness.store, "T", 0)] == [50]
+
+
+def test_a_trim_is_forgotten_when_the_log_starts_there(tmp_path: Path) -> None:
+    harness = RetentionHarness(tmp_path, delete_files_max=1000)
+    harness.fill()
+    trim(harness, 0, 20)
+    trim(harness, 1, 45)
+    freed(harness, 2)
+    assert dict(harness.trimmed.items()).keys() == {("T", 0), ("T", 1)}
+    trim(harness, 0, 50)
+    trim(harness, 1, 50)
+    harness.fill()
+    freed(harness, 2)
+    trim(harness, 0, 100)
+    freed(harness, 2)
+    assert all(at > harness.store.min_physical for _, at in harness.trimmed.items())
+    for queue_id in (0, 1):
+        first = harness.store.reader.min_offset("T", queue_id)
+        assert [record.queue_offset for record in read(harness.store, "T", queue_id)] == list(
+            range(first, 100)
+        )
