@@ -22,6 +22,9 @@ class StoreCleaner:
         """The log has none of the hidden records any more."""
     def first_physical(self, topic: str, queue_id: int) -> int:
         """Physical offset of the queue's first readable entry; -1: it has none. OSError."""
+    @property
+    def knows_all_queues(self) -> bool:
+        """False in a store of Apache's that has batch queues, which are not read."""
     def detach_index_files(self) -> list[Segment]:
         """Detach the index files whose records are all deleted, for the caller to discard."""
     def detach_segment(self, *, modified_before_ms: int, until: int = ...) -> Segment | None:

@@ -56,6 +56,10 @@ cdef class StoreCleaner:
             return -1
         return get_i64(entry)
 
+    @property
+    def knows_all_queues(self):
+        return not self.reader.dispatch.batch_topics
+
     def detach_index_files(self):
         return [] if self.index is None else self.index.drop_below(self.log.min_offset)
 

@@ -124,7 +124,7 @@ class Retention:
         try:
             if await self._all_deleted() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
-            if trimmed and await self._all_deleted():
+            if trimmed and self._store.cleaner.knows_all_queues and await self._all_deleted():
                 await self._free_segments(level)
             if level:  # the disk is short of space: no recycled segment
                 await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_recycled)

@@ -423,3 +423,16 @@ def test_a_trim_is_forgotten_when_the_log_starts_there(tmp_path: Path) -> None:
         assert [record.queue_offset for record in read(harness.store, "T", queue_id)] == list(
             range(first, 100)
         )
+
+
+def test_segments_are_kept_for_batch_queues(tmp_path: Path) -> None:
+    """Their entries are not read, so nobody knows which records they need."""
+    (tmp_path / "batchconsumequeue" / "B" / "0").mkdir(parents=True)
+    (tmp_path / "commitlog").mkdir()
+    harness = RetentionHarness(tmp_path, delete_files_max=1000)
+    harness.fill()
+    before = harness.segments()
+    trim(harness, 0, 50)
+    trim(harness, 1, 50)
+    freed(harness)
+    assert harness.segments() == before
