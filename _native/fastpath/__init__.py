@@ -10,6 +10,7 @@
 - `pull_message`: plain pulls without a Python object for each record
 - `pull_response`: the header of the response to a pull that found messages
 - `request_fields`: ext fields of sends and pulls, decoded in place
+- `request_times`: how long requests took, and what was sent to each topic
 - `send_message`: plain sends without a Python object for each
 - `send_properties`: a message's properties, completed in place
 - `send_response`: the response to a stored message

@@ -51,6 +51,7 @@ cdef class FastConnection(Connection):
     cdef HeaderTemplate template          # of its last send; None: no send yet
     cdef unsigned int unmatched           # sends since one matched a template
     cdef RequestCounts counts             # of its kind of client; None: no request yet
+    cdef readonly int language, version   # of its last request that was parsed; -1: no request yet
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int schedule_flush(self) except -1

@@ -24,6 +24,9 @@ class FastConnection(Connection):
     """
 
     fast_handler: FastHandler | None
+    language: int
+    """Of its last request, as its version; -1: it sent none."""
+    version: int
     host: bytes
     def __init__(
         self,

@@ -2,9 +2,10 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.wire.codes cimport FLAG_RESPONSE
-from firearrow._native.wire.command cimport command_from
+from firearrow._native.wire.command cimport RemotingCommand, command_from
 from firearrow._native.wire.header cimport header_fault, scan_header
 
 from firearrow._native.wire.command import WireError
@@ -47,9 +48,11 @@ cdef class FastConnection(Connection):
         super().__init__(loop, **limits)
         self.out = Writer()
         self.host = b""
+        self.language = self.version = -1
 
     cdef int handle_frame(self, const Frame *frame) except -1:
         cdef Header header
+        cdef RemotingCommand command
         cdef int status
         if (
             self.template is not None and self.fast_handler is not None
@@ -59,10 +62,13 @@ cdef class FastConnection(Connection):
         status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
         if status < 0:
             raise WireError(header_fault(status))
-        if self.fast_handler is not None and header.flag & FLAG_RESPONSE == 0:
-            if self.fast_handler.handle_frame(self, frame, &header) == HANDLED:
+        if header.flag & FLAG_RESPONSE == 0:
+            self.language, self.version = header.language, header.version
+            if self.fast_handler is not None and self.fast_handler.handle_frame(self, frame, &header) == HANDLED:
                 return 1
-        self.received(command_from(frame, &header))
+        command = command_from(frame, &header)
+        command.since_ns = nanoseconds()
+        self.received(command)
         return 0
 
     cdef void prefetch(self) noexcept:

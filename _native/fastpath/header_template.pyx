@@ -22,7 +22,7 @@ cdef enum:
     NAMES_SOON = 64                       # bytes of the names in most messages
 
 cdef enum PropertyMeaning:
-    NONE, UNIQUE_KEY, KEYS, TAGS, WAIT
+    NONE, UNIQUE_KEY, KEYS, TAGS, WAIT, SHARDING_KEY
 
 cdef const char *BEHIND_NAME = b"\\u0001"
 cdef const char *AFTER_VALUE = b"\\u0002"
@@ -43,6 +43,8 @@ cdef inline int meaning_of(
         return KEYS
     if value == done.found.tags.at:
         return TAGS
+    if name.length == 13 and memcmp(name.at, b"__SHARDINGKEY", 13) == 0:
+        return SHARDING_KEY
     return WAIT if name.length == 4 and memcmp(name.at, b"WAIT", 4) == 0 else NONE
 
 
@@ -107,7 +109,7 @@ cdef class PropertiesTemplate:
         cdef int n
         if self.count == 0:
             return NULL
-        done.waits = True
+        done.waits, done.ordered = True, False
         clear(&done.found)
         for n in range(self.count):
             name = &self.names[n]
@@ -146,6 +148,8 @@ cdef inline void note(int meaning, Text value, CompletedProperties *done) noexce
         done.found.tags = value
     elif meaning == WAIT:
         done.waits = not is_false(value.at, value.length)
+    elif meaning == SHARDING_KEY:
+        done.ordered = True
 
 
 cdef enum:

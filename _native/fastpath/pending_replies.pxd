@@ -9,9 +9,10 @@
 # Replies are complete frames, copied to the `out` of the connections. The WriteBatch closes a ReplyBatch
 # once, before its write or when a handler's reply is added. Thread: the loop's.
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 cimport cython
 from firearrow._native.fastpath.fast_connection cimport FastConnection
+from firearrow._native.fastpath.request_times cimport KINDS, RequestTimes
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.wire.write_buffer cimport Writer
 
@@ -49,11 +50,15 @@ cdef class ReplyBatch(Pending):
     cdef list queues                      # ConsumeQueues that got messages
     cdef bint closed                      # accepts no more replies
     cdef int64_t number
-    cdef int64_t now_ms
+    cdef int64_t now_ms, since_ns
+    cdef int64_t kinds[KINDS]             # of its requests with a reply
+    cdef RequestTimes times
 
     cdef int add_queue(self, ConsumeQueue queue, int64_t end) except -1
     cdef int begin(self, FastConnection connection, bint waits) except -1
     cdef int finish(self) except -1
+    cdef int count_synced(self) except -1
+    cdef int count_refused(self, int32_t code) except -1
     cdef int deliver(self, int which) except -1
     cdef Py_ssize_t next_of(self, int which, Py_ssize_t n) noexcept
     cdef int send_slice(self, const ReplySlice *reply_slice, bint more) except -1

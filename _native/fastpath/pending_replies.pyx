@@ -1,9 +1,12 @@
 """Replies that wait for the write of their write batch (see pending_replies.pxd)."""
 
 from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.base.clock cimport nanoseconds
+from firearrow._native.wire.codes cimport FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILABLE
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int32_t, int64_t
 from firearrow._native.wire.command import RemotingCommand
 
 
@@ -71,7 +74,9 @@ cdef enum Readiness:
 
 
 cdef class ReplyBatch:
-    def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms):
+    def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms, RequestTimes times not None):
+        self.times = times
+        self.since_ns = nanoseconds()
         self.is_plain = True                  # the fast path has only plain topics
         self.number = number
         self.now_ms = now_ms
@@ -133,6 +138,10 @@ cdef class ReplyBatch:
         return 0
 
     cdef int send(self) except -1:
+        cdef int kind
+        for kind in range(KINDS):
+            if self.kinds[kind]:
+                self.times.answered(kind, self.kinds[kind])
         self.deliver(ALL)
         self.drop()
         return 0
@@ -143,16 +152,32 @@ cdef class ReplyBatch:
     cdef int send_synced(self) except -1:
         self.deliver(SYNCED)
         self.drop()
-        return 0
+        return self.count_synced()
 
     cdef int reject(self, str remark) except -1:
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), ALL)
         self.drop()
-        return 0
+        return self.count_refused(SERVICE_NOT_AVAILABLE)
 
     cdef int reject_synced(self, str remark) except -1:
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), SYNCED)
         self.drop()
+        return self.count_refused(SERVICE_NOT_AVAILABLE)
+
+    cdef int count_synced(self) except -1:
+        cdef int kind
+        cdef int64_t ns = nanoseconds() - self.since_ns
+        for kind in range(KINDS):
+            if self.kinds[kind]:
+                self.times.record(kind, ns, self.kinds[kind])
+        return 0
+
+    cdef int count_refused(self, int32_t code) except -1:
+        cdef int kind
+        for kind in range(KINDS):
+            if self.kinds[kind]:
+                self.times.refused(kind, code, self.kinds[kind])
+                self.kinds[kind] = 0
         return 0
 
     cdef int expire(self) except -1:
@@ -161,6 +186,7 @@ cdef class ReplyBatch:
             return answer
 
         self.replace(expired, SYNCED)
+        self.count_refused(FLUSH_DISK_TIMEOUT)
         for n in range(self.count):
             self.slices[n].waits = False
         return 0

@@ -13,6 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.fastpath.request_fields cimport PullFields
 from firearrow._native.fastpath.long_polling cimport HeldRequest, PullHoldService
 from firearrow._native.fastpath.fast_connection cimport FastConnection
+from firearrow._native.fastpath.request_times cimport RequestTimes
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.get_message cimport PickedRecord, Scan
 from firearrow._native.store.log.journal_page cimport JournalPage
@@ -60,6 +61,7 @@ cdef class Puller:
     cdef PickedRecord *picked
     cdef Scan scan                        # of the last `find`
     cdef uint8_t key[KEY_MAX]
+    cdef RequestTimes times
     cdef int reason                       # a Reason why it did not handle the last request
     cdef readonly bint lite_pull          # LITE_PULL_MESSAGE is permitted
 
@@ -91,4 +93,6 @@ cdef class HeldPull(HeldRequest):
     cdef int64_t queue_offset, max_messages
     cdef int32_t queue_id, opaque
     cdef int serializer
+    cdef double since                     # the loop's time
+    cdef bint is_lite
     cdef bint found                       # by `has_match`, right before `run_again`

@@ -3,6 +3,7 @@ from typing import Any, Protocol
 
 from firearrow._native.base.clock import Clock
 from firearrow._native.fastpath.long_polling import PullHoldService
+from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.store.log.journal_page import JournalPage
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
@@ -46,6 +47,7 @@ class Puller:
         journal_page: JournalPage,
         stats: Stats,
         clock: Clock,
+        times: RequestTimes | None = None,
     ) -> None: ...
     def configure(self, lite_pull: bool) -> None:
         """Whether LITE_PULL_MESSAGE is permitted."""

@@ -6,7 +6,11 @@ from libc.string cimport memcpy
 
 from firearrow._native.fastpath.request_fields cimport is_ascii, pull_fields
 from firearrow._native.fastpath.pull_response cimport write_pull_response
+from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.fastpath.long_polling cimport HeldRequest
+from firearrow._native.fastpath.request_times cimport (
+    KIND_HELD_LITE_PULL, KIND_HELD_PULL, KIND_LITE_PULL, KIND_PULL,
+)
 from firearrow._native.fastpath.fast_connection cimport (
     HANDLED, LEFT_FIELDS, LEFT_NO_MATCH, LEFT_OFFSET, LEFT_SUBSCRIPTION, NOT_HANDLED,
 )
@@ -84,7 +88,7 @@ cdef PullSubscription plan_for(const PullFields *fields):
 cdef class Puller:
     def __cinit__(
         self, MessageStore store not None, PullHoldService hold_service not None, resolve, beyond, offsets,
-        JournalPage journal_page not None, stats, Clock clock not None,
+        JournalPage journal_page not None, stats, Clock clock not None, RequestTimes times=None,
     ):
         self.store = store
         self.hold_service = hold_service
@@ -98,6 +102,7 @@ cdef class Puller:
         self.clock = clock
         self.subscriptions = {}
         self.counted = []
+        self.times = RequestTimes() if times is None else times
         self.picked = <PickedRecord *> PyMem_Malloc(PICKED_MAX * sizeof(PickedRecord))
         if self.picked is NULL:
             raise MemoryError()
@@ -146,6 +151,7 @@ cdef class Puller:
         self.note(subscription, fields.queue_id, self.scan.next_offset)
         if not self.commit(subscription, &fields):
             return self.leave(LEFT_OFFSET)
+        self.times.answered(KIND_LITE_PULL if header.code == LITE_PULL_MESSAGE else KIND_PULL, 1)
         self.answer(connection, frame.serializer, header.opaque, subscription, queue)
         return HANDLED
 
@@ -317,6 +323,7 @@ cdef class Puller:
             self.clock.monotonic_ms() + max(min(fields.suspend_ms, subscription.wait_ms_max), 0)
         )
         held.puller, held.subscription = self, subscription
+        held.since, held.is_lite = connection.now(), header.code == LITE_PULL_MESSAGE
         held.frame = PyBytes_FromStringAndSize(<const char *> frame.header - FRAME_HEAD, frame.size)
         held.queue_id, held.queue_offset = <int32_t> fields.queue_id, fields.queue_offset
         held.max_messages, held.opaque, held.serializer = fields.max_messages, header.opaque, frame.serializer
@@ -351,12 +358,17 @@ cdef class HeldPull(HeldRequest):
     cdef int run_again(self) except -1:
         cdef Puller puller = self.puller
         cdef PullSubscription subscription = self.subscription
+        cdef FastConnection connection = <FastConnection> self.peer
+        cdef int64_t waited_ns = <int64_t> (1e9 * max(connection.now() - self.since, 0.0))
         if not self.found:
-            puller.beyond(RemotingCommand.decode(self.frame), self.peer)
+            command = RemotingCommand.decode(self.frame)
+            command.since_ns, command.held = nanoseconds() - waited_ns, True
+            puller.beyond(command, self.peer)
             return 0
+        puller.times.record(KIND_HELD_LITE_PULL if self.is_lite else KIND_HELD_PULL, waited_ns, 1)
         self.found = False
         puller.note(subscription, self.queue_id, puller.scan.next_offset)
         return puller.answer(
-            <FastConnection> self.peer, self.serializer, self.opaque, subscription,
+            connection, self.serializer, self.opaque, subscription,
             subscription.queue(puller.store, self.queue_id),
         )

@@ -14,7 +14,7 @@ cdef enum:
 cdef struct SendFields:
     Span value[SEND_VALUES]
     int64_t queue_id, born_ms
-    int32_t opaque, sys_flag, flag, reconsume_times
+    int32_t opaque, sys_flag, flag, reconsume_times, kind   # kind: a RequestKind, set by the Sender
     bint batch, oneway
 
 cdef struct PullFields:

@@ -12,6 +12,7 @@ from firearrow._native.fastpath.request_fields cimport SendFields
 from firearrow._native.fastpath.topic_cache cimport PlainTopics, Topic
 from firearrow._native.fastpath.fast_connection cimport FastConnection
 from firearrow._native.fastpath.header_template cimport HeaderTemplate
+from firearrow._native.fastpath.request_times cimport RequestTimes
 from firearrow._native.fastpath.send_response cimport SendResponse
 from firearrow._native.fastpath.pending_replies cimport ReplyBatch
 from firearrow._native.fastpath.write_batch cimport WriteBatch
@@ -41,6 +42,7 @@ cdef class Sender:
     cdef int64_t batch_number
     cdef Py_ssize_t answers_bytes         # of the last reply batch
     cdef uint8_t *buffer
+    cdef RequestTimes times
     cdef int reason                       # a Reason why it did not handle the last request
 
     cdef int leave(self, int reason) noexcept
@@ -76,8 +78,9 @@ cdef class Sender:
         const int64_t *physical_offsets, int count,
     ) except -1
     cdef int note(
-        self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size
+        self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size, bint ordered
     ) except -1
+    cdef int note_special(self, Topic topic, int64_t messages, int64_t size, bint ordered) except -1
     cdef ReplyBatch open_reply_batch(self)
     cdef int fill(
         self, Message *message, FastConnection connection, Topic topic, const SendFields *fields,

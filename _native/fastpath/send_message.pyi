@@ -1,6 +1,7 @@
 from typing import Protocol
 
 from firearrow._native.base.clock import Clock
+from firearrow._native.fastpath.request_times import PutCounts, RequestTimes
 from firearrow._native.fastpath.topic_cache import Count, PlainTopics
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
@@ -8,6 +9,7 @@ from firearrow._native.wire.unique_ids import UniqueIds
 
 class Stats(Protocol):
     def counts(self, topic: str) -> tuple[Count, Count]: ...
+    def put_counts(self, topic: str, message_type: str) -> PutCounts: ...
     def put_all(self, messages: int, size: int, requests: int) -> None: ...
 
 class Sender:
@@ -22,6 +24,7 @@ class Sender:
         clock: Clock,
         ids: UniqueIds,
         host: bytes,
+        times: RequestTimes | None = None,
     ) -> None:
         """`ids`: unique keys of messages without one; `host`: the broker's address as in records."""
     def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:

@@ -6,6 +6,9 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from firearrow._native.fastpath.batch_items cimport ITEMS_MAX, item_at, items_bytes
 from firearrow._native.fastpath.send_properties cimport BUFFER_BYTES, add, add_unique_key, read_given
 from firearrow._native.fastpath.request_fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
+from firearrow._native.fastpath.request_times cimport (
+    KIND_SEND, KIND_SEND_BATCH, KIND_SEND_V2, SMALL_BYTES, PutCounts,
+)
 from firearrow._native.fastpath.fast_connection cimport (
     HANDLED, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_SIZE, LEFT_STORE, LEFT_TOPIC, NOT_HANDLED,
 )
@@ -15,7 +18,7 @@ from firearrow._native.store.files.layout cimport (
     SYS_TRANSACTION,
 )
 from firearrow._native.store.log.record cimport Text, record_bytes
-from firearrow._native.wire.codes cimport SERIALIZER_JSON
+from firearrow._native.wire.codes cimport SEND_BATCH_MESSAGE, SERIALIZER_JSON
 from firearrow._native.wire.json cimport Span
 
 from firearrow._native.store.log.results import PutRefused
@@ -37,7 +40,7 @@ cdef class Sender:
     def __cinit__(
         self, PlainTopics plain_topics not None, MessageStore store not None,
         WriteBatch write_batch not None, stats,
-        Clock clock not None, UniqueIds ids not None, bytes host not None,
+        Clock clock not None, UniqueIds ids not None, bytes host not None, RequestTimes times=None,
     ):
         self.plain_topics = plain_topics
         self.store = store
@@ -47,6 +50,7 @@ cdef class Sender:
         self.ids = ids
         self.host = host
         self.counted = []
+        self.times = RequestTimes() if times is None else times
         self.buffer = <uint8_t *> PyMem_Malloc(BUFFER_BYTES)
         if self.buffer is NULL:
             raise MemoryError()
@@ -70,6 +74,9 @@ cdef class Sender:
         done.text.at = NULL
         if not send_fields(header, long_names, &fields):
             return self.leave(LEFT_FIELDS)
+        fields.kind = KIND_SEND if long_names else KIND_SEND_V2
+        if header.code == SEND_BATCH_MESSAGE:
+            fields.kind = KIND_SEND_BATCH
         if self.accept(connection, frame, &fields, &done, None) != HANDLED:
             return NOT_HANDLED
         connection.unmatched += 1
@@ -188,7 +195,7 @@ cdef class Sender:
             end = -1
         if end < 0:
             return self.leave(LEFT_STORE)
-        self.note(topic, queue, 1, end, size)
+        self.note(topic, queue, 1, end, size, done.ordered)
         self.answer(connection, frame, fields, done, queue, message.queue_offset, &message.physical_offset, 1)
         return HANDLED
 
@@ -215,7 +222,7 @@ cdef class Sender:
         end = self.stage_items(frame, queue, message, total, physical_offsets)
         if end < 0:
             return self.leave(LEFT_STORE)
-        self.note(topic, queue, count, end, end - physical_offsets[0])
+        self.note(topic, queue, count, end, end - physical_offsets[0], done.ordered)
         self.answer(connection, frame, fields, done, queue, first, physical_offsets, count)
         return HANDLED
 
@@ -263,6 +270,7 @@ cdef class Sender:
             queue_offset, physical_offsets, count
         )
         self.answers_bytes = self.reply_batch.answers.size
+        self.reply_batch.kinds[fields.kind] += 1
         return self.reply_batch.finish()
 
     # ---- the write batch ----
@@ -272,7 +280,9 @@ cdef class Sender:
         cdef ReplyBatch reply_batch
         if self.reply_batch is None or self.reply_batch.closed:
             self.batch_number += 1
-            reply_batch = ReplyBatch(self.batch_number, self.clock.now_ms(), self.clock.monotonic_ms())
+            reply_batch = ReplyBatch(
+                self.batch_number, self.clock.now_ms(), self.clock.monotonic_ms(), self.times
+            )
             reply_batch.answers.reserve(min(self.answers_bytes, <Py_ssize_t> ANSWERS_BYTES))
             self.write_batch.add_reply_batch(reply_batch)
             self.reply_batch = reply_batch
@@ -281,7 +291,7 @@ cdef class Sender:
     # ---- statistics ----
 
     cdef int note(
-        self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size
+        self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size, bint ordered
     ) except -1:
         """`messages` of one request were staged in the queue, up to `end` of the log."""
         if topic.requests == 0:
@@ -289,7 +299,23 @@ cdef class Sender:
         topic.messages += messages
         topic.bytes += size
         topic.requests += 1
+        if ordered or size > SMALL_BYTES * messages:
+            self.note_special(topic, messages, size, ordered)
         return self.reply_batch.add_queue(queue, end)
+
+    cdef int note_special(self, Topic topic, int64_t messages, int64_t size, bint ordered) except -1:
+        """They are of type FIFO, or large."""
+        cdef PutCounts counts
+        topic.find_counts(self.stats)
+        counts = topic.ordered_counts if ordered else topic.plain_counts
+        if size > SMALL_BYTES * messages:
+            counts.note_size(size // messages, messages)
+        if ordered:
+            counts.messages += messages
+            counts.bytes += size
+            topic.ordered += messages
+            topic.ordered_bytes += size
+        return 0
 
     def count(self):
         """Report the counts of all topics since the last call."""

@@ -22,6 +22,7 @@ cdef struct CompletedProperties:
     Text text                     # in `buffer`
     Properties found              # in it, as the store finds them
     bint waits                    # the reply waits for the disk (the property WAIT)
+    bint ordered                  # it has a sharding key: of type FIFO
 
 cdef bint read_given(const Span *given, uint8_t *buffer, CompletedProperties *done)
 cdef void add_unique_key(UniqueIds ids, int64_t now_ms, uint8_t *buffer, CompletedProperties *done) noexcept

@@ -22,7 +22,7 @@ cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
 cdef bint read_given(const Span *given, uint8_t *buffer, CompletedProperties *done):
     """Read the client's properties. False: not handled here. Does not raise."""
     cdef Py_ssize_t length = 0
-    done.waits = True
+    done.waits, done.ordered = True, False
     memset(&done.found, 0, sizeof(done.found))
     if given.kind != SPAN_ABSENT:
         if given.length > GIVEN_BYTES_MAX:
@@ -120,6 +120,9 @@ cdef bint note(
             done.found.tags = Text(at=value, length=value_bytes)
         elif memcmp(name, b"KEYS", 4) == 0:
             done.found.keys = Text(at=value, length=value_bytes)
+        return True
+    if length == 13 and memcmp(name, b"__SHARDINGKEY", 13) == 0:
+        done.ordered = True
         return True
     if length >= 6 and memcmp(name, b"TIMER_", 6) == 0:
         return False

@@ -9,6 +9,7 @@
 from libc.stdint cimport int64_t
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from firearrow._native.fastpath.request_times cimport PutCounts
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.wire.frame cimport Frame
@@ -43,9 +44,12 @@ cdef class Topic:
     cdef readonly bytes name
     cdef readonly str text
     cdef Count messages_put, bytes_put    # in the statistics; None: not looked up yet
+    cdef PutCounts plain_counts, ordered_counts
+    cdef int64_t ordered, ordered_bytes   # the part of `messages` and `bytes` that has a sharding key
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
     cdef ConsumeQueue find_queue(self, MessageStore store, int32_t queue_id)
+    cdef int find_counts(self, stats) except -1
     cdef int record_stats(self, stats) except -1
     cdef void prefetch_last(self) noexcept
 

@@ -76,10 +76,19 @@ cdef class Topic:
         """Prefetch the queue that is probably the next one."""
         prefetch_write_range(<void *> self.last, PREFETCH_BYTES)
 
-    cdef int record_stats(self, stats) except -1:
-        """Report the counts since the last call."""
+    cdef int find_counts(self, stats) except -1:
         if self.messages_put is None:
             self.messages_put, self.bytes_put = stats.counts(self.text)
+            self.plain_counts = stats.put_counts(self.text, "normal")
+            self.ordered_counts = stats.put_counts(self.text, "fifo")
+        return 0
+
+    cdef int record_stats(self, stats) except -1:
+        """Report the counts since the last call."""
+        self.find_counts(stats)
+        self.plain_counts.messages += self.messages - self.ordered
+        self.plain_counts.bytes += self.bytes - self.ordered_bytes
+        self.ordered = self.ordered_bytes = 0
         self.messages_put.value += self.messages
         self.bytes_put.value += self.bytes
         self.messages_put.times += self.requests

@@ -14,6 +14,7 @@ from firearrow._native.fastpath.pending_replies cimport Pending
 from firearrow._native.fastpath.pending_replies cimport ReplyBatch
 from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
+from firearrow._native.base.histogram cimport Histogram
 
 cdef class WriteBatch:
     cdef MessageStore store
@@ -28,6 +29,7 @@ cdef class WriteBatch:
     cdef list staged                      # of Pending
     cdef list callbacks                   # of (end, callback)
     cdef object unsynced, unsynced_callbacks  # deques
+    cdef readonly Histogram sync_waits    # from the staging of a reply to the sync, in microseconds
     cdef ReplyBatch reply_batch           # the last of `staged`, while it accepts replies
 
     cdef int add_reply_batch(self, ReplyBatch reply_batch) except -1

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from firearrow._native.base.clock import Clock
+from firearrow._native.base.histogram import Histogram
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.fastpath.long_polling import Queue
 from firearrow._native.store.message_store import MessageStore
@@ -55,6 +56,11 @@ class WriteBatch:
         written."""
     def before_write(self, callback: Callable[[], None]) -> None:
         """Call it once, right before the next write; it may stage messages and add replies."""
+    sync_waits: Histogram
+    """How long replies waited for the disk, in microseconds."""
+    @property
+    def waiting(self) -> int:
+        """Replies of handlers, and batches of replies, that wait for the disk."""
     def commit(self) -> None:
         """Write the staged messages; runs once a pass of the loop."""
     def synced(self, physical_offset: int) -> None:

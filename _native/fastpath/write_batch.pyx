@@ -6,6 +6,7 @@ from collections import deque
 
 from firearrow._native.fastpath.pending_replies cimport PendingReply
 
+from firearrow._native.fastpath.request_times import BOUNDS_US
 from firearrow._native.store.message_store import StoreError
 
 log = logging.getLogger("firearrow.append")
@@ -31,6 +32,7 @@ cdef class WriteBatch:
         self.refused_ms = -1
         self.before_write_callbacks, self.staged, self.callbacks = [], [], []
         self.unsynced, self.unsynced_callbacks = deque(), deque()
+        self.sync_waits = Histogram(BOUNDS_US)
         self.all_synced = asyncio.Event()
         self.all_synced.set()
 
@@ -133,10 +135,14 @@ cdef class WriteBatch:
 
     def synced(self, int64_t physical_offset):
         cdef list settled = []
+        cdef int64_t now_ms = self.clock.monotonic_ms()
+        cdef Pending waiting
         self.store.confirm(physical_offset)
         while self.unsynced and (<Pending> self.unsynced[0]).end <= physical_offset:
-            settled.append(self.unsynced.popleft())
-            (<Pending> settled[-1]).send_synced()
+            waiting = self.unsynced.popleft()
+            settled.append(waiting)
+            self.sync_waits.add(1000 * max(now_ms - waiting.since_ms, <int64_t> 0), 1)
+            waiting.send_synced()
         while self.unsynced_callbacks and self.unsynced_callbacks[0][0] <= physical_offset:
             run_isolated(self.unsynced_callbacks.popleft()[1], True)
         if settled:
@@ -179,6 +185,11 @@ cdef class WriteBatch:
         except OSError:
             pass
         return 0
+
+    @property
+    def waiting(self):
+        """Replies, or batches of them, that wait for the disk."""
+        return len(self.unsynced)
 
     # ---- log lines ----
 

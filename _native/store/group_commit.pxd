@@ -9,6 +9,7 @@
 
 from libc.stdint cimport int64_t
 
+from firearrow._native.base.histogram cimport Histogram
 from firearrow._native.store.files.sync_gate cimport pthread_mutex_t
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.message_store cimport MessageStore
@@ -32,6 +33,7 @@ cdef class GroupCommit:
     cdef pthread_mutex_t lock
     cdef pthread_cond_t requested
     cdef SyncBatch filling, syncing
+    cdef readonly Histogram flushes       # the length of each sync in microseconds
     cdef int signal, error
     cdef int64_t done, done_number
     cdef bint stopping

@@ -1,10 +1,13 @@
+from firearrow._native.base.histogram import Histogram
 from firearrow._native.store.message_store import MessageStore
+
+FLUSH_BOUNDS_US: tuple[int, ...]
 
 class GroupCommit:
     """A thread that fsyncs the log on request."""
 
-    def __init__(self, store: MessageStore) -> None:
-        """OSError: no descriptor left."""
+    def __init__(self, store: MessageStore, flushes: Histogram | None = None) -> None:
+        """`flushes` gets the length of each sync, in microseconds. OSError: no descriptor left."""
     def start(self) -> None: ...
     def request_sync(self) -> None:
         """Sync everything written so far, soon."""

@@ -9,6 +9,8 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport close, read, write
 
+from firearrow._native.base.clock cimport nanoseconds
+
 from firearrow._native.store.files.sync_gate cimport (
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
@@ -26,9 +28,13 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int first, int flags)
 
 
+FLUSH_BOUNDS_US = (100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 5000000)
+
+
 cdef class GroupCommit:
-    def __cinit__(self, MessageStore store not None):
+    def __cinit__(self, MessageStore store not None, Histogram flushes=None):
         self.store = store
+        self.flushes = Histogram(FLUSH_BOUNDS_US) if flushes is None else flushes
         store.log.synced_often = True
         self.held = deque()
         self.sync_gate = store.log.sync_gate
@@ -115,6 +121,7 @@ cdef class GroupCommit:
         cdef int status = 0
         cdef int n
         cdef uint64_t one = 1
+        cdef int64_t began
         while status == 0:
             pthread_mutex_lock(&self.lock)
             while self.filling.count == 0 and not self.stopping:
@@ -125,9 +132,11 @@ cdef class GroupCommit:
             pthread_mutex_unlock(&self.lock)
             if self.syncing.count == 0:
                 return
+            began = nanoseconds()
             for n in range(self.syncing.count):
                 if status == 0:
                     status = sync_through(self.sync_gate, self.syncing.fds[n])
+            self.flushes.add((nanoseconds() - began) // 1000, 1)
             pthread_mutex_lock(&self.lock)
             if status == 0:
                 self.done, self.done_number = self.syncing.until, self.syncing.number

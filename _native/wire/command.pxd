@@ -1,7 +1,7 @@
 # RemotingCommand: one request or response as a Python object, for the slow path, tests and the client. It
 # owns all its data; the frame it was decoded from may be freed.
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
@@ -13,6 +13,9 @@ cdef class RemotingCommand:
     cdef public str remark
     cdef public dict ext
     cdef public bytes body
+    cdef public int64_t since_ns          # when the request was read; 0: not measured
+    cdef public int32_t asked             # of an answer: the request's code
+    cdef public bint held                 # the request waited for messages
 
 cdef RemotingCommand command_of(const Frame *frame)
 cdef RemotingCommand command_from(const Frame *frame, const Header *header)

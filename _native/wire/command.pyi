@@ -19,6 +19,12 @@ class RemotingCommand:
     ext: dict[str, str]
     body: bytes
     serializer: int
+    since_ns: int
+    """When the request was read (monotonic); 0: its latency is not measured."""
+    asked: int
+    """Of an answer: the code of its request."""
+    held: bool
+    """The request waited for messages."""
     def __init__(
         self,
         code: int,

@@ -108,9 +108,12 @@ cdef class RemotingCommand:
         return RemotingCommand(code, ext, body, flag=FLAG_ONEWAY if oneway else 0)
 
     def answer(self, code=0, remark=None, ext=None, body=b""):
-        return RemotingCommand(
+        cdef RemotingCommand answer = RemotingCommand(
             code, ext, body, remark=remark, opaque=self.opaque, flag=FLAG_RESPONSE, serializer=self.serializer
         )
+        answer.since_ns, answer.held = self.since_ns, self.held
+        answer.asked = self.asked if self.flag & FLAG_RESPONSE else self.code
+        return answer
 
     @staticmethod
     def decode(bytes frame not None):

@@ -17,11 +17,14 @@
 #
 # Ownership: the poller owns a socket until its connection has been notified of the loss, which never happens
 # within a pass: pointers from epoll stay valid to the pass's end. Bytes that the kernel does not take at once
-# are copied to the socket's backlog; above `high_water` the connection is notified and stops reading. Thread:
-# the loop's.
+# are copied to the socket's backlog; above `high_water` the connection is notified and stops reading.
+#
+# `turns` has the length of each pass in microseconds. PassListener: is told when a pass began and ended, in
+# nanoseconds, after the pass's last reply was sent. Thread: the loop's.
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from firearrow._native.base.histogram cimport Histogram
 from firearrow._native.wire.connection cimport Connection
 from firearrow._native.wire.connection cimport RawTransport
 
@@ -31,6 +34,10 @@ cdef enum:
 cdef struct PendingRead:
     void *transport                       # a SocketTransport
     Py_ssize_t start, count               # of its bytes in the window, after its connection's partial frame
+
+cdef class PassListener:
+    cdef int pass_ended(self, int64_t began_ns, int64_t ended_ns) except -1
+
 
 cdef class EpollPoller:
     cdef object loop
@@ -42,6 +49,8 @@ cdef class EpollPoller:
     cdef uint32_t events[EVENTS_MAX]
     cdef int first, last
     cdef readonly bint in_pass
+    cdef readonly Histogram turns
+    cdef PassListener listener            # None: nobody listens
     cdef bint time_cached                 # `now` is valid: during a pass
     cdef double now
     cdef PendingRead reads[EVENTS_MAX]    # reads not yet passed to their connections
@@ -50,6 +59,7 @@ cdef class EpollPoller:
 
     cdef double current_time(self) except -1
     cdef int watch(self, SocketTransport transport, uint32_t interest, bint known) except -1
+    cdef int measure(self, int64_t began) except -1
     cdef int schedule_pass(self) except -1
     cdef int run_planned(self) except -1
     cdef int serve_ready(self, long long deadline) except -1

@@ -3,7 +3,13 @@ from collections.abc import Callable
 from socket import socket
 from typing import Any
 
+from firearrow._native.base.histogram import Histogram
 from firearrow._native.wire.connection import Connection, RawTransport
+
+TURN_BOUNDS_US: tuple[int, ...]
+
+class PassListener:
+    """Native code that is told when each pass began and ended."""
 
 class EpollPoller:
     """Serves sockets without the loop's transports, many in one pass. Loop thread.
@@ -13,9 +19,12 @@ class EpollPoller:
     """
 
     in_pass: bool
+    turns: Histogram
+    """The length of each pass, in microseconds."""
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def add(self, socket: socket, connection: Connection) -> SocketTransport:
         """Serve a connected socket from now on; the poller closes it."""
+    def listen(self, listener: PassListener) -> None: ...
     def time(self) -> float: ...
     def call_soon(self, callback: Callable[[], object]) -> None: ...
     def close(self) -> None: ...

@@ -4,7 +4,7 @@ import os
 import socket as sockets
 
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
@@ -26,6 +26,15 @@ cdef enum:
     PASS_NS = 2000000
     BACKLOG_KEPT = 65536                  # a larger backlog is freed once it is empty
 
+TURN_BOUNDS_US = (
+    50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000,
+)
+
+
+cdef class PassListener:
+    cdef int pass_ended(self, int64_t began_ns, int64_t ended_ns) except -1:
+        raise NotImplementedError
+
 
 cdef class EpollPoller:
     def __cinit__(self, loop):
@@ -35,6 +44,7 @@ cdef class EpollPoller:
         self.loop = loop
         self.transports = set()
         self.planned, self.free_list = [], []
+        self.turns = Histogram(TURN_BOUNDS_US)
         self.waiting = [None] * EVENTS_MAX
         loop.add_reader(self.epoll, self.run_pass)
 
@@ -86,11 +96,15 @@ cdef class EpollPoller:
             raise OSError(errno, os.strerror(errno))
         return 0
 
+    def listen(self, PassListener listener not None):
+        self.listener = listener
+
     # ---- a pass ----
 
     def run_pass(self):
         """One pass; the loop calls it when any of the sockets is ready."""
-        cdef long long deadline = nanoseconds() + PASS_NS
+        cdef int64_t began = nanoseconds()
+        cdef long long deadline = began + PASS_NS
         try:
             self.now = self.loop.time()
             self.in_pass = self.time_cached = True
@@ -102,6 +116,14 @@ cdef class EpollPoller:
             if self.first < self.last:
                 self.schedule_pass()
             self.end_pass()
+            self.measure(began)
+
+    cdef int measure(self, int64_t began) except -1:
+        cdef int64_t ended = nanoseconds()
+        self.turns.add((ended - began) // 1000, 1)
+        if self.listener is not None:
+            self.listener.pass_ended(began, ended)
+        return 0
 
     cdef int schedule_pass(self) except -1:
         try:

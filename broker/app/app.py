@@ -235,7 +235,9 @@ class App:
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
         if config.options.fast_path:
-            self._fast_path = FastPathSetup(context, store_host, pulls, self._hold_service)
+            self._fast_path = FastPathSetup(
+                context, store_host, pulls, self._hold_service, self._server.times
+            )
         handlers = (
             pulls,
             QueryHandler(store, clients, config),

@@ -10,6 +10,7 @@ from firearrow._native.fastpath.fast_connection import FastHandler, RequestCount
 from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
+from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.fastpath.topic_cache import PlainTopics
 from firearrow.broker.base.message import Property, properties_text
@@ -26,7 +27,12 @@ class FastPathSetup:
     """`fast_dispatch` is for the broker's port, `vip_dispatch` for the VIP port, which takes no pulls."""
 
     def __init__(
-        self, context: BrokerContext, store_host: bytes, pulls: PullHandler, hold_service: PullHoldService
+        self,
+        context: BrokerContext,
+        store_host: bytes,
+        pulls: PullHandler,
+        hold_service: PullHoldService,
+        times: RequestTimes,
     ) -> None:
         self._topics = context.tables.topics
         self._plain_topics = PlainTopics()
@@ -39,6 +45,7 @@ class FastPathSetup:
             context.clock,
             unique_ids(store_host),
             store_host,
+            times,
         )
         self._puller = Puller(
             context.store,
@@ -49,12 +56,13 @@ class FastPathSetup:
             context.journal.journal_page,
             context.stats,
             context.clock,
+            times,
         )
         context.stats.source(self._sender.count)
         context.stats.source(self._puller.count)
-        self._counters = RequestCounters()
-        self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller, self._counters)
-        self.vip_dispatch: FastHandler = FastDispatch(self._sender, None, self._counters)
+        self.counters = RequestCounters()
+        self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller, self.counters)
+        self.vip_dispatch: FastHandler = FastDispatch(self._sender, None, self.counters)
         self.changed(self._topics)
         context.config.listen(self._configure)
 
@@ -80,7 +88,7 @@ class FastPathSetup:
     def runtime_info(self) -> dict[str, str]:
         """How requests were handled, by kind of client: `sends` as template, parsed and complete, `pulls` as fast
         and complete, then the reasons of what was complete."""
-        return {_client_key(counts): _counts_text(counts) for counts in self._counters.all()}
+        return {_client_key(counts): _counts_text(counts) for counts in self.counters.all()}
 
     def _is_plain(self, topic: TopicConfig) -> bool:
         name = topic.name

@@ -50,7 +50,14 @@ class PopServices:
         store, orders = context.store, self._order_info
         pop_service = PopService(store, appender, tables.offsets, orders, config, clock, context.stats)
         ack_service = AckService(
-            store, appender, tables.offsets, orders, config, clock, self._retry_held_soon
+            store,
+            appender,
+            tables.offsets,
+            orders,
+            config,
+            clock,
+            context.stats.events,
+            self._retry_held_soon,
         )
         permissions = PopPermissions(store, tables.topics, tables.groups, tables.offsets, config)
         self.revive = ReviveService(context, appender, lambda: timers.is_late)

@@ -22,7 +22,7 @@ class TimerServices:
         self._config = context.config
         self._clock = context.clock
         options, saver = context.config.options, context.saver
-        metrics = TimerMetrics(context.clock, lambda: saver.changed("timermetrics"))
+        metrics = TimerMetrics(context.clock, lambda: saver.changed("timermetrics"), context.stats.events)
         load(saver, "timermetrics", Path(options.store_root) / "config" / "timermetrics", metrics, make=False)
         self.service = (
             TimerService(context, appender, metrics)

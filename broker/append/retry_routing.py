@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.event_counts import RETRIED, SENT_TO_DLQ, EventCounts
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
@@ -55,7 +56,7 @@ class RetryRouting:
     def redirect(self, message: Message, max_times: int | None) -> None:
         """Route a message that its consumer sent to the retry topic itself: to the dead-letter queue if its
         retries are used up, or while the group consumes in order. Refusal if the group does not exist."""
-        group = self.group(message.topic.removeprefix(name_rules.RETRY_PREFIX).partition("+")[0])
+        group = self.group(name_rules.group_of_retry(message.topic))
         limit = group.retry_max_times if max_times is None else max_times
         if message.reconsume_times > limit or self._locks.any_locked(group.name):
             self._to_dead_letters(message, group.name)
@@ -64,6 +65,17 @@ class RetryRouting:
     def _to_dead_letters(self, message: Message, group: str) -> None:
         message.topic = self.topic(name_rules.dlq_topic(group), DLQ_QUEUES).name
         message.queue_id = 0
+
+
+def count_retry(events: EventCounts, message: Message, group: str) -> None:
+    """Count a message that was routed here and stored: as a dead letter, or as a retry. It may wait for its delay
+    under another topic."""
+    if message.topic.startswith(name_rules.DLQ_PREFIX):
+        topic = message.properties.get(Property.RETRY_TOPIC, message.topic)
+        is_system = name_rules.is_system_topic(topic) or name_rules.is_system_group(group)
+        events.add(SENT_TO_DLQ, (group, topic, str(is_system).lower()))
+    else:
+        events.add(RETRIED, (group,))
 
 
 def _no_topic(name: str, refused: InvalidTopic) -> NoReturn:

@@ -6,10 +6,12 @@ cheaper, registers a source, which adds its counts before they are read. Loop th
 
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from firearrow._native.fastpath.request_times import PutCounts
 from firearrow._native.fastpath.topic_cache import Count
+from firearrow.broker.base.event_counts import EventCounts
 
 ITEMS_MAX = 100_000
 """Most counters; further names are not counted, so that a flood of names costs no memory."""
@@ -79,7 +81,10 @@ class Stats:
         self.get_found = 0
         self.get_missed = 0
         self.get_transferred = 0
+        self.events = EventCounts()
         self._counters: dict[tuple[str, str], Counter] = {}
+        self._gets: dict[str, tuple[Counter, Counter]] = {}
+        self._puts: dict[tuple[str, str], PutCounts] = {}
         self._samples = 0
         self._seconds: deque[Totals] = deque(maxlen=SECONDS_KEPT)
         self._mornings: deque[tuple[int, int]] = deque([(0, 0), (0, 0)], maxlen=2)
@@ -107,13 +112,44 @@ class Stats:
             self._counter("TOPIC_PUT_SIZE", topic) or Count(),
         )
 
+    def put_counts(self, topic: str, message_type: str) -> PutCounts:
+        """What clients sent to the topic with this type, until `forget_topic`; above ITEMS_MAX unused ones."""
+        found = self._puts.get((topic, message_type))
+        if found is None:
+            found = PutCounts()
+            if len(self._puts) < ITEMS_MAX:
+                self._puts[topic, message_type] = found
+        return found
+
+    @property
+    def puts(self) -> Mapping[tuple[str, str], PutCounts]:
+        """(topic, message type) → what clients sent. Call `gather` first."""
+        return self._puts
+
+    @property
+    def gets(self) -> Mapping[str, tuple[Counter, Counter]]:
+        """`topic@group` → messages and bytes that were pulled and popped. Call `gather` first."""
+        return self._gets
+
     def got(self, group: str, topic: str, messages: int, size: int, requests: int = 1) -> None:
         key = f"{topic}@{group}"
         self.get_found += requests
         self.get_transferred += messages
-        self._add("GROUP_GET_NUMS", key, messages, requests)
-        self._add("GROUP_GET_SIZE", key, size, requests)
+        counters = self._gets.get(key) or self._get_counters(key)
+        if counters is not None:
+            counters[0].value += messages
+            counters[1].value += size
+            counters[0].times += requests
+            counters[1].times += requests
         self._add("BROKER_GET_NUMS", self.cluster_name, messages, requests)
+
+    def _get_counters(self, key: str) -> tuple[Counter, Counter] | None:
+        """None: above ITEMS_MAX."""
+        nums, size = self._counter("GROUP_GET_NUMS", key), self._counter("GROUP_GET_SIZE", key)
+        if nums is None or size is None:
+            return None
+        self._gets[key] = nums, size
+        return self._gets[key]
 
     def missed(self, requests: int = 1) -> None:
         self.get_missed += requests
@@ -142,15 +178,20 @@ class Stats:
     def forget_topic(self, topic: str) -> None:
         """Remove the counters of a deleted topic and of its groups; those of the broker stay."""
         self._forget(lambda key: key == topic or key.startswith(topic + "@"))
+        self.events.forget("topic", topic)
+        for key in [key for key in self._puts if key[0] == topic]:
+            del self._puts[key]
 
     def forget_group(self, group: str) -> None:
         self._forget(lambda key: key.endswith("@" + group))
+        self.events.forget("consumer_group", group)
 
     def _forget(self, is_gone: Callable[[str], bool]) -> None:
         self.gather()
         for name, key in list(self._counters):
             if not name.startswith("BROKER_") and is_gone(key):
                 del self._counters[name, key]
+                self._gets.pop(key, None)
 
     # ---- sampling ----
 

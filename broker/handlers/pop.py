@@ -250,7 +250,8 @@ class PopHandler:
             again,
             weight_without_body(request),
         )
-        return None if self._hold_service.add(held) else ResponseCode.POLLING_FULL
+        request.held = self._hold_service.add(held)
+        return None if request.held else ResponseCode.POLLING_FULL
 
 
 def _status(popped: PopResult) -> str:

@@ -159,7 +159,8 @@ class NotificationHandler:
                 peer.reply(answer)
 
         held = HeldPop(_hold_key(notification.target), peer, deadline_ms, again, weight_without_body(request))
-        return self._notification_holds.add(held)
+        request.held = self._notification_holds.add(held)
+        return request.held
 
 
 def _hold_key(target: PopTarget) -> tuple[str, str, int]:

@@ -337,7 +337,8 @@ class PullHandler:
             lambda: self.run_again(request, peer),
             weight_without_body(request) + TAG_BYTES * len(selection.tags or ()),
         )
-        return self._hold_service.add(held)
+        request.held = self._hold_service.add(held)
+        return request.held
 
     def _has_tagged(self, pull: PullRequest, tags: frozenset[int] | None) -> bool:
         """Whether a second pull would find a message, move its offset far, or begin at a deleted offset."""

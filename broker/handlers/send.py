@@ -5,11 +5,12 @@ SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
 
 from collections.abc import Callable
 
+from firearrow._native.fastpath.request_times import PutCounts
 from firearrow._native.store.message_store import InnerMessage, PutRefused, PutResult, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
-from firearrow.broker.append.retry_routing import RetryRouting
+from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_of
@@ -32,6 +33,7 @@ NOT_PRIORITY = frozenset(
 )
 """Properties that give a message another type than PRIORITY (TopicMessageType)."""
 PRIORITY_DIGITS_MAX = 9
+DELAYED = frozenset((Property.DELAY, Property.TIMER_OUT_MS, *TIMER_REQUESTS))
 
 
 class SendHandler:
@@ -112,6 +114,7 @@ class SendHandler:
         if not plain and Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
             ext["recallHandle"] = handle
         self._note(send_request, answer, ext, put)
+        self._count(send_request, message, put)
 
     def _message(
         self,
@@ -192,6 +195,9 @@ class SendHandler:
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         self._write_batch.reply_after(put.end, (send_request.topic, queue_id), peer, answer, waits=waits)
         self._note(send_request, answer, ext, put)
+        self._put_counts(send_request, _type_of(properties)).add(
+            len(put.physical_offsets), put.end - put.physical_offset
+        )
 
     def _check_batch(self, send_request: SendRequest, properties: dict[str, str]) -> None:
         if send_request.topic.startswith(name_rules.RETRY_PREFIX):
@@ -216,6 +222,17 @@ class SendHandler:
             answer.ext = ext
         self._stats.put(send_request.topic, len(put.physical_offsets), put.end - put.physical_offset)
 
+    def _count(self, send_request: SendRequest, message: Message, put: PutResult) -> None:
+        """Count one message by its type; one of a retry topic as a retry or a dead letter of its group."""
+        size = put.end - put.physical_offset
+        if not send_request.topic.startswith(name_rules.RETRY_PREFIX):
+            return self._put_counts(send_request, _type_of(message.properties)).add(1, size)
+        group = name_rules.group_of_retry(send_request.topic)
+        return count_retry(self._stats.events, message, group)
+
+    def _put_counts(self, send_request: SendRequest, message_type: str) -> PutCounts:
+        return self._stats.put_counts(send_request.topic, message_type)
+
     def _put_fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
             remark = "service not available now. The store has stopped taking messages."
@@ -233,6 +250,17 @@ class SendHandler:
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._config.options.max_message_bytes}B, msg properties length limit 32KB."
         )
+
+
+def _type_of(properties: dict[str, str]) -> str:
+    """The message's type, as Apache's SendMessageProcessor finds it."""
+    if properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true":
+        return "transaction"
+    if Property.SHARDING_KEY in properties:
+        return "fifo"
+    if not properties.keys().isdisjoint(DELAYED):
+        return "delay"
+    return "priority" if Property.PRIORITY in properties else "normal"
 
 
 def _sys_flag(sys_flag: int, topic: TopicConfig) -> int:

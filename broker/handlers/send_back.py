@@ -7,7 +7,7 @@ from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import Appender
-from firearrow.broker.append.retry_routing import RetryRouting
+from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import client_retry_limit
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
@@ -55,6 +55,7 @@ class SendBackHandler:
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
         self._stats.put(message.topic, 1, put.end - put.physical_offset)
+        count_retry(self._stats.events, message, group.name)
         return None
 
     def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> str:

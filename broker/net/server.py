@@ -11,7 +11,9 @@ import math
 import socket
 from collections.abc import Callable, Collection
 
+from firearrow._native.base.histogram import Histogram
 from firearrow._native.fastpath.fast_connection import FastConnection, FastHandler
+from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.poller import EpollPoller
@@ -84,6 +86,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         self._receive(command, self)
 
     def reply(self, answer: RemotingCommand) -> None:
+        self._server.times.answer(answer, self.closed)
         try:
             self.send(answer.encode())
         except ValueError as error:  # the answer exceeds the frame limit: report it to the peer
@@ -120,7 +123,8 @@ class Server:
 
     `use_poller`: our own poller serves the connections instead of the loop's transports. When the buffers of
     incomplete frames and unread answers hold more than `held_bytes_max` together, the connections that hold
-    most are closed. The number of connections is limited by the process's descriptors.
+    most are closed. The number of connections is limited by the process's descriptors. `times` gets the latency of all
+    requests.
     """
 
     def __init__(
@@ -132,9 +136,15 @@ class Server:
         use_poller: bool = False,
         held_bytes_max: int = connection_limits.HELD_BYTES_MAX,
         passed: PassedSockets | None = None,
+        times: RequestTimes | None = None,
     ) -> None:
         self.loop = loop
+        self.times = RequestTimes() if times is None else times
         self._poller = EpollPoller(loop) if use_poller else None
+        if self._poller is not None:
+            self._poller.listen(self.times)
+        else:
+            self.times.measure_turns(loop)
         self._passed = passed
         self.frame_bytes_max = frame_bytes_max
         self.budget = MemoryBudget(loop, held_bytes_max, self._close_largest)
@@ -210,6 +220,11 @@ class Server:
     def scheduler(self) -> EpollPoller | asyncio.AbstractEventLoop:
         """Schedules callbacks that run after the ready sockets of this pass."""
         return self._poller or self.loop
+
+    @property
+    def turns(self) -> Histogram | None:
+        """The length of each pass, in microseconds; None: the loop's transports serve the sockets."""
+        return None if self._poller is None else self._poller.turns
 
     @property
     def connections(self) -> Collection[ServerConnection]:

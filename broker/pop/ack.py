@@ -13,6 +13,7 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.event_counts import PUT_OK, REVIVE_IN, TYPE_ACK, TYPE_CHECK_POINT, EventCounts
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
 from firearrow.broker.pop.long_polling import HoldKey
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
@@ -31,6 +32,7 @@ class AckService:
         order_info: ConsumerOrderInfo,
         config: Config,
         clock: Clock,
+        events: EventCounts,
         retry_held_soon: Callable[[HoldKey], None],
     ) -> None:
         self._store = store
@@ -39,6 +41,7 @@ class AckService:
         self._order_info = order_info
         self._config = config
         self._clock = clock
+        self._events = events
         self._retry_held_soon = retry_held_soon
         self._revive_topic = revive_topic(config.options.cluster_name)
 
@@ -47,7 +50,11 @@ class AckService:
         visible_ms = acks.pop_ms + invisible_ms
         self._check(revive_queue, visible_ms)
         message = acks.message(self._revive_topic, revive_queue, visible_ms, self._clock.now_ms())
-        return self._appender.put(message)
+        put = self._appender.put(message)
+        self._events.add(REVIVE_IN, (acks.group, acks.topic, TYPE_ACK, PUT_OK))
+        if visible_ms > self._clock.now_ms():  # else they were given back already, or will be
+            self._events.settled(acks.group, acks.topic, len(acks.offsets))
+        return put
 
     def acknowledge_in_order(
         self, group: str, topic: str, queue_id: int, offset: int, receipt_pop_ms: int, invisible_ms: int
@@ -97,6 +104,8 @@ class AckService:
             suspend=suspend,
         )
         self._appender.put(checkpoint.message(self._revive_topic, receipt_handle.revive_queue, now))
+        self._events.add(REVIVE_IN, (group, topic, TYPE_CHECK_POINT, PUT_OK))
+        self._events.popped(group, topic, 1)
         acks = AckMessage(
             topic,
             group,

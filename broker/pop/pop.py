@@ -16,6 +16,7 @@ from firearrow._native.store.message_store import GetResult, GetStatus, MessageS
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
+from firearrow.broker.base.event_counts import PUT_OK, REVIVE_IN, TYPE_CHECK_POINT
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.pop.checkpoints import PopCheckPoint, revive_topic
@@ -221,6 +222,8 @@ class PopService:
                 self._offsets.commit(query.group, topic, queue_id, start)
 
         put = self._appender.put(self.revive_message(checkpoint, popped.revive_queue), on_stored=on_stored)
+        self._stats.events.add(REVIVE_IN, (query.group, topic, TYPE_CHECK_POINT, PUT_OK))
+        self._stats.events.popped(query.group, topic, len(offsets))
         self._offsets.commit(query.group, topic, queue_id, got.next_offset, put.end)
         return put
 

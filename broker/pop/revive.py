@@ -17,6 +17,14 @@ from firearrow._native.store.message_store import PutRefused, PutResult, PutStat
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.event_counts import (
+    PUT_OK,
+    RETRIED,
+    REVIVE_OUT,
+    REVIVED,
+    TYPE_ACK,
+    TYPE_CHECK_POINT,
+)
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.pop.checkpoints import (
@@ -196,9 +204,11 @@ class ReviveService:
             if tag == CHECK_POINT:
                 checkpoint = PopCheckPoint.of(record.body)
                 checkpoint.revive_offset = offset
+                self._count_read(queue, checkpoint.group, checkpoint.topic, TYPE_CHECK_POINT)
                 queue.checkpoints.setdefault(checkpoint.key, checkpoint)
             elif tag in (ACK, BATCH_ACK):
                 acks = AckMessage.of(record.body, self._config.options.broker_name)
+                self._count_read(queue, acks.group, acks.topic, TYPE_ACK)
                 acked = queue.checkpoints.get(acks.key)
                 for acked_offset in acks.offsets if acked is not None else ():
                     acked.ack(acked_offset)  # type: ignore[union-attr]
@@ -210,6 +220,20 @@ class ReviveService:
                 queue.number,
                 error,
             )
+
+    def _count_read(self, queue: ReviveQueue, group: str, topic: str, kind: str) -> None:
+        self._stats.events.add(REVIVE_OUT, (group, topic, str(queue.number), kind))
+
+    def lags(self) -> list[tuple[int, int, int]]:
+        """Of each revive queue: its number, the messages after the last settled one, and the age in ms of the oldest
+        check point that waits to be settled."""
+        now, found = self._clock.now_ms(), []
+        for queue in self._queues:
+            settled = max(self._offsets.committed(GROUP, self._topic, queue.number), -1)
+            behind = max(self._store.reader.max_offset(self._topic, queue.number) - 1 - settled, 0)
+            first = next(iter(queue.checkpoints.values()), None)
+            found.append((queue.number, behind, 0 if first is None else max(now - first.revive_ms, 0)))
+        return found
 
     def _advance_time(self, queue: ReviveQueue) -> None:
         now = self._clock.now_ms()
@@ -257,7 +281,14 @@ class ReviveService:
             value = (checkpoint.revive_offset << INDEX_BITS) + index + 1
             self._journal.note(Kind.REVIVE, "", queue.number, value, last.end)
             self._stats.put(message.topic, 1, last.end - last.physical_offset)
+            self._count_revived(checkpoint)
         return last
+
+    def _count_revived(self, checkpoint: PopCheckPoint) -> None:
+        events, group = self._stats.events, checkpoint.group
+        events.add(REVIVED, (group, checkpoint.topic, PUT_OK))
+        events.add(RETRIED, (group,))
+        events.settled(group, checkpoint.topic, 1)
 
     def _put(self, queue: ReviveQueue, checkpoint: PopCheckPoint, offset: int, message: Message) -> PutResult:
         """Put the message into the retry topic; if that refuses it, stage a check point that tries it again

@@ -8,9 +8,11 @@ import asyncio
 import errno
 import logging
 import threading
+import time
 from collections.abc import Callable
 
-from firearrow._native.store.group_commit import GroupCommit
+from firearrow._native.base.histogram import Histogram
+from firearrow._native.store.group_commit import FLUSH_BOUNDS_US, GroupCommit
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.process import lower_priority
 
@@ -40,7 +42,9 @@ class Flusher:
     ) -> None:
         self._loop = loop
         self._store = store
-        self._commits = GroupCommit(store) if sync_flush else None
+        self.flushes = Histogram(FLUSH_BOUNDS_US)
+        """The length of each sync of the log, in microseconds."""
+        self._commits = GroupCommit(store, self.flushes) if sync_flush else None
         self._interval_ms = interval_ms
         self._queue_interval_ms = queue_interval_ms
         self._synced = synced
@@ -117,7 +121,9 @@ class Flusher:
     def _once(self) -> None:
         self._prepare()
         if self._store.flushed < self._store.written:
+            began = time.monotonic_ns()
             offset = self._store.sync()
+            self.flushes.record((time.monotonic_ns() - began) // 1000)
             if self._commits is not None:
                 self._call(self._synced, offset)
             with self._flush_done:

@@ -75,6 +75,11 @@ def dlq_topic(group: str) -> str:
     return DLQ_PREFIX + group
 
 
+def group_of_retry(topic: str) -> str:
+    """The group of a retry topic of push consumers."""
+    return topic.removeprefix(RETRY_PREFIX).partition("+")[0]
+
+
 def topic_fault(topic: str) -> str | None:
     """The fault of a topic's name, in Apache's words; None if it is valid."""
     if not topic.strip():

@@ -207,7 +207,7 @@ class TimerDequeue(SliceLoop):
             if due.others:
                 self._ends.append((last.end if last else 0, due.others[-1]))
             for topic in topics:
-                self._metrics.add(topic, -1)
+                self._metrics.dequeued(topic)
             self._arm(0)
 
         if last is None:

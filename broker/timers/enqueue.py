@@ -157,10 +157,11 @@ class TimerEnqueue(SliceLoop):
             self._write_progress_record(done[-1].entry)
         self._advance(offset, done)
         self.total += len(records)
-        for _, record, _ in done:
+        for _, record, out_ms in done:
             if record is not None:
                 deletes = Property.TIMER_DELETE_KEY in record.properties
-                self._metrics.add(record.properties.get(Property.REAL_TOPIC), -1 if deletes else 1)
+                topic, delay_ms = record.properties.get(Property.REAL_TOPIC), out_ms - record.store_timestamp
+                self._metrics.enqueued(topic, delay_ms, recall=deletes)
 
     def _deliver(self, messages: list[TimerMessage], offset: int) -> None:
         """Deliver messages that are due already. Raises PutRefused if not even the first can be put."""

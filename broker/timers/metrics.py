@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.event_counts import DELAY, TIMER_DEQUEUED, TIMER_ENQUEUED, EventCounts
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
@@ -17,8 +18,9 @@ FILE = {"dataVersion": VERSION, "timingCount": {EACH: dict.fromkeys(("count", "t
 
 
 class TimerMetrics:
-    def __init__(self, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, changed: Callable[[], None], events: EventCounts | None = None) -> None:
         self._clock = clock
+        self._events = EventCounts() if events is None else events
         self._changed = changed
         self._counts: dict[str, tuple[int, int]] = {}
         """Topic → number of messages, time of the last change in ms."""
@@ -36,6 +38,23 @@ class TimerMetrics:
         self._counts[topic] = (self.count(topic) + number, now_ms)
         self.version = self.version.next(now_ms)
         self._changed()
+
+    def enqueued(self, topic: str | None, delay_ms: int, *, recall: bool) -> None:
+        """A message of the topic, or a recall of one, was put into its slot."""
+        self.add(topic, -1 if recall else 1)
+        if topic:
+            self._events.add(TIMER_ENQUEUED, (topic,))
+            self._events.observe(DELAY, (topic,), max(delay_ms, 0) // 1000)
+
+    def dequeued(self, topic: str | None) -> None:
+        """A message of the topic left its slot."""
+        self.add(topic, -1)
+        if topic:
+            self._events.add(TIMER_DEQUEUED, (topic,))
+
+    def counts(self) -> dict[str, int]:
+        """Topic → pending messages."""
+        return {topic: max(count, 0) for topic, (count, _) in self._counts.items()}
 
     def reset(self) -> None:
         """Drop all counts."""

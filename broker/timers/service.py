@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
@@ -44,6 +45,17 @@ NO_TIMER = {
     "timerEnqueueTps": "0.0",
     "timerDequeueTps": "0.0",
 }
+
+
+class TimerLags(NamedTuple):
+    """Messages not in their slot yet and the age in ms of the oldest; messages of the first slot that is due and not
+    delivered, and how long it is due, in ms; all pending messages."""
+
+    not_enqueued: int
+    enqueue_ms: int
+    due: int
+    dequeue_ms: int
+    pending: int
 
 
 class RateMeter:
@@ -234,6 +246,24 @@ class TimerService:
         """The JSON of GET_TIMER_METRICS."""
         return self._metrics.to_json()
 
+    def pending(self) -> dict[str, int]:
+        """Topic → pending messages."""
+        return self._metrics.counts()
+
+    def lags(self) -> TimerLags:
+        files = self._timer_files
+        next_ms, now_ms = files.wheel.next(files.read_ms), files.current_slot_ms()
+        due = next_ms is not None and next_ms < now_ms
+        behind = self._store.reader.max_offset(*QUEUE) - files.checkpoint.queue_offset
+        oldest_ms = self._store.reader.store_time(*QUEUE, files.checkpoint.queue_offset) if behind > 0 else -1
+        return TimerLags(
+            max(behind, 0),
+            max(self._clock.now_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0,
+            files.wheel.slot(next_ms).waiting if due and next_ms is not None else 0,
+            now_ms - next_ms if due and next_ms is not None else 0,
+            files.wheel.count,
+        )
+
     @property
     def is_late(self) -> bool:
         """Whether due messages are not delivered yet, or messages of the queue not enqueued."""
@@ -313,6 +343,12 @@ class DisabledTimers:
 
     def metrics(self) -> bytes:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+
+    def pending(self) -> dict[str, int]:
+        return {}
+
+    def lags(self) -> TimerLags:
+        return TimerLags(0, 0, 0, 0, self._waiting)
 
     def runtime(self) -> dict[str, str]:
         return NO_TIMER | {"timerCongestNum": str(self._waiting)}

@@ -13,6 +13,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.event_counts import COMMITTED, FINISH_LATENCY, ROLLED_BACK
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.context.broker_context import BrokerContext
@@ -67,6 +68,7 @@ class EndTransactionService:
             self._commit(prepared, newest, peer, answer)
         else:
             self._op_writer.put(OpEntry(newest, False, peer, answer))
+            self._stats.events.add(ROLLED_BACK, (prepared.properties.get(Property.REAL_TOPIC, ""),))
         return True
 
     def _prepared(self, decision: Decision) -> Record:
@@ -102,6 +104,10 @@ class EndTransactionService:
         self._journal.note(Kind.DECIDED, "", 0, newest, put.end)
         self._op_writer.put(OpEntry(newest, True))
         self._stats.put(final.topic, 1, put.end - put.physical_offset)
+        topic = (prepared.properties.get(Property.REAL_TOPIC, ""),)
+        self._stats.events.add(COMMITTED, topic)
+        age_s = max(self._clock.now_ms() - prepared.born_timestamp, 0) // 1000
+        self._stats.events.observe(FINISH_LATENCY, topic, age_s)
 
     def _fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:

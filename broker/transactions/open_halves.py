@@ -109,6 +109,10 @@ class OpenHalfMessages:
         found = self._states.find(OPEN, at) if at < len(self._states) else at
         return self.base + (len(self._states) if found < 0 else found)
 
+    def open_count(self, end: int) -> int:
+        """How many of the half messages before `end` of the queue are open."""
+        return max(end - self.base, 0) - (len(self._states) - self._states.count(OPEN))
+
     def _set(self, half_offset: int, state: int) -> None:
         at = half_offset - self.base
         if at < 0:
