@@ -177,6 +177,9 @@ cpdef enum RequestCode:
     GET_LITE_GROUP_INFO = 200078
     TRIGGER_LITE_DISPATCH = 200079
     BATCH_ACK_MESSAGE = 200151
+    # of our own
+    GET_STATUS = 30008
+    GET_HISTORY = 30009
 
 cpdef enum ResponseCode:
     # how it was answered

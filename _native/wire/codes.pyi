@@ -176,6 +176,9 @@ class RequestCode(IntEnum):
     GET_LITE_GROUP_INFO = 200078
     TRIGGER_LITE_DISPATCH = 200079
     BATCH_ACK_MESSAGE = 200151
+    # of our own
+    GET_STATUS = 30008
+    GET_HISTORY = 30009
 
 class ResponseCode(IntEnum):
     SUCCESS = 0

@@ -4,6 +4,7 @@
 - `commands`: what `firearrow broker` and `firearrow namesrv` do with their arguments: log, options, check or run
 - `fast_path`: builds the fast path and sets its plain topics
 - `message_services`: builds what handles messages beyond a plain send: delays, timers, transactions, POP
+- `metrics_services`: builds metrics, status, history and the HTTP listener
 - `name_server`: the tables and handlers of one name server, and its scan for silent brokers
 - `name_server_app`: the process of `firearrow namesrv`, a name server alone
 - `pop_services`: builds the services and handlers of POP

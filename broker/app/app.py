@@ -9,8 +9,8 @@ stacks of undos: `files` closes what `running` still writes to, after everything
 
 The rest of the composition: `store` opens the store, `broker.context.tables` loads the tables,
 `message_services` builds what handles messages beyond a plain send (with `pop_services` and
-`timer_services`), `fast_path` the fast path, and `name_server` the name server. They share one
-`BrokerContext`. Loop thread.
+`timer_services`), `fast_path` the fast path, `metrics_services` metrics, status and history, and `name_server`
+the name server. They share one `BrokerContext`. Loop thread.
 """
 
 import asyncio
@@ -26,9 +26,10 @@ from firearrow._native.fastpath.fast_connection import FastHandler
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.message_services import MessageServices
+from firearrow.broker.app.metrics_services import MetricsServices
 from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.app.store import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
@@ -36,7 +37,7 @@ from firearrow.broker.base import systemd
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import measured
-from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
@@ -56,8 +57,10 @@ from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.reset_offsets import ResetsHandler
+from firearrow.broker.handlers.status import StatusHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
 from firearrow.broker.handlers.trim_topic import TrimHandler
+from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.refusals import RefusalLog
@@ -102,7 +105,10 @@ class App:
         self._refusals = RefusalLog(self._clock)
         self._passed = systemd.PassedSockets()
         self._stopping = asyncio.Event()
+        self._is_ready = False
         self._fast_path: FastPathSetup | None = None
+        self._metrics: MetricsServices | None = None
+        self._http: Address | None = None
         self._unsaved: OSError | None = None
 
     async def run(self) -> None:
@@ -111,7 +117,10 @@ class App:
             await self._start(files, running)
             stop_on_signals(self._loop, self._stopping, self._reload)
             line = self._ready()
+            self._is_ready = True
             announce_ready(line)
+            if self._http is not None:
+                announce("firearrow metrics: http://{}:{}/metrics".format(*self._http))
             systemd.notify(systemd.READY, f"STATUS={line}")
             await self._stopping.wait()
             systemd.notify(systemd.STOPPING)
@@ -121,6 +130,7 @@ class App:
         options = self._config.options
         killed = (Path(options.store_root) / "abort").exists()
         self._open_store(options, files)
+        running.push_async_callback(self._close_metrics)
         self._start_writing(options, running)
         self._make_write_batch(options)
         self._load_tables(options)
@@ -141,6 +151,7 @@ class App:
         running.callback(self._message_services.stop)
         self._message_services.start(killed=killed)
         self._start_services(running)
+        await self._start_metrics(options, running)
         gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
         gc.freeze()
 
@@ -226,6 +237,7 @@ class App:
         context = BrokerContext(
             self._loop, store, self._write_batch, self._journal, self._saver, tables, config, clock, stats
         )
+        self._context = context
         topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
         filters = FilterCache(config, clients.subscription)
         self._broadcasts = BroadcastOffsets(store, offsets, clients, config, clock)
@@ -272,6 +284,11 @@ class App:
                 self._refusals,
                 connections=lambda: self._server.connections,
                 loop_time=self._loop.time,
+            ),
+            StatusHandler(
+                clock,
+                lambda: self._metrics_services().status(),
+                lambda *span: self._metrics_services().history(*span),
             ),
         )
         return [*(handler.routes() for handler in handlers), *self._message_services.routes()]
@@ -399,6 +416,40 @@ class App:
         periodic.every(SYNC_TIMEOUT_SWEEP_S, self._write_batch.expire)
         periodic.every(SYNC_TIMEOUT_SWEEP_S, lambda: report_entry_repairs(self._store))
         running.callback(self._server.stop_reading)
+
+    async def _start_metrics(self, options: Options, running: AsyncExitStack) -> None:
+        services = self._message_services
+        sources = Sources(
+            context=self._context,
+            server=self._server,
+            flusher=self._flusher,
+            retention=self._retention,
+            registrar=self._registrar,
+            held_pulls=self._hold_service,
+            held_pops=services.held_pops,
+            in_progress=lambda: self._dispatch.in_progress,
+            timers=services.timers,
+            transactions=services.transactions,
+            revive=services.revive,
+            counters=None if self._fast_path is None else self._fast_path.counters,
+            address=self._address,
+            ready=lambda: self._is_ready,
+            stopping=self._stopping.is_set,
+        )
+        self._metrics = MetricsServices(self._loop, sources)
+        self._metrics.start()
+        running.push_async_callback(self._metrics.stop)
+        self._http = await self._metrics.listen(options)
+
+    async def _close_metrics(self) -> None:
+        """Last of all: until then /readyz says that the broker stops."""
+        if self._metrics is not None:
+            await self._metrics.close()
+
+    def _metrics_services(self) -> MetricsServices:
+        if self._metrics is None:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, "the broker is starting: try again later")
+        return self._metrics
 
     def _topics_changed(self, names: Collection[str]) -> None:
         self._saver.schedule("topics")

@@ -103,6 +103,8 @@ def _flags(given: BrokerArguments) -> dict[str, str]:
     if given.listen is not None:
         host, port = _listen_address(given.listen)
         flags["bindAddress"], flags["listenPort"] = host, str(port)
+    if given.http is not None:
+        flags |= _http_flags(given.http)
     if given.advertise is not None:
         address = address_of(given.advertise, "--advertise")
         if address is None or address[1] == 0:
@@ -111,6 +113,17 @@ def _flags(given: BrokerArguments) -> dict[str, str]:
             )
         flags["brokerIP1"], flags["advertisedPort"] = address[0], str(address[1])
     return flags
+
+
+def _http_flags(text: str) -> dict[str, str]:
+    address = address_of(text, "--http")
+    if address is None:
+        return {"metricsExporterType": "DISABLE"}
+    return {
+        "metricsExporterType": "PROM",
+        "metricsPromExporterHost": address[0],
+        "metricsPromExporterPort": str(address[1]),
+    }
 
 
 def _with_flags(options: Options, flags: dict[str, str]) -> Options:

@@ -26,10 +26,12 @@ from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.send_back import SendBackHandler
 from firearrow.broker.handlers.timers import DelaysHandler
 from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, PendingTimersHandler
+from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.subscription_filter import FilterCache
+from firearrow.broker.timers.service import DisabledTimers, TimerService
 from firearrow.broker.transactions.service import TransactionService
 
 log = logging.getLogger("firearrow.message_services")
@@ -112,6 +114,22 @@ class MessageServices:
 
     def routes(self) -> list[Routes]:
         return [*self._own, self._delay_routes, *self._timer_services.routes(), *self._pop_services.routes()]
+
+    @property
+    def timers(self) -> TimerService | DisabledTimers:
+        return self._timer_services.service
+
+    @property
+    def transactions(self) -> TransactionService:
+        return self._transactions
+
+    @property
+    def revive(self) -> ReviveService:
+        return self._pop_services.revive
+
+    def held_pops(self) -> int:
+        """How many pops and notifications wait for messages."""
+        return self._pop_services.held()
 
     def start(self, *, killed: bool) -> None:
         """Restore progress and resume pending work; the store is open and the tables are loaded."""

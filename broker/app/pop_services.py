@@ -89,6 +89,9 @@ class PopServices:
         for hold_service in (self._hold_service, self._notification_holds):
             arrivals.listen(hold_service.messages_arrived, waiters=hold_service.keys)
 
+    def held(self) -> int:
+        return len(self._hold_service) + len(self._notification_holds)
+
     def sweep(self) -> None:
         self._order_info.sweep(self._tables.topics, self._tables.groups)
 

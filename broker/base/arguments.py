@@ -30,6 +30,7 @@ class BrokerArguments(ServerArguments):
     advertise: str | None
     namesrv_listen: str
     namesrv: str | None
+    http: str | None
     set: list[str]
     check_config: Path | None
 
@@ -54,6 +55,11 @@ def broker_parser() -> Parser:
         help="where the name server in this process listens, or off  [default: %(default)s]",
     )
     option("--namesrv", metavar="ADDR;ADDR", help="other name servers to register with")
+    option(
+        "--http",
+        metavar="HOST:PORT",
+        help="where to serve /metrics, /healthz, /readyz and /status  [default: off; Apache's port is 5557]",
+    )
     option("--config", type=Path, metavar="FILE", help="a configuration file such as Apache's broker.conf")
     option(
         "--set",

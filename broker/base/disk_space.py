@@ -6,6 +6,7 @@
 import os
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from firearrow.broker.base.options import Options
 
@@ -41,6 +42,22 @@ class DiskUse:
 
     def __str__(self) -> str:
         return f"CL: {self.log:5.2f} CQ: {self.queues:5.2f} INDEX: {self.index:5.2f}"
+
+
+class DiskSpace(NamedTuple):
+    """Of a file system, in bytes; `free`: what an unprivileged process may use. `used_share`: as `used_share`."""
+
+    total: int
+    used: int
+    free: int
+    used_share: float
+
+
+def space_of(folder: str) -> DiskSpace:
+    """The space of the folder's file system now. OSError."""
+    status = os.statvfs(folder)
+    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+    return DiskSpace(total, total - status.f_bfree * status.f_frsize, free, used_share(folder))
 
 
 def measured(log_folder: str, root: str) -> DiskUse:

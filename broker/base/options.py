@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 Change = Literal["running", "start"]
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+LABELS_MAX = 16
 TIMER_STEPS_MS = (100, 200, 500, 1000)
 NO_LIMIT = 1 << 62
 INT_MAX = (1 << 31) - 1
@@ -298,6 +300,17 @@ class Options:
     """Answers requests for all topics or groups in pages, for clients that ask for pages."""
     split_metadata_size: int = _option(2000, "splitMetadataSize", "running", low=1)
     """Most topics or groups in a page of `enableSplitMetadata`."""
+    # metrics
+    metrics_exporter: str = _option("DISABLE", "metricsExporterType", choices=("DISABLE", "PROM"))
+    """PROM serves metrics, health and status by HTTP; Apache's other exporters, OTLP_GRPC and LOG, are not there."""
+    metrics_host: str = _option("", "metricsPromExporterHost")
+    """Where the metrics are served; empty: on loopback only."""
+    metrics_port: int = _option(5557, "metricsPromExporterPort", high=65535)
+    """The port of the metrics; 0 finds a free one."""
+    metrics_label: str = _option("", "metricsLabel")
+    """Labels that every series gets, `name:value` separated by `,`."""
+    metrics_series_max: int = _option(50_000, "metricsOtelCardinalityLimit", low=2, high=1_000_000)
+    """Most series of a metric; all further ones are added up in one."""
     # administration
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running", high=NO_LIMIT)
     """Refuses sends before this time, in milliseconds since 1970."""
@@ -337,6 +350,19 @@ class Options:
                 f"deleteWhen must be hours 0 to 23 separated by ;, not {self.delete_when[:64]!r}"
             )
         return hours
+
+    @property
+    def metrics_labels(self) -> dict[str, str]:
+        """The labels of `metricsLabel`. ValueError names the pair that is wrong."""
+        found: dict[str, str] = {}
+        for pair in filter(None, (word.strip() for word in self.metrics_label.split(","))):
+            name, colon, value = pair.partition(":")
+            if not colon or not _LABEL.fullmatch(name) or len(found) == LABELS_MAX:
+                raise ValueError(
+                    f"metricsLabel must be at most {LABELS_MAX} pairs name:value separated by , not {pair[:64]!r}"
+                )
+            found[name] = value
+        return found
 
     @property
     def multi_dispatch(self) -> bool:
@@ -384,6 +410,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         raise ValueError(f"{key} must not be empty")
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
+    if key == "metricsLabel":
+        _ = Options(metrics_label=text).metrics_labels
     if key == "deleteWhen":
         _ = Options(delete_when=text).delete_hours
     choices = field.metadata["choices"]

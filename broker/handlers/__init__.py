@@ -25,6 +25,7 @@
 - `reset_offsets`: resets, clones and corrects consumer offsets (222, 314, 308), asks clients for theirs (223)
 - `send`: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320)
 - `send_back`: CONSUMER_SEND_MSG_BACK (36): retries a message that a consumer could not consume
+- `status`: status and history of the broker (30008, 30009, of our own)
 - `timers`: timer checkpoint and metrics (60, 61), delay offsets (45), recalls (370)
 - `topics`: creates, changes, deletes and lists topics, their statistics, clean-up of unused files
 - `trim_topic`: removes the first messages of a topic's queues (30001, of FireArrow alone)

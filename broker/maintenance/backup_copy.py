@@ -115,7 +115,7 @@ def _copy_some(source: int, target: int, at: int, count: int) -> int:
 
 TRIES = 50
 FOLDERS = ("config", "timerlog", "journal")
-NOT_PROGRESS = frozenset(("commitlog", "consumequeue", "index", "lock", SPARE, NAME, *FOLDERS))
+NOT_PROGRESS = frozenset(("commitlog", "consumequeue", "index", "lock", "history", SPARE, NAME, *FOLDERS))
 WRITTEN_IN_PLACE = frozenset(("timercheck", "timermetrics"))
 """Files that are written in place all the time, and are valid at every moment."""
 

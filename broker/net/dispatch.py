@@ -69,6 +69,11 @@ class Dispatch:
         )
         return Refusal(ResponseCode.SYSTEM_BUSY, remark)
 
+    @property
+    def in_progress(self) -> int:
+        """Requests whose handler is not done."""
+        return len(self._running)
+
     async def drain(self) -> None:
         """Wait for the handlers that are still running."""
         if self._running:

@@ -65,6 +65,11 @@ class Registrar:
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether a name server has this broker, or there is none to have it."""
+        return self._own is not None or not self._others or any(other.has_us for other in self._others)
+
     def start(self) -> None:
         """Register all topics everywhere; our own name server has them when this returns. Needs the running
         loop."""
@@ -149,7 +154,12 @@ class RemoteNameServer:
         self._peer: Peer | None = None
         self._unsent: set[str] | None = None
         self._wake = asyncio.Event()
-        self._failing = False
+        self._failing = self._registered = False
+
+    @property
+    def has_us(self) -> bool:
+        """Whether it answered our registration on the connection that is open."""
+        return self._registered and self._peer is not None and not self._peer.closed
 
     def changed(self, names: Collection[str]) -> None:
         if self._unsent is not None:
@@ -225,14 +235,14 @@ class RemoteNameServer:
                 *self._address,
                 str(error) or type(error).__name__,
             )
-        self._failing = True
+        self._failing, self._registered = True, False
         if self._peer is not None and isinstance(error, OSError):
             self._peer.close()
 
     def _succeeded(self) -> None:
         if self._failing:
             log.info("registered with name server %s:%d again", *self._address)
-        self._failing = False
+        self._failing, self._registered = False, True
 
 
 def addresses(text: str, own: Address | None = None) -> list[Address]:

@@ -85,6 +85,11 @@ class ConsumerOffsets:
         the journal and call `counted`."""
         return self._table
 
+    @property
+    def pull_table(self) -> Mapping[str, Offsets]:
+        """`topic@group` → queue → offset of the last pull. A live view."""
+        return self._pulls
+
     def counted(self, group: str) -> None:
         """Count a commit of the group that is in the table already."""
         self._commits += 1

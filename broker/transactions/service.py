@@ -25,6 +25,7 @@ from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.check_sender import CheckRequestSender
 from firearrow.broker.transactions.check_service import CheckService
 from firearrow.broker.transactions.end_transaction import Decision, EndTransactionService
+from firearrow.broker.transactions.half_topics import HalfTopics
 from firearrow.broker.transactions.op_messages import TAG, OpMessageWriter
 from firearrow.broker.transactions.open_halves import OpenHalfMessages, op_half_offsets
 
@@ -87,6 +88,14 @@ class TransactionService:
     def stop(self) -> None:
         self._checks.stop()
         self._commit_offsets()
+
+    def open_count(self) -> int:
+        """How many half messages wait for their decision."""
+        return self._open_halves.open_count(self._store.reader.max_offset(name_rules.HALF_TOPIC, 0))
+
+    def open_topics(self) -> HalfTopics:
+        """A look-up of the topics of open half messages."""
+        return HalfTopics(self._store, self._open_halves)
 
     def prepare(self, message: Message) -> None:
         """Turn a message that begins a transaction into a half message. Raises Refusal."""

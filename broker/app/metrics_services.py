@@ -1,0 +1,100 @@
+"""MetricsServices: builds the metrics, the status, the history and the HTTP listener. Loop thread.
+
+The history is always on; the listener and what only it needs are built if the options ask for it.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import orjson
+
+from firearrow.broker.base.arguments import version
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Address
+from firearrow.broker.base.process import lower_priority
+from firearrow.broker.metrics.history import ROWS, STEP_MS, History
+from firearrow.broker.metrics.lags import LagSnapshots
+from firearrow.broker.metrics.recorder import Recorder, open_history
+from firearrow.broker.metrics.sources import Sources
+from firearrow.broker.metrics.status import Status
+
+if TYPE_CHECKING:
+    from firearrow.broker.http.listener import HttpListener
+
+LOOPBACK = "127.0.0.1"
+VALUES_MAX = 400_000
+"""Values of one answer with history: a day of 46 series, an hour of all."""
+
+
+class MetricsServices:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sources: Sources) -> None:
+        self._loop = loop
+        self._sources = sources
+        self._thread = ThreadPoolExecutor(1, "metrics", lower_priority)  # started by its first job
+        self._lags = LagSnapshots(sources.context)
+        self._history: History | None = open_history(sources.context.store.root)
+        self._recorder = Recorder(sources, self._lags, self._history, self._thread)
+        self._status = Status(sources, self._lags, version(sys.path), self._thread)
+        self._http: HttpListener | None = None
+
+    def start(self) -> None:
+        self._recorder.start()
+
+    async def stop(self) -> None:
+        """Stop the history; HTTP goes on."""
+        await self._recorder.stop()
+
+    async def listen(self, options: Options) -> Address | None:
+        """Serve HTTP if the options ask for it; returns the address. StartError."""
+        if options.metrics_exporter != "PROM":
+            return None
+        from firearrow.broker.http.listener import HttpListener  # noqa: PLC0415 (most brokers do not serve it)
+        from firearrow.broker.http.pages import Pages  # noqa: PLC0415
+        from firearrow.broker.metrics.exposition import OPEN_METRICS, TEXT  # noqa: PLC0415
+        from firearrow.broker.metrics.scrape import Scrape  # noqa: PLC0415
+
+        scrape = Scrape(self._sources, self._lags, self._recorder.hours_left, self._thread)
+
+        def metrics(is_open_metrics: bool) -> tuple[str, AsyncIterator[bytes]]:
+            pieces = scrape.pieces(is_open_metrics=is_open_metrics)
+            return OPEN_METRICS if is_open_metrics else TEXT, pieces
+
+        pages = Pages(metrics, self._status.unready, self._status.members)
+        self._http = HttpListener(self._loop, pages.answer, self._thread)
+        return await self._http.listen(options.metrics_host or LOOPBACK, options.metrics_port)
+
+    async def close(self) -> None:
+        """Stop serving HTTP."""
+        if self._http is not None:
+            await self._http.close()
+        self._thread.shutdown(cancel_futures=True)
+
+    async def status(self) -> bytes:
+        """The JSON of the status."""
+        return orjson.dumps(await self._status.members())
+
+    async def history(self, first_ms: int, last_ms: int, prefix: str) -> bytes:
+        """The JSON of the history of this time and of the series whose names begin so. ValueError: there is none, or
+        it is too much for one answer."""
+        if self._history is None:
+            raise ValueError("there is no history: its file could not be used at the start")
+        first, last = first_ms // STEP_MS, min(last_ms, self._sources.context.clock.now_ms()) // STEP_MS
+        first = max(first, last - ROWS + 1, 0)
+        names = self._history.names(prefix)
+        count = max(last - first + 1, 0) * len(names)
+        if count > VALUES_MAX:
+            raise ValueError(
+                f"the history of this time has {count} values, at most {VALUES_MAX} are sent: ask for less time or for "
+                "fewer series"
+            )
+        history = self._history
+
+        def read() -> bytes:
+            series = history.read(first * STEP_MS, last * STEP_MS, names)
+            kept = {name: values for name, values in series.items() if any(v is not None for v in values)}
+            return orjson.dumps({"stepMs": STEP_MS, "fromMs": first * STEP_MS, "series": kept})
+
+        return await self._loop.run_in_executor(self._thread, read)

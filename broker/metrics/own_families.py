@@ -1,0 +1,222 @@
+"""Metrics that Apache's broker does not have; names begin with `firearrow_`, times are in seconds. Loop thread."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from firearrow._native.fastpath.request_times import BOUNDS_US
+from firearrow._native.store.group_commit import FLUSH_BOUNDS_US
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.poller import TURN_BOUNDS_US
+from firearrow.broker.base.disk_space import DiskSpace
+from firearrow.broker.metrics.apache_families import REQUEST_NAMES, RESPONSE_NAMES, version_text
+from firearrow.broker.metrics.exposition import (
+    COUNTER,
+    GAUGE,
+    Buckets,
+    Exposition,
+    Sample,
+    added,
+    buckets_of,
+    labels,
+    limited,
+)
+from firearrow.broker.metrics.sources import Sources
+from firearrow.broker.tables import name_rules
+from firearrow.broker.tables.clients import LANGUAGES
+
+US_IN_S = 1_000_000
+SENDS = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
+PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+NOT_REFUSED = frozenset(
+    (
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+        ResponseCode.QUERY_NOT_FOUND,
+        ResponseCode.POLLING_TIMEOUT,
+        ResponseCode.NO_MESSAGE,
+    )
+)
+"""Answers that are no refusal: there was nothing to return."""
+LAG_MESSAGES, LAG_SECONDS = "firearrow_consumer_queue_lag_messages", "firearrow_consumer_queue_lag_seconds"
+LAG_HELP = "Messages of a queue that the group has not consumed."
+LAG_AGE_HELP = "Age of the oldest message of a queue that the group has not consumed."
+
+
+class OwnFamilies:
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._context = sources.context
+
+    def pieces(self, to: Exposition, disk: DiskSpace, hours_left: float) -> Iterator[bytes]:
+        """`hours_left`: until the disk is full at its present growth; infinite if it does not grow."""
+        limit = self._context.config.options.metrics_series_max
+        yield from self._latencies(to, limit)
+        yield from self._ways(to, limit)
+        yield from self._gauges(to)
+        yield from self._disk(to, disk, hours_left)
+        yield from self._clients(to, limit)
+        yield from to.family(
+            "firearrow_dead_letters", GAUGE, "Messages in the group's dead-letter queue.", self._dead(limit)
+        )
+
+    # ---- latencies ----
+
+    def _latencies(self, to: Exposition, limit: int) -> Iterator[bytes]:
+        sources = self._sources
+        for name, help_text, buckets in (
+            ("send_latency", "From the read of a send to its answer.", self.latency_of(SENDS)),
+            ("pull_latency", "From the read of a pull that found messages.", self.latency_of(PULLS)),
+            (
+                "sync_wait",
+                "How long answers waited for the disk, with SYNC_FLUSH.",
+                buckets_of(self._context.write_batch.sync_waits, BOUNDS_US, US_IN_S),
+            ),
+            (
+                "flush",
+                "Length of a sync of the commit log.",
+                buckets_of(sources.flusher.flushes, FLUSH_BOUNDS_US, US_IN_S),
+            ),
+            (
+                "turn",
+                "Length of a turn of the loop over its sockets.",
+                None
+                if sources.server.turns is None
+                else buckets_of(sources.server.turns, TURN_BOUNDS_US, US_IN_S),
+            ),
+        ):
+            if buckets is not None:
+                yield from to.histogram(f"firearrow_{name}_seconds", help_text, [("", buckets)], limit)
+
+    def latency_of(self, codes: frozenset[RequestCode]) -> Buckets | None:
+        """Of requests that succeeded and did not wait for messages."""
+        return added(
+            buckets_of(histogram, BOUNDS_US, US_IN_S)
+            for asked, code, held, _, histogram in self._sources.server.times.all()
+            if asked in codes and code == ResponseCode.SUCCESS and not held
+        )
+
+    # ---- requests ----
+
+    def _ways(self, to: Exposition, limit: int) -> Iterator[bytes]:
+        counters = self._sources.counters
+        ways: list[Sample] = []
+        reasons: list[Sample] = []
+        for counts in [] if counters is None else counters.all():
+            client = {
+                "language": LANGUAGES.get(counts.language, "others").lower(),
+                "version": version_text(counts.version),
+            }
+            left = counts.left()
+            sends, pulls = (sum(pair[which] for pair in left.values()) for which in (0, 1))
+            for request, way, count in (
+                ("send", "template", counts.templated),
+                ("send", "fast", counts.parsed),
+                ("send", "complete", sends),
+                ("pull", "fast", counts.pulled),
+                ("pull", "complete", pulls),
+            ):
+                ways.append((labels(**client, request=request, way=way), count))
+            for reason, pair in left.items():
+                for request, count in zip(("send", "pull"), pair, strict=True):
+                    if count:
+                        own = labels(**client, request=request, reason=reason.replace(" ", "_"))
+                        reasons.append((own, count))
+        yield from to.family(
+            "firearrow_requests", COUNTER, "Sends and pulls by the way they took.", limited(ways, limit)
+        )
+        yield from to.family(
+            "firearrow_requests_complete",
+            COUNTER,
+            "Sends and pulls that took the complete way, and why.",
+            limited(reasons, limit),
+        )
+        refusals = (
+            (
+                labels(
+                    request_code=REQUEST_NAMES.get(asked, "unknown"),
+                    reason=RESPONSE_NAMES.get(code, "unknown"),
+                ),
+                count,
+            )
+            for (asked, code), count in self.refusals().items()
+        )
+        yield from to.family(
+            "firearrow_refusals", COUNTER, "Requests that were refused, and why.", limited(refusals, limit)
+        )
+
+    def refusals(self) -> Counter[tuple[int, int]]:
+        """(request code, code of the answer) → requests."""
+        found: Counter[tuple[int, int]] = Counter()
+        for asked, code, _, _, histogram in self._sources.server.times.all():
+            if code not in NOT_REFUSED:
+                found[asked, code] += sum(histogram.read()[0])
+        return found
+
+    # ---- what waits ----
+
+    def _gauges(self, to: Exposition) -> Iterator[bytes]:
+        sources = self._sources
+        for name, help_text, value in (
+            ("held_pulls", "Pulls that wait for messages.", len(sources.held_pulls)),
+            ("held_pops", "POP requests that wait for messages.", sources.held_pops()),
+            ("requests_in_progress", "Requests whose handler is not done.", sources.in_progress()),
+            (
+                "replies_waiting_for_sync",
+                "Replies that wait for the disk.",
+                self._context.write_batch.waiting,
+            ),
+            ("pending_timers", "Messages in the timer.", sources.timers.lags().pending),
+            ("open_half_messages", "Transactions that are not decided.", sources.transactions.open_count()),
+            ("pending_check_points", "POP check points that wait to be settled.", sources.revive.pending),
+            ("buffered_bytes", "Incomplete frames and unread answers.", sources.server.budget.held),
+            ("ready", "Whether /readyz answers 200.", int(sources.ready())),
+        ):
+            yield from to.family(f"firearrow_{name}", GAUGE, help_text, [("", value)])
+        uptime_s = (self._context.clock.now_ms() - self._context.stats.started_ms) / 1000
+        yield from to.family("firearrow_uptime_seconds", GAUGE, "Time since the start.", [("", uptime_s)])
+
+    def _disk(self, to: Exposition, disk: DiskSpace, hours_left: float) -> Iterator[bytes]:
+        store = self._context.store
+        for name, help_text, value in (
+            ("disk_total_bytes", "Size of the commit log's file system.", disk.total),
+            ("disk_free_bytes", "Space that the broker may use.", disk.free),
+            ("disk_used_ratio", "Used share, as the limits in the options count it.", disk.used_share),
+            ("disk_full_hours", "Hours until the disk is full at the growth of the last hour.", hours_left),
+            ("log_bytes", "Bytes of the commit log.", store.written - store.min_physical),
+            ("log_end_bytes", "Physical offset of the end of the commit log.", store.written),
+        ):
+            yield from to.family(f"firearrow_{name}", GAUGE, help_text, [("", value)])
+
+    # ---- clients and groups ----
+
+    def _clients(self, to: Exposition, limit: int) -> Iterator[bytes]:
+        samples = (
+            (labels(language=language, version=version), count)
+            for (language, version), count in sorted(self.connections().items())
+        )
+        yield from to.family(
+            "firearrow_connections", GAUGE, "Connections by client.", limited(samples, limit)
+        )
+
+    def connections(self) -> Counter[tuple[str, str]]:
+        """(language, version) → connections; `none` has sent no request."""
+        return Counter(
+            ("none", "none")
+            if connection.language < 0
+            else (LANGUAGES.get(connection.language, "others").lower(), version_text(connection.version))
+            for connection in self._sources.server.connections
+        )
+
+    def _dead(self, limit: int) -> Iterator[Sample]:
+        reader = self._context.store.reader
+        topics = [name for name in self._context.tables.topics if name.startswith(name_rules.DLQ_PREFIX)]
+        samples = (
+            (
+                labels(consumer_group=name.removeprefix(name_rules.DLQ_PREFIX)),
+                max(reader.max_offset(name, 0) - reader.min_offset(name, 0), 0),
+            )
+            for name in topics
+        )
+        return limited(samples, limit)

@@ -1,0 +1,41 @@
+"""Sources: what the metrics, the status and the history read. Built by `broker/app`; nothing here changes it.
+
+Loop thread.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firearrow._native.fastpath.fast_dispatch import RequestCounters
+from firearrow._native.fastpath.long_polling import PullHoldService
+from firearrow.broker.base.peer import Address
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.net.server import Server
+from firearrow.broker.pop.revive import ReviveService
+from firearrow.broker.services.flusher import Flusher
+from firearrow.broker.services.registration import Registrar
+from firearrow.broker.services.retention import Retention
+from firearrow.broker.timers.service import DisabledTimers, TimerService
+from firearrow.broker.transactions.service import TransactionService
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """`counters`: None if all requests take the complete way. `held_pops()`: how many pops wait. `in_progress()`: how
+    many requests are being handled. `ready()`, `stopping()`: the state of the process."""
+
+    context: BrokerContext
+    server: Server
+    flusher: Flusher
+    retention: Retention
+    registrar: Registrar
+    held_pulls: PullHoldService
+    held_pops: Callable[[], int]
+    in_progress: Callable[[], int]
+    timers: TimerService | DisabledTimers
+    transactions: TransactionService
+    revive: ReviveService
+    counters: RequestCounters | None
+    address: Address
+    ready: Callable[[], bool]
+    stopping: Callable[[], bool]
