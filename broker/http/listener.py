@@ -114,7 +114,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.close()
 
     async def _answer(self, request: Request) -> None:
-        keeps_alive = request.keeps_alive and not self._at_end
+        keeps_alive = request.keeps_alive and (not self._at_end or END in self._buffer)
         try:
             response = await self._listener.answer(request)
             if isinstance(response.body, bytes):
@@ -131,11 +131,14 @@ class HttpConnection(asyncio.Protocol):
             return self._transport.abort()
         finally:
             self._task = None
-        if not keeps_alive or self._at_end:
+        if not keeps_alive:
             return self._transport.close()
         self._transport.resume_reading()
         self._wait_for_request()
-        return self._next()
+        self._next()
+        if self._at_end and self._task is None:  # what is left is no whole request
+            self._transport.close()
+        return None
 
     async def _send_whole(self, request: Request, response: Response, body: bytes, keeps_alive: bool) -> None:
         compressed = len(body) >= COMPRESSED_FROM and request.accepts("accept-encoding", "gzip")
