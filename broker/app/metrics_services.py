@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from firearrow.broker.base.arguments import version
+from firearrow._native.base.command_line import version
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import lower_priority

@@ -12,7 +12,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 
 HOUR_MS = 3_600_000
-TIME_MAX = 1 << 62
+LATEST_MS = 1 << 62
 
 
 class StatusHandler:
@@ -38,7 +38,7 @@ class StatusHandler:
         """From `from` to `to` in ms, by default the last hour; `series`: how the names of the series begin."""
         last_ms = request.integer_or("to", self._clock.now_ms())
         first_ms = request.integer_or("from", last_ms - HOUR_MS)
-        if not 0 <= first_ms <= last_ms <= TIME_MAX:
+        if not 0 <= first_ms <= last_ms <= LATEST_MS:
             remark = f"from and to must be times in ms, from before to, not {first_ms} and {last_ms}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         try:

@@ -232,7 +232,7 @@ class ApacheFamilies:
             yield from to.family(name, GAUGE, GAUGES, [(STORAGE, value)])
         pending = (
             (f"{STORAGE},{_topic_label(topic)}", count)
-            for topic, count in list(self._sources.timers.pending().items())
+            for topic, count in list(self._sources.timers.pending_by_topic().items())
         )
         yield from to.family("rocketmq_timing_messages", GAUGE, GAUGES, limited(pending, limit))
 

@@ -246,7 +246,7 @@ class TimerService:
         """The JSON of GET_TIMER_METRICS."""
         return self._metrics.to_json()
 
-    def pending(self) -> dict[str, int]:
+    def pending_by_topic(self) -> dict[str, int]:
         """Topic → pending messages."""
         return self._metrics.counts()
 
@@ -344,7 +344,7 @@ class DisabledTimers:
     def metrics(self) -> bytes:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
 
-    def pending(self) -> dict[str, int]:
+    def pending_by_topic(self) -> dict[str, int]:
         return {}
 
     def lags(self) -> TimerLags:

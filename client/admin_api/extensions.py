@@ -4,10 +4,11 @@ Nothing is cached. Loop thread.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -138,6 +139,37 @@ class Extensions:
         ext = {name: value for name, value in (("address", address), ("clientId", client_id)) if value}
         answers = await self._ask(RequestCode.CLOSE_CONNECTION, ext, broker)
         return sum(read(answer.body, lambda of: of.number("closed")) for answer in answers.values())
+
+    async def status(self, address: str) -> dict[str, Any]:
+        """What the broker says of itself: version, store, options, counts, rates, lags, connections."""
+        return await self._object(address, RequestCode.GET_STATUS, {})
+
+    async def history(
+        self, address: str, first_ms: int | None = None, last_ms: int | None = None, series: str = ""
+    ) -> dict[str, Any]:
+        """Rates and lags of the last day: `stepMs`, `fromMs`, and `series`, name → a value for each step, None where
+        there is none. By default of the last hour. `series`: how the names of the wanted series begin."""
+        ext = {"series": series}
+        if first_ms is not None:
+            ext["from"] = str(first_ms)
+        if last_ms is not None:
+            ext["to"] = str(last_ms)
+        return await self._object(address, RequestCode.GET_HISTORY, ext)
+
+    async def _object(self, address: str, code: RequestCode, ext: dict[str, str]) -> dict[str, Any]:
+        try:
+            answer = await self._admin.calls.ask(address, code, ext)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise OnlyFireArrow(address) from None
+            raise
+        try:
+            found = json.loads(answer.body)
+        except ValueError as error:
+            raise ClientError(f"{address}: the answer is not JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise ClientError(f"{address}: the answer is not a JSON object")
+        return found
 
     async def _list(
         self, kind: type[Row], code: RequestCode, member: str, ext: Mapping[str, str], broker: str | None
