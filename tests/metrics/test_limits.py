@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from firearrow._native.fastpath.request_times import ANSWERS_MAX, RequestTimes
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.app.metrics_services import VALUES_MAX
 from firearrow.broker.base.event_counts import RETRIED, EventCounts
@@ -27,7 +27,7 @@ def test_values_of_an_answer_with_history(tmp_path: Path) -> None:
     with watched(tmp_path / "store") as broker, broker.connect() as connection:
         assert connection.ask(RequestCode.GET_HISTORY, {"from": "0", "series": "few:"}).code == 0
         refused = connection.ask(RequestCode.GET_HISTORY, {"from": "0", "series": "fe"})
-        assert (refused.code, f"{(count + 1) * ROWS} values" in (refused.remark or "")) == (13, True)
+        assert (refused.code, f"{(count + 1) * ROWS} values" in (refused.remark or "")) == (ResponseCode.INVALID_PARAMETER, True)
         near = {"from": str(9 * STEP_MS), "to": str(10 * STEP_MS), "series": "fe"}
         assert connection.ask(RequestCode.GET_HISTORY, near).code == 0
 
