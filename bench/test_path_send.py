@@ -14,6 +14,7 @@ from firearrow._native.fastpath.fast_connection import FastConnection
 from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
+from firearrow._native.fastpath.request_times import PutCounts
 from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.fastpath.topic_cache import Count, PlainTopics
 from firearrow._native.fastpath.write_batch import WriteBatch
@@ -114,6 +115,9 @@ class Broker:
         self.line = ClientSocket(FastDispatch(sender, puller, RequestCounters()))
 
     def sync(self) -> None: ...
+    def put_counts(self, topic: str, message_type: str) -> PutCounts:
+        return PutCounts()
+
     def counts(self, topic: str) -> tuple[Count, Count]:
         return Count(), Count()
 

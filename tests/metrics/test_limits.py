@@ -27,7 +27,10 @@ def test_values_of_an_answer_with_history(tmp_path: Path) -> None:
     with watched(tmp_path / "store") as broker, broker.connect() as connection:
         assert connection.ask(RequestCode.GET_HISTORY, {"from": "0", "series": "few:"}).code == 0
         refused = connection.ask(RequestCode.GET_HISTORY, {"from": "0", "series": "fe"})
-        assert (refused.code, f"{(count + 1) * ROWS} values" in (refused.remark or "")) == (ResponseCode.INVALID_PARAMETER, True)
+        assert (refused.code, f"{(count + 1) * ROWS} values" in (refused.remark or "")) == (
+            ResponseCode.INVALID_PARAMETER,
+            True,
+        )
         near = {"from": str(9 * STEP_MS), "to": str(10 * STEP_MS), "series": "fe"}
         assert connection.ask(RequestCode.GET_HISTORY, near).code == 0
 
