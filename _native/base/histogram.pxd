@@ -1,7 +1,9 @@
-# Histogram: how often a value fell into each of a few ranges, with the sum of all values. The bounds are upper
-# and inclusive, as Prometheus has them; the last range has none. `add` takes a few nanoseconds and no memory.
+# Histogram: how often a value fell into each of a few ranges, with the sum of all values. The bounds are
+# upper and inclusive, as Prometheus has them; the last range has none. `add` takes a few nanoseconds and no
+# memory.
 #
-# Thread: one thread adds; another one may read, and then sees some additions in `counts` but not yet in `total`.
+# Thread: one thread adds; another one may read, and then sees some additions in `counts` but not yet in
+# `total`.
 
 from libc.stdint cimport int64_t
 

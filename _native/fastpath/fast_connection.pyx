@@ -64,7 +64,10 @@ cdef class FastConnection(Connection):
             raise WireError(header_fault(status))
         if header.flag & FLAG_RESPONSE == 0:
             self.language, self.version = header.language, header.version
-            if self.fast_handler is not None and self.fast_handler.handle_frame(self, frame, &header) == HANDLED:
+            if (
+                self.fast_handler is not None
+                and self.fast_handler.handle_frame(self, frame, &header) == HANDLED
+            ):
                 return 1
         command = command_from(frame, &header)
         command.since_ns = nanoseconds()

@@ -1,10 +1,10 @@
 # RequestTimes: how long requests took, from the read of their bytes to the answer, as histograms in
-# microseconds. Requests of the fast path are counted by RequestKind, and get the length of the pass that read
-# and answered them: the clock is read once for all. Those that waited for the disk or for messages, and those
-# of the handlers, are measured one by one.
+# microseconds. Requests of the fast path are counted by RequestKind, and get the length of the pass that
+# read and answered them: the clock is read once for all. Those that waited for the disk or for messages,
+# and those of the handlers, are measured one by one.
 #
-# PutCounts: what was sent to one topic with one message type. Sizes: only those above SMALL_BYTES are counted,
-# all others are small.
+# PutCounts: what was sent to one topic with one message type. Sizes: only those above SMALL_BYTES are
+# counted, all others are small.
 #
 # Thread: the loop's.
 

@@ -1,9 +1,10 @@
-# LagTable: one snapshot of how far each group is behind in each topic and queue, and of what it got. `add` reads the offsets
-# of some groups in the loop thread; when all are added, any thread may call `lines`, which holds the GIL only to
-# begin and end.
+# LagTable: one snapshot of how far each group is behind in each topic and queue, and of what it got. `add`
+# reads the offsets of some groups in the loop thread; when all are added, any thread may call `lines`,
+# which holds the GIL only to begin and end.
 #
-# At most `rows_max` rows, and as many rows of queues, are kept; the others are summed up in one row, `beyond`, whose
-# ages are the highest ones. Names are kept as label values, escaped once. Units: messages, milliseconds.
+# At most `rows_max` rows, and as many rows of queues, are kept; the others are summed up in one row,
+# `beyond`, whose ages are the highest ones. Names are kept as label values, escaped once. Units: messages,
+# milliseconds.
 #
 # Ownership: the rows are the table's; names are bytes objects in `names`, which outlives them.
 

@@ -11,7 +11,7 @@ from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 
 cdef enum:
     RETRY_CHARS = 7                       # of %RETRY%
-    FIXED_MAX = 192                       # bytes of a line beside name, common labels and the row's label values
+    FIXED_MAX = 192                       # bytes of a line beside name, common labels and the row's labels
     QUEUES_MAX = 65536
 
 
