@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import struct
 
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
@@ -132,13 +131,15 @@ class MessageQueries:
 
 def decode_offset_id(text: str) -> tuple[str, int]:
     """`host:port` and physical offset of an offset message id. ClientError NO_MESSAGE (208)."""
+    from ipaddress import ip_address  # noqa: PLC0415 (slow, and few admins look for messages)
+
     size = {IPV4_ID_CHARS: 4, IPV6_ID_CHARS: 16}.get(len(text))
     if size is None:
         raise ClientError(f"message id {text[:64]!r} is not an offset message id", ResponseCode.NO_MESSAGE)
     try:
         raw = bytes.fromhex(text)
         port, physical_offset = struct.unpack_from(">iq", raw, size)
-        ip = ipaddress.ip_address(raw[:size])
+        ip = ip_address(raw[:size])
     except (ValueError, struct.error) as error:
         raise ClientError(f"message id {text!r}: {error}", ResponseCode.NO_MESSAGE) from error
     if not 0 < port < 65536 or physical_offset < 0:

@@ -26,6 +26,8 @@ class ClusterInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
+    """A topic at one broker. `perm`: READ | WRITE."""
+
     topic: str
     read_queues: int = 8
     write_queues: int = 8

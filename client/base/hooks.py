@@ -57,6 +57,8 @@ class ConsumeContext:
 
 @dataclass(slots=True)
 class EndTransactionContext:
+    """A transaction that a producer ends."""
+
     group: str
     message: "Message | ReceivedMessage"
     broker_address: str

@@ -142,6 +142,8 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
+    """How a producer sends: timeouts, further attempts, queue selection, compression, limits."""
+
     send_timeout_s: float = 3
     """Timeout of a whole call, with all its attempts."""
     attempt_timeout_s: float | None = None
@@ -278,6 +280,8 @@ class _ConsumerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerOptions(_ConsumerOptions):
+    """How a push consumer pulls, and passes messages to its handlers."""
+
     orderly: bool = False
     """Handles each queue's messages in order, one batch at a time."""
     threads: int = 20
@@ -350,6 +354,8 @@ class PushConsumerOptions(_ConsumerOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumerOptions(_ConsumerOptions):
+    """How a pull consumer pulls ahead, and commits."""
+
     suspend_s: float = 20
     """How long a broker may hold a pull until a message arrives."""
     suspend_timeout_s: float = 30
@@ -382,6 +388,8 @@ class PullConsumerOptions(_ConsumerOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopConsumerOptions:
+    """How a POP consumer pops, and how long messages are its own."""
+
     invisible_s: float = 60
     """How long a received message is invisible to other members."""
     wait_s: float = 15

@@ -19,6 +19,8 @@ FILE_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
+    """Where a command connects to, and with which keys."""
+
     namesrv: str = DEFAULT_NAMESRV
     namespace: str = ""
     access_key: str = ""

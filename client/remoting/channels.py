@@ -6,11 +6,11 @@ Proxies need the package `python-socks`, imported when first used. Loop thread.
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import ssl
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -19,6 +19,9 @@ from firearrow.client.base.errors import ConfigError, ConnectFailed, NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.options import ClientOptions, SocksProxy
 from firearrow.client.remoting.channel import Channel, sign
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 ANY_HOST = "*"
 
@@ -34,8 +37,12 @@ class SocksProxies:
 
     def of(self, host: str) -> SocksProxy | None:
         """Host names match `*` only: the proxy resolves them."""
+        if not self._proxies:
+            return None
+        from ipaddress import ip_address  # noqa: PLC0415 (only for proxies)
+
         try:
-            address = ipaddress.ip_address(host)
+            address = ip_address(host)
         except ValueError:
             address = None
         for network, proxy in self._proxies:
@@ -65,11 +72,13 @@ async def connect_through(proxy: SocksProxy, host: str, port: int, timeout_s: fl
     return connected
 
 
-def _network(pattern: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(pattern: str) -> "IPv4Network | IPv6Network | None":
     if pattern == ANY_HOST:
         return None
+    from ipaddress import ip_network  # noqa: PLC0415 (only for proxies)
+
     try:
-        return ipaddress.ip_network(pattern, strict=False)
+        return ip_network(pattern, strict=False)
     except ValueError:
         raise ConfigError(
             f"socks_proxies: the key {pattern!r} must be a network (`10.0.0.0/8`) or `*`"

@@ -1,12 +1,13 @@
 """The client id that brokers know this client by, and the local address in it. Opens no connection."""
 
 import functools
-import ipaddress
 import socket
 
 from firearrow.client.base.options import ClientOptions
 
 DEFAULT_INSTANCE = "DEFAULT"
+ANY_IP = ("0.0.0.0", "::")
+"""Of a socket without a route."""
 
 
 def build_client_id(options: ClientOptions, *, broadcasting: bool = False, stream: bool = False) -> str:
@@ -33,6 +34,6 @@ def local_ip() -> str:
             except OSError:
                 continue
             ip = str(probe.getsockname()[0])
-        if not ipaddress.ip_address(ip).is_unspecified:
+        if ip not in ANY_IP:
             return f"[{ip}]" if ":" in ip else ip
     return "127.0.0.1"

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import urllib.request
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ConfigError, NoNameServer, TransportError
@@ -86,5 +85,7 @@ class NameServers:
 def _get(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"name_server_url must begin with http:// or https://, not {url!r}")
-    with urllib.request.urlopen(url, timeout=FETCH_S) as answer:
+    from urllib import request  # noqa: PLC0415 (slow: brings http, email and tempfile)
+
+    with request.urlopen(url, timeout=FETCH_S) as answer:
         return str(answer.read(ANSWER_BYTES_MAX).decode().strip())

@@ -104,6 +104,8 @@ QUEUES_MAX = 65536
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
+    """A topic's queues at one broker."""
+
     broker_name: str
     read_queues: int
     write_queues: int
