@@ -263,6 +263,8 @@ class Admin(Facade[admin.Admin]):
     delete_topic = Verb(admin.Admin.delete_topic)
     topics = Verb(admin.Admin.topics)
     topic_config = Verb(admin.Admin.topic_config)
+    update_topic = Verb(admin.Admin.update_topic)
+    system_topics = Verb(admin.Admin.system_topics)
     topic_stats = Verb(admin.Admin.topic_stats)
     queues = Verb(admin.Admin.queues)
     max_offset = Verb(admin.Admin.max_offset)

@@ -4,6 +4,7 @@ Every call sends new requests; nothing is cached. Names are the user's: namespac
 Loop thread.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -37,6 +38,7 @@ log = logging.getLogger("firearrow.client")
 
 T = TypeVar("T")
 TIMEOUT_S = 6.0
+REPLY_SUFFIX = "_REPLY_TOPIC"
 
 
 class Admin(Startable):
@@ -119,20 +121,17 @@ class Admin(Startable):
 
         Returns once name servers have its route. If no broker accepted it, raises the last broker's error.
         """
-        if is_system_topic(check_topic(topic)):
-            raise ConfigError(f"topic {topic} is a system topic and cannot be created")
         all_attributes = dict(attributes or {}) | ({"message.type": message_type} if message_type else {})
-        ext = {
-            "topic": self.namespace.wrap(topic),
-            "defaultTopic": "TBW102",
-            "readQueueNums": str(read_queues or queues),
-            "writeQueueNums": str(queues),
-            "perm": str(perm),
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": "0",
-            "order": str(order).lower(),
-            "attributes": ",".join(f"+{name}={value}" for name, value in all_attributes.items()),
-        }
+        ext = self._topic_ext(
+            TopicConfig(
+                topic=topic,
+                read_queues=read_queues or queues,
+                write_queues=queues,
+                perm=perm,
+                order=order,
+                attributes=all_attributes,
+            )
+        )
         accepted: list[str] = []
         failure: ClientError | None = None
         for name, address in (await self.calls.masters(cluster)).items():
@@ -166,6 +165,19 @@ class Admin(Startable):
         answers = await self.calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, {"topic": wrapped})
         configs = {name: read(answer.body, records.topic_config) for name, answer in answers.items()}
         return {name: replace(config, topic=topic) for name, config in configs.items()}
+
+    async def update_topic(self, broker_name: str, config: TopicConfig) -> None:
+        """Create or change the topic at this broker. Attributes that `config` does not have stay as they are."""
+        address = await self.calls.master(broker_name)
+        await self.calls.ask_again(address, RequestCode.UPDATE_AND_CREATE_TOPIC, self._topic_ext(config))
+
+    async def system_topics(self) -> set[str]:
+        """Topics that are not the user's: those with the name of a cluster or broker, and those of brokers."""
+        answer, info = await asyncio.gather(
+            self.calls.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS), self.cluster_info()
+        )
+        replies = {f"{cluster}{REPLY_SUFFIX}" for cluster in info.clusters}
+        return {*read(answer.body, lambda r: r.texts("topicList")), *info.clusters, *info.brokers, *replies}
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, QueueRange]:
         wrapped = self.namespace.wrap(topic)
@@ -372,6 +384,22 @@ class Admin(Startable):
         """The table with the user's topic names, sorted."""
         plain = {replace(queue, topic=self.namespace.unwrap(queue.topic)): value for queue, value in table}
         return dict(sorted(plain.items()))
+
+    def _topic_ext(self, config: TopicConfig) -> dict[str, str]:
+        """The fields that create or change a topic. ConfigError: it is a system topic, or not a name."""
+        if is_system_topic(check_topic(config.topic)):
+            raise ConfigError(f"topic {config.topic} is a system topic and cannot be created")
+        return {
+            "topic": self.namespace.wrap(config.topic),
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(config.read_queues),
+            "writeQueueNums": str(config.write_queues),
+            "perm": str(config.perm),
+            "topicFilterType": config.filter_type,
+            "topicSysFlag": str(config.sys_flag),
+            "order": str(config.order).lower(),
+            "attributes": ",".join(f"+{name}={value}" for name, value in config.attributes.items()),
+        }
 
     def _group_queue(self, group: str, queue: MessageQueue) -> dict[str, str]:
         return {

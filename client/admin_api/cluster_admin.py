@@ -16,6 +16,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.message_queries import decode_offset_id
 from firearrow.client.admin_api.records import Connection, ConsumerConnections, read
 from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.rebalance import fastjson
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Where brokers move half messages after too many checks without an answer."""
@@ -114,6 +115,27 @@ class Operations:
             wrapped, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ext
         )
         return all(read(answer.body, lambda r: r.flag("readable")) for answer in answers.values())
+
+    async def set_consuming(self, group: str, enabled: bool) -> list[str]:
+        """Allow or forbid the whole group to consume (`consumeEnable`), its other settings unchanged; the brokers.
+
+        Members stay connected; their pulls and pops are refused meanwhile. ClientError: no broker knows the group.
+        """
+        calls, wrapped = self._admin.calls, self._wrap(group)
+        changed: list[str] = []
+        for name, address in (await calls.masters()).items():
+            answer = await calls.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            table = read(answer.body, lambda r: dict(r.members("subscriptionGroupTable").pairs()))
+            config = table.get(wrapped)
+            if not isinstance(config, dict):
+                continue
+            attributes = {f"+{key}": value for key, value in (config.get("attributes") or {}).items()}
+            body = fastjson.dumps(config | {"consumeEnable": enabled, "attributes": attributes})
+            await calls.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+            changed.append(name)
+        if not changed:
+            raise ClientError(f"group {group}: no broker knows it")
+        return changed
 
     async def set_request_mode(
         self, topic: str, group: str, mode: RequestMode, pop_share_queues: int = 0

@@ -62,10 +62,7 @@ class AdminCalls:
         return await self.instance.call_holder(queue, request, self._timeout_s, any_code=True)
 
     async def ask_broker(self, broker_name: str, code: RequestCode, body: bytes = b"") -> RemotingCommand:
-        address = (await self.masters()).get(broker_name)
-        if address is None:
-            raise ClientError(f"broker {broker_name}: the name server knows no master of it")
-        return await self.ask(address, code, body=body)
+        return await self.ask(await self.master(broker_name), code, body=body)
 
     async def ask_brokers_of(
         self, topic: str, code: RequestCode, ext: Mapping[str, str], body: bytes = b""
@@ -109,6 +106,13 @@ class AdminCalls:
     async def clusters(self) -> ClusterInfo:
         answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return read(answer.body, cluster_info)
+
+    async def master(self, broker_name: str) -> str:
+        """The address of the broker's master. ClientError: name servers know none."""
+        address = (await self.masters()).get(broker_name)
+        if address is None:
+            raise ClientError(f"broker {broker_name}: the name server knows no master of it")
+        return address
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """Broker name → address of its master. ClientError: there is no master, or no such cluster."""

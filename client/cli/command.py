@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from firearrow._native.base.command_line import WRONG_USAGE, Parser
 from firearrow.client.admin_api.admin import Admin
@@ -27,13 +27,36 @@ from firearrow.client.base.errors import (
     TransportError,
 )
 from firearrow.client.base.options import ClientOptions
+from firearrow.client.base.service_state import Startable
 from firearrow.client.cli.contexts import Context, chosen_context
 from firearrow.client.cli.output import Output
 
+Entered = TypeVar("Entered", bound=Startable)
 OK, FOUND_TROUBLE, CANNOT_REACH = 0, 1, 3
 INTERRUPTED = 130
 """As a shell reports a command that Ctrl-C ended."""
 TIMEOUT_S = 6.0
+NUMBER_MAX, NUMBER_CHARS = 1 << 53, 15
+COMPLETE = "--complete"
+"""Instead of a verb's arguments: the words of a line whose last one is to be completed."""
+
+
+def positive(text: str) -> float:
+    """For arguments in seconds, or rates. ArgumentTypeError: not a number over 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number <= NUMBER_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number over 0")
+    return number
+
+
+def count(text: str) -> int:
+    """For arguments that count something. ArgumentTypeError: not an integer from 1 on."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= NUMBER_CHARS and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer over 0")
+    return int(text)
 
 
 class Call:
@@ -50,9 +73,12 @@ class Call:
     async def admin(self) -> Admin:
         """Connected on first use, and closed after the verb."""
         if self._admin is None:
-            made = Admin(client=self.options, timeout_s=self.arguments.timeout)
-            self._admin = await self._open.enter_async_context(made)
+            self._admin = await self.enter(Admin(client=self.options, timeout_s=self.arguments.timeout))
         return self._admin
+
+    async def enter(self, made: Entered) -> Entered:
+        """Start a producer or consumer; it is closed after the verb."""
+        return await self._open.enter_async_context(made)
 
     async def close(self) -> None:
         await self._open.aclose()
@@ -85,7 +111,7 @@ class Verb:
         common = parser.add_argument_group("connection and output")
         common.add_argument("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers")
         common.add_argument("--context", metavar="NAME", help="name servers and keys of `firearrow context`")
-        common.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=argparse.SUPPRESS)
+        common.add_argument("--timeout", type=positive, default=TIMEOUT_S, metavar="S", help=argparse.SUPPRESS)
         common.add_argument("--json", action="store_true", help="JSON Lines, as if the output were piped")
 
     def argument(self, *names: str, **settings: Any) -> Self:  # noqa: ANN401 (argparse's own types)
@@ -104,24 +130,28 @@ class Command:
     """`name`: the command's words after `firearrow`. `docstring`: its first line is the summary."""
 
     def __init__(self, name: str, docstring: str | None) -> None:
-        self._parser = Parser(f"firearrow {name}", (docstring or "").partition("\n")[0])
+        self.parser = Parser(f"firearrow {name}", (docstring or "").partition("\n")[0])
         self._verbs: Any = None
 
     def verb(self, name: str, action: Action, summary: str, *, example: str) -> Verb:
         """A verb of its own: `firearrow topic list`."""
         if self._verbs is None:
-            self._verbs = self._parser.add_subparsers(metavar="VERB", required=True, parser_class=_VerbParser)
+            self._verbs = self.parser.add_subparsers(metavar="VERB", required=True, parser_class=_VerbParser)
         parser = self._verbs.add_parser(name, help=summary, description=summary, epilog=f"example: {example}")
         return Verb(parser, action)
 
     def only(self, action: Action, *, example: str) -> Verb:
         """The command is a verb itself: `firearrow send`."""
-        self._parser.epilog = f"example: {example}"
-        return Verb(self._parser, action)
+        self.parser.epilog = f"example: {example}"
+        return Verb(self.parser, action)
 
     def run(self, arguments: Sequence[str]) -> int:
         """Run the verb that the arguments name; the exit code. SystemExit: help, version or wrong use."""
-        given = self._parser.parse_args(arguments)
+        if list(arguments[:1]) == [COMPLETE]:
+            from firearrow.client.cli.candidates import print_candidates  # noqa: PLC0415 (only for a shell)
+
+            return print_candidates(self.parser, arguments[1:])
+        given = self.parser.parse_args(arguments)
         try:
             context = chosen_context(given.context, given.namesrv)
             call = Call(given, context, Output(json=given.json))

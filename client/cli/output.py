@@ -84,6 +84,18 @@ class Output:
         """For output that grows: each message appears when it comes."""
         sys.stdout.flush()
 
+    def done(self, sentence: str, values: Mapping[str, Any]) -> None:
+        """What a verb did: the sentence on a terminal, the values as JSON."""
+        if self.json:
+            self.json_line(values)
+        else:
+            self.text(_printable(sentence))
+
+    def redraw(self) -> None:
+        """On a terminal, what follows replaces what is on the screen."""
+        if not self.json:
+            sys.stdout.write("\x1b[H\x1b[J")
+
     def note(self, line: str) -> None:
         """A line on stderr, which a pipe does not get."""
         print(line, file=sys.stderr)

@@ -1,11 +1,37 @@
 """Topics: list, show, create, set, delete, purge and trim them."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from firearrow.client.base.names import is_system_topic
-from firearrow.client.cli.command import Call, Command
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.records import READ, TopicConfig
+from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, Verb, count
 from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.times import time_ms
+from firearrow.client.cli.values import PERMISSIONS, is_of_user, of_each, pairs, perm_text
 
+TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY")
+LIST_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("brokers", "BROKERS"),
+    Column("queues", "QUEUES", Kind.COUNT),
+    Column("perm", "PERM"),
+    Column("type", "TYPE"),
+    Column("messages", "MESSAGES", Kind.COUNT),
+    Column("lastMs", "LAST MESSAGE", Kind.TIME),
+)
+CONFIG_COLUMNS = (
+    Column("broker", "BROKER"),
+    Column("readQueues", "READ QUEUES", Kind.COUNT),
+    Column("writeQueues", "WRITE QUEUES", Kind.COUNT),
+    Column("perm", "PERM"),
+    Column("type", "TYPE"),
+    Column("order", "ORDER"),
+    Column("attributes", "ATTRIBUTES"),
+)
 QUEUE_COLUMNS = (
     Column("broker", "BROKER"),
     Column("queue", "QUEUE", Kind.COUNT),
@@ -14,40 +40,261 @@ QUEUE_COLUMNS = (
     Column("messages", "MESSAGES", Kind.COUNT),
     Column("lastMs", "LAST MESSAGE", Kind.TIME),
 )
+TRIM_COLUMNS = (
+    Column("queue", "QUEUE", Kind.COUNT),
+    Column("minOffset", "FIRST", Kind.COUNT),
+    Column("maxOffset", "NEXT", Kind.COUNT),
+    Column("trimmed", "REMOVED", Kind.COUNT),
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("topic", __doc__)
-    verb = command.verb(
-        "list", list_topics, "the topics of all brokers", example="firearrow topic list --all"
-    )
+    verb = command.verb("list", list_topics, "the topics of all brokers", example="firearrow topic list --long")
     verb.argument("--all", action="store_true", help="system, retry and dead letter topics as well")
-    verb = command.verb("show", show, "a topic's queues", example="firearrow topic show orders")
+    verb.argument("-l", "--long", action="store_true", help="with queues, messages and types")
+    verb = command.verb(
+        "show", show, "a topic's settings, groups and queues", example="firearrow topic show orders"
+    )
     verb.argument("topic")
+    verb = command.verb(
+        "create",
+        create,
+        "create a topic, at all masters",
+        example="firearrow topic create orders --queues 16 --type FIFO",
+    )
+    verb.argument("topic")
+    verb.argument("--cluster", help="only at the masters of this cluster")
+    _settings(verb)
+    verb = command.verb(
+        "set",
+        set_topic,
+        "change a topic's settings; what is not named stays",
+        example="firearrow topic set orders --perm r",
+    )
+    verb.argument("topic")
+    _settings(verb)
+    verb.moving()
+    verb = command.verb(
+        "delete", delete, "delete a topic with its messages", example="firearrow topic delete orders --dry-run"
+    )
+    verb.argument("topic")
+    verb.argument("--cluster", help="only at the masters of this cluster")
+    verb.moving()
+    verb = command.verb(
+        "purge",
+        purge,
+        "remove all messages of a topic (FireArrow only)",
+        example="firearrow topic purge orders --yes",
+    )
+    verb.argument("topic")
+    verb.argument("--queue", type=int, help="only of this queue")
+    verb.moving()
+    verb = command.verb(
+        "trim",
+        trim,
+        "remove the oldest messages of a topic (FireArrow only)",
+        example="firearrow topic trim orders --before -2d",
+    )
+    verb.argument("topic")
+    verb.argument("--before", metavar="TIME", help="those stored before this time")
+    verb.argument("--offset", type=int, help="those before this offset of each queue")
+    verb.argument("--queue", type=int, help="only of this queue")
+    verb.moving()
     return command.run(arguments)
+
+
+def _settings(verb: Verb) -> None:
+    verb.argument("--queues", type=count, metavar="N", help="queues to write to and to read (8 of a new topic)")
+    verb.argument("--read-queues", type=count, metavar="N", help="queues to read, if not as many")
+    verb.argument("--perm", choices=tuple(PERMISSIONS), help="whether clients may read and write")
+    verb.argument("--type", choices=TYPES, help="the type of its messages")
+    verb.argument("--order", choices=("true", "false"), help="Apache's flag of ordered topics")
+    verb.argument("--attribute", action="append", default=[], metavar="KEY=VALUE", help="any other attribute")
 
 
 async def list_topics(call: Call) -> None:
     admin = await call.admin()
-    names = sorted(name for name in await admin.topics() if call.arguments.all or not is_system_topic(name))
-    call.output.rows([Column("topic", "TOPIC")], ({"topic": name} for name in names))
+    names = await admin.topics()
+    if not call.arguments.all:
+        system = await admin.system_topics()
+        names = [name for name in names if is_of_user(name, system)]
+    if not call.arguments.long:
+        call.output.rows(LIST_COLUMNS[:1], ({"topic": name} for name in names))
+        return
+    rows = await of_each(names, lambda name: _row(admin, name))
+    call.output.rows(LIST_COLUMNS, [row for row in rows if row is not None])
+
+
+async def _row(admin: Admin, topic: str) -> dict[str, Any] | None:
+    """None: the topic has gone, or no broker serves it (as the names of clusters and brokers)."""
+    try:
+        configs, stats = await asyncio.gather(admin.topic_config(topic), admin.topic_stats(topic))
+    except ClientError:
+        return None
+    return {
+        "topic": topic,
+        "brokers": sorted(configs),
+        "queues": sum(config.write_queues for config in configs.values()),
+        "perm": perm_text(min(config.perm for config in configs.values())),
+        "type": next(iter(configs.values())).message_type,
+        "messages": sum(queue.max_offset - queue.min_offset for queue in stats.values()),
+        "lastMs": max((queue.last_ms for queue in stats.values()), default=0),
+    }
 
 
 async def show(call: Call) -> None:
-    admin = await call.admin()
-    stats = await admin.topic_stats(call.arguments.topic)
-    call.output.rows(
-        QUEUE_COLUMNS,
-        (
-            {
-                "topic": queue.topic,
-                "broker": queue.broker_name,
-                "queue": queue.queue_id,
-                "minOffset": found.min_offset,
-                "maxOffset": found.max_offset,
-                "messages": found.max_offset - found.min_offset,
-                "lastMs": found.last_ms,
-            }
-            for queue, found in sorted(stats.items())
-        ),
+    admin, topic = await call.admin(), call.arguments.topic
+    configs, stats, groups = await asyncio.gather(
+        admin.topic_config(topic), admin.topic_stats(topic), admin.groups_of(topic)
     )
+    brokers = [_config_row(name, config) for name, config in sorted(configs.items())]
+    queues = [
+        {
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "minOffset": found.min_offset,
+            "maxOffset": found.max_offset,
+            "messages": found.max_offset - found.min_offset,
+            "lastMs": found.last_ms,
+        }
+        for queue, found in sorted(stats.items())
+    ]
+    total = sum(int(queue["messages"]) for queue in queues)
+    facts = {"topic": topic, "messages": total, "groups": groups}
+    if call.output.json:
+        call.output.record(facts | {"brokers": brokers, "queues": queues})
+        return
+    call.output.record(facts, [Column("messages", "messages", Kind.COUNT)])
+    call.output.text("")
+    call.output.rows(CONFIG_COLUMNS, brokers)
+    call.output.text("")
+    call.output.rows(QUEUE_COLUMNS, queues)
+
+
+def _config_row(broker: str, config: TopicConfig) -> dict[str, Any]:
+    return {
+        "broker": broker,
+        "readQueues": config.read_queues,
+        "writeQueues": config.write_queues,
+        "perm": perm_text(config.perm),
+        "type": config.message_type,
+        "order": config.order,
+        "attributes": [f"{key}={value}" for key, value in sorted(config.attributes.items())],
+    }
+
+
+async def create(call: Call) -> int:
+    admin, given = await call.admin(), call.arguments
+    try:
+        known = await admin.topic_config(given.topic)
+    except NoRoute:
+        known = {}
+    if known:
+        call.output.note(f"topic {given.topic} exists at {', '.join(known)}: `firearrow topic set` changes it")
+        return FOUND_TROUBLE
+    wanted = _changed(TopicConfig(topic=given.topic), given)
+    brokers = await admin.create_topic(
+        given.topic,
+        wanted.write_queues,
+        read_queues=wanted.read_queues,
+        perm=wanted.perm,
+        order=wanted.order,
+        attributes=wanted.attributes,
+        cluster=given.cluster,
+    )
+    call.output.done(
+        f"created topic {given.topic} at {', '.join(brokers)}", {"topic": given.topic, "brokers": brokers}
+    )
+    return 0
+
+
+async def set_topic(call: Call) -> None:
+    admin, given = await call.admin(), call.arguments
+    before = await admin.topic_config(given.topic)
+    after = {broker: _changed(config, given) for broker, config in before.items()}
+    changed = {broker: config for broker, config in after.items() if config != before[broker]}
+    losing = any(
+        config.read_queues < before[broker].read_queues or before[broker].perm & READ > config.perm & READ
+        for broker, config in changed.items()
+    )
+    rows = [_config_row(broker, config) for broker, config in sorted(changed.items())]
+    what = f"change topic {given.topic} at {', '.join(sorted(changed)) or 'no broker'}"
+    if given.dry_run:
+        call.output.rows(CONFIG_COLUMNS, rows)
+    # what was stored in queues that are not read any more is lost to consumers
+    if (losing or given.dry_run) and not call.may(what):
+        return
+    for broker, config in sorted(changed.items()):
+        await admin.update_topic(broker, config)
+    call.output.rows(CONFIG_COLUMNS, rows)
+
+
+def _changed(config: TopicConfig, given: Any) -> TopicConfig:  # noqa: ANN401 (argparse's namespace)
+    """The config with the settings that the arguments name. ConfigError."""
+    attributes = dict(config.attributes) | pairs(given.attribute)
+    if given.type is not None:
+        attributes["message.type"] = given.type
+    return replace(
+        config,
+        read_queues=given.read_queues or given.queues or config.read_queues,
+        write_queues=given.queues or config.write_queues,
+        perm=config.perm if given.perm is None else PERMISSIONS[given.perm],
+        order=config.order if given.order is None else given.order == "true",
+        attributes=attributes,
+    )
+
+
+async def delete(call: Call) -> int:
+    admin, topic = await call.admin(), call.arguments.topic
+    if topic not in await admin.topics():
+        call.output.note(f"there is no topic {topic}")
+        return FOUND_TROUBLE
+    row = await _row(admin, topic)
+    messages = "" if row is None else f" with its {row['messages']:,} messages"
+    if not call.may(f"delete topic {topic}{messages}"):
+        return 0
+    await admin.delete_topic(topic, call.arguments.cluster)
+    call.output.done(f"deleted topic {topic}", {"topic": topic, "deleted": True})
+    return 0
+
+
+async def purge(call: Call) -> None:
+    await _trim(call, -1, None)
+
+
+async def trim(call: Call) -> None:
+    given = call.arguments
+    if (given.before is None) == (given.offset is None):
+        raise ConfigError("name one of --before TIME and --offset N")
+    if given.offset is not None and given.offset < 0:
+        raise ConfigError("--offset must be at least 0; `firearrow topic purge` removes all messages")
+    await _trim(call, given.offset, None if given.before is None else time_ms(given.before))
+
+
+async def _trim(call: Call, offset: int | None, timestamp_ms: int | None) -> None:
+    from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415 (only for this verb)
+
+    admin, given = await call.admin(), call.arguments
+    extensions = Extensions(admin)
+
+    async def ask(*, dry_run: bool) -> list[dict[str, Any]]:
+        found = await extensions.trim_topic(
+            given.topic, queue_id=given.queue, offset=offset, timestamp_ms=timestamp_ms, dry_run=dry_run
+        )
+        return [
+            {
+                "queue": queue.queue_id,
+                "minOffset": queue.min_offset,
+                "maxOffset": queue.max_offset,
+                "trimmed": queue.trimmed,
+            }
+            for queue in found
+        ]
+
+    rows = await ask(dry_run=True)
+    if given.dry_run:
+        call.output.rows(TRIM_COLUMNS, rows)
+    removed = sum(int(row["trimmed"]) for row in rows)
+    if call.may(f"remove {removed:,} messages of topic {given.topic}"):
+        call.output.rows(TRIM_COLUMNS, await ask(dry_run=False))

@@ -1,0 +1,64 @@
+"""Values as they are typed and shown: permissions, KEY=VALUE, names of versions; requests in small groups."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from firearrow.client.admin_api.records import READ, WRITE
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.names import DLQ, RETRY, SYSTEM_GROUP_PREFIX, is_system_topic
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+PERMISSIONS = {"rw": READ | WRITE, "r": READ, "w": WRITE, "none": 0}
+AT_ONCE = 16
+FIRST_VERSION = 213
+"""Ordinal of V4_0_0 in Apache's MQVersion: two for each release, ten releases for each minor version."""
+SYSTEM_GROUPS = frozenset(
+    {"TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "SELF_TEST_C_GROUP"}
+    | {"CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL"}
+    | {"CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "DEFAULT_PRODUCER", "DEFAULT_CONSUMER", "TOOLS_PRODUCER"}
+)
+
+
+def perm_text(perm: int) -> str:
+    return next((text for text, value in PERMISSIONS.items() if value == perm & (READ | WRITE)), str(perm))
+
+
+def pairs(words: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` words. ConfigError: one is not of this form."""
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{word!r} must be KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def version_text(ordinal: int) -> str:
+    """`5.5.0` for an ordinal of Apache's MQVersion; the number if it is older than 4.0."""
+    if ordinal < FIRST_VERSION:
+        return str(ordinal)
+    number = (ordinal - FIRST_VERSION) // 2
+    return f"{4 + number // 100}.{number // 10 % 10}.{number % 10}"
+
+
+def is_of_user(topic: str, system_topics: Iterable[str] = ()) -> bool:
+    """Neither a system topic nor a retry or dead letter topic."""
+    return not (is_system_topic(topic) or topic.startswith((RETRY, DLQ)) or topic in system_topics)
+
+
+def is_system_group(group: str) -> bool:
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+async def of_each(items: Sequence[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:
+    """The answers in the order of the items; at most AT_ONCE requests are in flight."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: Item) -> Found:
+        async with slots:
+            return await ask(item)
+
+    return await asyncio.gather(*map(one, items))
