@@ -4,7 +4,7 @@
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +15,8 @@ from firearrow.client.admin_api import records
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.message_queries import decode_offset_id
 from firearrow.client.admin_api.records import Connection, ConsumerConnections, read
-from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.base.errors import BrokerError, ClientError, check
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.rebalance import fastjson
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -136,6 +137,26 @@ class Operations:
         if not changed:
             raise ClientError(f"group {group}: no broker knows it")
         return changed
+
+    async def move_queue(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Store the offset of a group without members in one queue.
+
+        Brokers from 5.0 on ignore an offset after a reset that no member has seen yet: there it is reset again.
+        """
+        await self._admin.update_offset(group, queue, offset)
+        if await self._admin.offset(group, queue) == offset:
+            return
+        wrapped = replace(queue, topic=self._wrap(queue.topic))
+        ext = {
+            "topic": wrapped.topic,
+            "group": self._wrap(group),
+            "timestamp": "-1",
+            "isForce": "true",
+            "queueId": str(queue.queue_id),
+            "offset": str(offset),
+        }
+        answer = await self._admin.calls.ask_master(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+        check(answer, queue.broker_name)
 
     async def set_request_mode(
         self, topic: str, group: str, mode: RequestMode, pop_share_queues: int = 0

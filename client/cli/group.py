@@ -1,0 +1,464 @@
+"""Consumer groups: list, show, lag, members, seek, pause, delete and diff them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.cluster_admin import Operations
+from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, QueueRange
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, TransportError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import dlq_topic, retry_topic
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, positive
+from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.times import now_ms, time_ms
+from firearrow.client.cli.values import is_system_group, of_each, version_text
+
+WATCH_S = 2.0
+LIST_COLUMNS = (
+    Column("group", "GROUP"),
+    Column("consuming", "MAY CONSUME"),
+    Column("retriesMax", "RETRIES", Kind.COUNT),
+    Column("members", "MEMBERS", Kind.COUNT),
+    Column("type", "TYPE"),
+    Column("model", "MODEL"),
+    Column("lag", "LAG", Kind.COUNT),
+)
+LAG_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("broker", "BROKER"),
+    Column("queue", "QUEUE", Kind.COUNT),
+    Column("consumerOffset", "CONSUMED", Kind.COUNT),
+    Column("brokerOffset", "NEXT", Kind.COUNT),
+    Column("lag", "LAG", Kind.COUNT),
+    Column("lastMs", "CONSUMED UP TO", Kind.TIME),
+    Column("behindMs", "BEHIND", Kind.AGE),
+)
+TOPIC_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("filter", "FILTER"),
+    Column("lag", "LAG", Kind.COUNT),
+    Column("lastMs", "CONSUMED UP TO", Kind.TIME),
+)
+MEMBER_COLUMNS = (
+    Column("clientId", "CLIENT"),
+    Column("address", "ADDRESS"),
+    Column("language", "LANGUAGE"),
+    Column("version", "VERSION"),
+)
+SEEK_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("broker", "BROKER"),
+    Column("queue", "QUEUE", Kind.COUNT),
+    Column("from", "FROM", Kind.COUNT),
+    Column("to", "TO", Kind.COUNT),
+)
+DIFF_COLUMNS = (
+    Column("clientId", "CLIENT"),
+    Column("what", "WHAT"),
+    Column("value", "VALUE"),
+    Column("others", "MOST OTHERS"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("group", __doc__)
+    verb = command.verb("list", list_groups, "the groups of all brokers", example="firearrow group list --long")
+    verb.argument("--all", action="store_true", help="Apache's own groups as well")
+    verb.argument("-l", "--long", action="store_true", help="with members and lag")
+    verb = command.verb(
+        "show", show, "a group's settings, members and topics", example="firearrow group show billing"
+    )
+    verb.argument("group")
+    verb = command.verb(
+        "lag",
+        lag,
+        "what a group has not consumed yet, by queue",
+        example="firearrow group lag billing --watch --max 1000",
+    )
+    verb.argument("group").argument("topic", nargs="?")
+    verb.argument(
+        "--watch", nargs="?", const=WATCH_S, type=positive, metavar="S", help="again every S seconds (2)"
+    )
+    verb.argument("--max", type=int, metavar="N", help="exit with 1 if the whole lag is over N messages")
+    verb = command.verb("members", members, "a group's members", example="firearrow group members billing")
+    verb.argument("group")
+    _moving_verbs(command)
+    verb = command.verb(
+        "diff",
+        diff,
+        "compare the subscriptions of a group's members; exit code 1: they differ",
+        example="firearrow group diff billing",
+    )
+    verb.argument("group")
+    return command.run(arguments)
+
+
+def _moving_verbs(command: Command) -> None:
+    verb = command.verb(
+        "seek", seek, "move a group in its topics", example="firearrow group seek billing orders --to -2h"
+    )
+    verb.argument("group").argument("topic", nargs="?", help="all topics in which it has offsets if not named")
+    verb.argument("--to", metavar="start|end|TIME", help="where it goes on")
+    verb.argument("--offset", type=int, help="the offset where it goes on; needs a topic, --queue, and no members")
+    verb.argument("--queue", type=int, help="only in this queue")
+    verb.moving()
+    verb = command.verb(
+        "pause",
+        pause,
+        "forbid a group to consume; its members stay connected",
+        example="firearrow group pause billing",
+    )
+    verb.argument("group")
+    verb.argument("--topic", help="only this topic")
+    verb.argument("--resume", action="store_true", help="undo it")
+    verb.moving()
+    verb = command.verb(
+        "delete",
+        delete,
+        "delete a group with its offsets",
+        example="firearrow group delete billing --topics --dry-run",
+    )
+    verb.argument("group")
+    verb.argument("--keep-offsets", action="store_true", help="a group of this name goes on where this one was")
+    verb.argument("--topics", action="store_true", help="its retry and dead letter topics as well")
+    verb.argument("--cluster", help="only at the masters of this cluster")
+    verb.moving()
+
+
+async def list_groups(call: Call) -> None:
+    admin = await call.admin()
+    configs = await admin.groups()
+    names = sorted(name for name in configs if call.arguments.all or not is_system_group(name))
+    rows = [
+        {
+            "group": name,
+            "consuming": configs[name].consume_enabled,
+            "retriesMax": configs[name].retries_max,
+        }
+        for name in names
+    ]
+    if not call.arguments.long:
+        call.output.rows(LIST_COLUMNS[:3], rows)
+        return
+    found = await of_each(names, lambda name: _connected(admin, name))
+    lags = await of_each(names, lambda name: _lag(admin, name))
+    for row, connected, progress in zip(rows, found, lags, strict=True):
+        row["members"] = 0 if connected is None else len(connected.connections)
+        row["type"] = None if connected is None else connected.consume_type
+        row["model"] = None if connected is None else connected.model
+        row["lag"] = None if progress is None else progress.messages
+    call.output.rows(LIST_COLUMNS, rows)
+
+
+async def _connected(admin: Admin, group: str) -> ConsumerConnections | None:
+    """None: it has no members."""
+    try:
+        return await admin.consumers(group)
+    except BrokerError:
+        return None
+
+
+async def _lag(admin: Admin, group: str) -> ConsumerLag | None:
+    """None: its brokers cannot say."""
+    try:
+        return await admin.consumer_lag(group)
+    except BrokerError:
+        return None
+
+
+async def show(call: Call) -> None:
+    admin, group = await call.admin(), call.arguments.group
+    configs = await admin.groups()
+    if group not in configs:
+        raise ClientError(f"there is no group {group}")
+    config = configs[group]
+    connected, progress = await asyncio.gather(_connected(admin, group), admin.consumer_lag(group))
+    facts = {
+        "group": group,
+        "consuming": config.consume_enabled,
+        "retriesMax": config.retries_max,
+        "ordered": config.orderly,
+        "broadcasting": config.broadcast_enabled,
+        "members": 0 if connected is None else len(connected.connections),
+        "type": None if connected is None else connected.consume_type,
+        "model": None if connected is None else connected.model,
+        "lag": progress.messages,
+        "consumedPerSecond": round(progress.tps, 1),
+    }
+    topics = _topic_rows(connected, progress)
+    if call.output.json:
+        call.output.record(facts | {"topics": topics})
+        return
+    call.output.record(
+        facts, [Column("lag", "lag", Kind.COUNT), Column("consumedPerSecond", "consumed per second")]
+    )
+    call.output.text("")
+    call.output.rows(TOPIC_COLUMNS, topics)
+
+
+def _topic_rows(connected: ConsumerConnections | None, progress: ConsumerLag) -> list[dict[str, Any]]:
+    subscriptions = {} if connected is None else connected.subscriptions
+    names = {queue.topic for queue in progress.queues} | set(subscriptions)
+    rows = []
+    for topic in sorted(names):
+        queues = [lag for queue, lag in progress.queues.items() if queue.topic == topic]
+        rows.append(
+            {
+                "topic": topic,
+                "filter": subscriptions[topic].expression if topic in subscriptions else None,
+                "lag": sum(queue.messages for queue in queues) if queues else None,
+                "lastMs": max((queue.last_ms for queue in queues), default=0),
+            }
+        )
+    return rows
+
+
+async def lag(call: Call) -> int:
+    admin, given = await call.admin(), call.arguments
+    while True:
+        progress = await admin.consumer_lag(given.group, given.topic)
+        now = now_ms()
+        rows = [
+            {
+                "topic": queue.topic,
+                "broker": queue.broker_name,
+                "queue": queue.queue_id,
+                "consumerOffset": found.consumer_offset,
+                "brokerOffset": found.broker_offset,
+                "lag": found.messages,
+                "lastMs": found.last_ms,
+                "behindMs": max(now - found.last_ms, 0) if found.messages and found.last_ms else 0,
+            }
+            for queue, found in progress.queues.items()
+        ]
+        if given.watch is None:
+            call.output.rows(LAG_COLUMNS, rows)
+            if not rows:
+                call.output.note(f"group {given.group} has no offsets")
+            return FOUND_TROUBLE if given.max is not None and progress.messages > given.max else 0
+        call.output.redraw()
+        call.output.rows(LAG_COLUMNS, [{"atMs": now, **row} for row in rows])
+        call.output.flush()
+        if given.max is not None and progress.messages > given.max:
+            return FOUND_TROUBLE
+        await asyncio.sleep(given.watch)
+
+
+async def members(call: Call) -> None:
+    admin, group = await call.admin(), call.arguments.group
+    connected = await _connected(admin, group)
+    if connected is None:
+        if group not in await admin.groups():
+            raise ClientError(f"there is no group {group}")
+        call.output.note(f"group {group} has no members")
+    connections = () if connected is None else connected.connections
+    call.output.rows(
+        MEMBER_COLUMNS,
+        (
+            {
+                "clientId": member.client_id,
+                "address": member.address,
+                "language": member.language,
+                "version": version_text(member.version),
+            }
+            for member in connections
+        ),
+    )
+
+
+# ---- seek ----
+
+
+async def seek(call: Call) -> None:
+    given = call.arguments
+    if (given.to is None) == (given.offset is None):
+        raise ConfigError("name one of --to start|end|TIME and --offset N")
+    if given.offset is not None and (given.topic is None or given.queue is None or given.offset < 0):
+        raise ConfigError("--offset needs a topic and --queue, and must be at least 0")
+    admin = await call.admin()
+    connected = await _connected(admin, given.group)
+    if connected is not None and given.queue is not None:
+        raise ClientError(
+            f"group {given.group} has {len(connected.connections)} members, which would overwrite the offset of one "
+            "queue: stop them first"
+        )
+    topics = [given.topic] if given.topic else await Operations(admin).topics_of(given.group)
+    topics = [topic for topic in topics if topic != retry_topic(given.group)]
+    if not topics:
+        raise ClientError(f"group {given.group} has no offsets: name a topic")
+    when = {"start": 0, "end": None}[given.to] if given.to in ("start", "end") else given.to
+    when_ms = time_ms(when) if isinstance(when, str) else when
+    moves = [move for topic in topics for move in await _moves(admin, call, topic, when_ms)]
+    if given.dry_run or not given.yes:
+        call.output.rows(SEEK_COLUMNS, map(_move_row, moves))
+    if not call.may(f"move group {given.group} in {', '.join(topics)}"):
+        return
+    if given.queue is None:
+        moves = [move for topic in topics for move in await _reset(admin, call, topic, when_ms, moves)]
+    else:
+        await _store(admin, given.group, moves)
+    if given.yes:
+        call.output.rows(SEEK_COLUMNS, map(_move_row, moves))
+
+
+Move = tuple[MessageQueue, int | None, int]
+"""Queue, and the group's offset before and after"""
+
+
+async def _moves(admin: Admin, call: Call, topic: str, when_ms: int | None) -> list[Move]:
+    given = call.arguments
+    stats = await admin.topic_stats(topic)
+    queues = [queue for queue in stats if given.queue in (None, queue.queue_id)]
+    if not queues:
+        raise ClientError(f"topic {topic} has no queue {given.queue}")
+
+    async def move(queue: MessageQueue) -> Move:
+        before = await admin.offset(given.group, queue)
+        return queue, before, await _target(admin, queue, stats[queue], given.offset, when_ms)
+
+    return await of_each(queues, move)
+
+
+async def _target(
+    admin: Admin, queue: MessageQueue, found: QueueRange, offset: int | None, when_ms: int | None
+) -> int:
+    if offset is not None:
+        if not found.min_offset <= offset <= found.max_offset:
+            raise ConfigError(
+                f"--offset {offset} is not in queue {queue.queue_id}, which has {found.min_offset} to {found.max_offset}"
+            )
+        return offset
+    if when_ms is None:
+        return found.max_offset
+    return found.min_offset if when_ms <= 0 else await admin.offset_at(queue, when_ms)
+
+
+async def _reset(
+    admin: Admin, call: Call, topic: str, when_ms: int | None, moves: list[Move]
+) -> list[Move]:
+    """By the brokers, which reach the members, too; without members Apache's broker leaves it to us."""
+    group = call.arguments.group
+    ours = [move for move in moves if move[0].topic == topic]
+    try:
+        after = await admin.reset_offsets(group, topic, when_ms)
+    except BrokerError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        await _store(admin, group, ours)
+        return ours
+    return [(queue, before, after.get(queue, to)) for queue, before, to in ours]
+
+
+async def _store(admin: Admin, group: str, moves: list[Move]) -> None:
+    operations = Operations(admin)
+    for queue, _, offset in moves:
+        await operations.move_queue(group, queue, offset)
+
+
+def _move_row(move: Move) -> dict[str, Any]:
+    queue, before, after = move
+    return {
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queue": queue.queue_id,
+        "from": before,
+        "to": after,
+    }
+
+
+# ---- pause and delete ----
+
+
+async def pause(call: Call) -> None:
+    given = call.arguments
+    operations = Operations(await call.admin())
+    what = f"{'resume' if given.resume else 'pause'} group {given.group}"
+    if given.topic is not None:
+        what += f" in topic {given.topic}"
+    if not call.may(what):
+        return
+    values: dict[str, Any] = {"group": given.group, "consuming": given.resume}
+    if given.topic is None:
+        values["brokers"] = await operations.set_consuming(given.group, given.resume)
+    else:
+        values["topic"] = given.topic
+        values["consuming"] = await operations.readable(given.group, given.topic, given.resume)
+    call.output.done(f"{'resumed' if given.resume else 'paused'} {what.partition(' ')[2]}", values)
+
+
+async def delete(call: Call) -> int:
+    admin, given = await call.admin(), call.arguments
+    if given.group not in await admin.groups():
+        call.output.note(f"there is no group {given.group}")
+        return FOUND_TROUBLE
+    connected = await _connected(admin, given.group)
+    members = "" if connected is None else f", which has {len(connected.connections)} members"
+    if not call.may(f"delete group {given.group}{members}"):
+        return 0
+    await admin.delete_group(given.group, offsets=not given.keep_offsets, cluster=given.cluster)
+    topics = [retry_topic(given.group), dlq_topic(given.group)] if given.topics else []
+    for topic in topics:
+        await admin.delete_topic(topic, given.cluster)
+    call.output.done(f"deleted group {given.group}", {"group": given.group, "deleted": True, "topics": topics})
+    return 0
+
+
+# ---- diff ----
+
+
+async def diff(call: Call) -> int:
+    """Members of a group that differ in what they subscribe, or how, each lose messages of the others."""
+    admin, group = await call.admin(), call.arguments.group
+    clients = [member.client_id for member in (await admin.consumers(group)).connections]
+    found = dict(zip(clients, await of_each(clients, lambda client: _facts(admin, group, client)), strict=True))
+    silent = [client for client, facts in found.items() if facts is None]
+    for client in silent:
+        call.output.note(f"member {client} does not say what it subscribes")
+    known = {client: facts for client, facts in found.items() if facts is not None}
+    rows = []
+    for what in sorted({what for facts in known.values() for what in facts}):
+        values = {client: facts.get(what, "-") for client, facts in known.items()}
+        most = max(sorted(set(values.values())), key=list(values.values()).count)
+        rows += [
+            {"clientId": client, "what": what, "value": value, "others": most}
+            for client, value in sorted(values.items())
+            if value != most
+        ]
+    if rows:
+        call.output.rows(DIFF_COLUMNS, rows)
+    elif not silent:
+        call.output.note(f"the {len(known)} members of group {group} subscribe the same")
+    return FOUND_TROUBLE if rows or silent else 0
+
+
+async def _facts(admin: Admin, group: str, client_id: str) -> dict[str, str] | None:
+    """What must be equal at all members: name → value. None: the member does not answer."""
+    try:
+        info = await admin.running_info(group, client_id)
+    except (BrokerError, TransportError):
+        return None
+    facts: dict[str, str] = {}
+    for subscription in info.get("subscriptionSet") or ():
+        topic = admin.namespace.unwrap(str(subscription.get("topic")))
+        if topic != retry_topic(group):
+            facts[f"filter of {topic}"] = _filter_text(subscription)
+    properties: Mapping[str, str] = info.get("properties") or {}
+    for name, what in (
+        ("messageModel", "message model"),
+        ("PROP_CONSUMEORDERLY", "ordered"),
+        ("PROP_CONSUME_TYPE", "way of consuming"),
+    ):
+        if name in properties:
+            facts[what] = str(properties[name])
+    return facts
+
+
+def _filter_text(subscription: Mapping[str, Any]) -> str:
+    """Tags sorted: their order makes no difference."""
+    expression = str(subscription.get("subString"))
+    if subscription.get("expressionType", "TAG") != "TAG":
+        return expression
+    return " || ".join(sorted(tag.strip() for tag in expression.split("||")))
