@@ -230,7 +230,7 @@ async def lag(call: Call) -> int:
                 "brokerOffset": found.broker_offset,
                 "lag": found.messages,
                 "lastMs": found.last_ms,
-                "behindMs": max(now - found.last_ms, 0) if found.messages and found.last_ms else 0,
+                "behindMs": max(now - found.last_ms, 0) if found.messages and found.last_ms else None,
             }
             for queue, found in progress.queues.items()
         ]

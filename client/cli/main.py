@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"{parser.format_help()}\n{_command_list()}", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else WRONG_USAGE
     name = parser.parse_args(arguments[:1]).command
-    entry = _own_entries().get(name) or _all_entries().get(name)
+    entry = own_entries().get(name) or _all_entries().get(name)
     if entry is None:
         parser.error(f"there is no command {name!r}")
     try:
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     return int(command(arguments[1:]))
 
 
-def _own_entries() -> dict[str, EntryPoint]:
+def own_entries() -> dict[str, EntryPoint]:
     """The commands of this package, from its metadata. `importlib.metadata` takes longer than most commands."""
     folder = metadata_folder(sys.path)
     if folder is None:
@@ -92,7 +92,7 @@ def _all_entries() -> dict[str, EntryPoint]:
 
 def _command_list() -> str:
     """A line of help for each command, ours and those of other packages."""
-    lines = sorted((name, _summary(entry)) for name, entry in (_all_entries() | _own_entries()).items())
+    lines = sorted((name, _summary(entry)) for name, entry in (_all_entries() | own_entries()).items())
     return "commands:\n" + "\n".join(f"  {name:<10} {line}" for name, line in lines)
 
 

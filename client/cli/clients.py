@@ -1,0 +1,107 @@
+"""Clients: list the connected ones, and close a client's connections."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.cluster_admin import Operations
+from firearrow.client.admin_api.extensions import Extensions
+from firearrow.client.admin_api.records import Connection
+from firearrow.client.base.errors import BrokerError, OnlyFireArrow
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
+from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.values import of_each, version_text
+
+COLUMNS = (
+    Column("clientId", "CLIENT"),
+    Column("address", "ADDRESS"),
+    Column("language", "LANGUAGE"),
+    Column("version", "VERSION"),
+    Column("groups", "CONSUMES FOR"),
+    Column("producerGroups", "SENDS FOR"),
+)
+OURS = (*COLUMNS, Column("sinceMs", "SINCE", Kind.TIME), Column("lastRequestMs", "LAST REQUEST", Kind.TIME))
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("clients", __doc__)
+    verb = command.verb(
+        "list",
+        list_clients,
+        "connected clients; of Apache's brokers those of groups",
+        example="firearrow clients list --group billing",
+    )
+    verb.argument("--group", help="only those of this consumer or producer group")
+    verb = command.verb(
+        "close",
+        close,
+        "close connections (FireArrow only); a client that still runs connects again",
+        example="firearrow clients close 10.0.0.7:51234",
+    )
+    verb.argument("client", help="a client id, or an address HOST:PORT")
+    verb.moving()
+    return command.run(arguments)
+
+
+async def list_clients(call: Call) -> None:
+    admin, group = await call.admin(), call.arguments.group
+    try:
+        rows, columns = [_our_row(each) for each in await Extensions(admin).connections()], OURS
+    except OnlyFireArrow:
+        rows, columns = await _clients_of_groups(admin), COLUMNS
+    if group is not None:
+        rows = [row for row in rows if group in (*row["groups"], *row["producerGroups"])]
+    call.output.rows(columns, sorted(rows, key=lambda row: (row["clientId"], row["address"])))
+
+
+async def _clients_of_groups(admin: Admin) -> list[dict[str, Any]]:
+    """One request for each group: Apache's brokers list no connections."""
+    groups, producers = await asyncio.gather(admin.groups(), _producers(admin))
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def add(member: str, group: str, connections: Iterable[Connection]) -> None:
+        for each in connections:
+            row = rows.setdefault((each.client_id, each.address), _row(each))
+            row[member].append(group)
+
+    async def consumers(group: str) -> tuple[Connection, ...]:
+        try:
+            return (await admin.consumers(group)).connections
+        except BrokerError:  # it has no members
+            return ()
+
+    for group, connections in zip(groups, await of_each(list(groups), consumers), strict=True):
+        add("groups", group, connections)
+    for group, connections in producers.items():
+        add("producerGroups", group, connections)
+    return list(rows.values())
+
+
+async def _producers(admin: Admin) -> dict[str, tuple[Connection, ...]]:
+    """Brokers before 4.9.3 do not list them."""
+    try:
+        return await Operations(admin).producers()
+    except BrokerError:
+        return {}
+
+
+def _row(connection: Connection) -> dict[str, Any]:
+    return {
+        "clientId": connection.client_id,
+        "address": connection.address,
+        "language": connection.language,
+        "version": version_text(connection.version),
+        "groups": [],
+        "producerGroups": [],
+    }
+
+
+async def close(call: Call) -> int:
+    client = call.arguments.client
+    extensions = Extensions(await call.admin())
+    if not call.may(f"close the connections of client {client}"):
+        return 0
+    closed = await extensions.close_connection(client)
+    call.output.done(f"closed {closed} connections", {"client": client, "closed": closed})
+    return 0 if closed else FOUND_TROUBLE

@@ -1,0 +1,85 @@
+"""Completion in shells: print what bash, zsh or fish needs to complete commands, topics and groups."""
+
+from collections.abc import Sequence
+
+from firearrow.client.cli.command import COMPLETE, Call, Command
+from firearrow.client.cli.main import own_entries
+
+OWN_MODULES = "firearrow.client.cli."
+WORDS = "words"
+"""What the scripts call: `firearrow completion words WORD…`, the words of the line up to the cursor."""
+BASH = """\
+_firearrow() {
+    local IFS=$'\\n'
+    COMPREPLY=($("${COMP_WORDS[0]}" completion words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _firearrow firearrow
+"""
+ZSH = """\
+#compdef firearrow
+_firearrow() {
+    local -a found
+    found=(${(f)"$("${words[1]}" completion words "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    if (( $#found )); then compadd -a found; else _files; fi
+}
+if [[ $funcstack[1] == _firearrow ]]; then _firearrow; else compdef _firearrow firearrow; fi
+"""
+FISH = """\
+function __firearrow_words
+    set -l line (commandline -opc)
+    set -l last (commandline -ct)
+    $line[1] completion words $line[2..] "$last" 2>/dev/null
+end
+complete -c firearrow -a '(__firearrow_words)'
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == [WORDS]:
+        return _complete(arguments[1:])
+    command = Command("completion", __doc__)
+    command.verb(
+        "bash",
+        bash,
+        "for bash, in ~/.bashrc: source <(firearrow completion bash)",
+        example="firearrow completion bash > ~/.local/share/bash-completion/completions/firearrow",
+    )
+    command.verb(
+        "zsh",
+        zsh,
+        "for zsh, in ~/.zshrc after compinit: source <(firearrow completion zsh)",
+        example="firearrow completion zsh > ~/.zfunc/_firearrow",
+    )
+    command.verb(
+        "fish",
+        fish,
+        "for fish",
+        example="firearrow completion fish > ~/.config/fish/completions/firearrow.fish",
+    )
+    return command.run(arguments)
+
+
+async def bash(call: Call) -> None:
+    call.output.text(BASH.rstrip())
+
+
+async def zsh(call: Call) -> None:
+    call.output.text(ZSH.rstrip())
+
+
+async def fish(call: Call) -> None:
+    call.output.text(FISH.rstrip())
+
+
+def _complete(words: Sequence[str]) -> int:
+    """Print candidates for the last word: names of commands, or what the command's parser allows there."""
+    entries = own_entries()
+    if len(words) < 2:
+        from firearrow.client.cli.candidates import print_fitting  # noqa: PLC0415 (only to complete)
+
+        print_fitting(entries, words[0] if words else "")
+        return 0
+    entry = entries.get(words[0])
+    if entry is None or not entry.module.startswith(OWN_MODULES):
+        return 0  # the shell offers files
+    return entry.load()([COMPLETE, *words[1:]])

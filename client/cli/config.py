@@ -1,0 +1,125 @@
+"""Broker options: get, set and compare them."""
+
+from collections.abc import Sequence
+
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.base.errors import ClientError, ConfigError
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
+from firearrow.client.cli.output import Column
+from firearrow.client.cli.values import of_each, pairs
+
+OWN_KEYS = frozenset(
+    {"brokerName", "brokerId", "brokerIP1", "brokerIP2", "listenPort", "haListenPort", "rocketmqHome"}
+    | {"storePathRootDir", "storePathCommitLog", "storePathDLedgerCommitLog", "bindAddress", "advertisedPort"}
+    | {"configFilePath", "fastListenPort", "aclFileHome"}
+)
+"""Every broker has its own values of these."""
+COLUMNS = (Column("broker", "BROKER"), Column("key", "KEY"), Column("value", "VALUE"))
+CHANGE_COLUMNS = (Column("broker", "BROKER"), Column("key", "KEY"), Column("from", "FROM"), Column("to", "TO"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("config", __doc__)
+    verb = command.verb(
+        "get", get, "options in effect; all, or those named", example="firearrow config get flushDiskType"
+    )
+    verb.argument("key", nargs="*", help="an option, or a part of its name with *")
+    verb.argument("--broker", help="only of this broker")
+    verb = command.verb(
+        "set", set_options, "change options of running brokers", example="firearrow config set fileReservedTime=48"
+    )
+    verb.argument("option", nargs="+", metavar="KEY=VALUE")
+    verb.argument("--broker", help="only at this broker")
+    verb.moving()
+    verb = command.verb(
+        "diff",
+        diff,
+        "options in which brokers differ, or with one broker, its own from the defaults; exit code 1: they differ",
+        example="firearrow config diff",
+    )
+    verb.argument("--all", action="store_true", help="those that every broker has for itself as well")
+    verb.argument("--broker", action="append", default=[], help="only this broker; can be repeated")
+    return command.run(arguments)
+
+
+async def _configs(admin: Admin, brokers: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The options of these masters, or of all. ClientError: there is no such broker."""
+    names = list(brokers) or sorted(await admin.calls.masters())
+    return dict(zip(names, await of_each(names, admin.broker_config), strict=True))
+
+
+async def get(call: Call) -> int:
+    from fnmatch import fnmatchcase  # noqa: PLC0415 (only for this verb)
+
+    given = call.arguments
+    configs = await _configs(await call.admin(), [given.broker] if given.broker else [])
+    rows = [
+        {"broker": broker, "key": key, "value": value}
+        for broker, config in configs.items()
+        for key, value in sorted(config.items())
+        if not given.key or any(fnmatchcase(key, wanted) for wanted in given.key)
+    ]
+    missing = [
+        wanted for wanted in given.key if not any(fnmatchcase(str(row["key"]), wanted) for row in rows)
+    ]
+    call.output.rows(COLUMNS, rows)
+    if missing:
+        call.output.note(f"no broker has {', '.join(missing)}")
+    return FOUND_TROUBLE if missing else 0
+
+
+async def set_options(call: Call) -> None:
+    given = call.arguments
+    values = pairs(given.option)
+    if any("\n" in text or "\r" in text for text in given.option):
+        raise ConfigError("a value must not contain a line break")
+    admin = await call.admin()
+    before = await _configs(admin, [given.broker] if given.broker else [])
+    rows = _changes(before, {broker: before[broker] | values for broker in before})
+    if given.dry_run or not given.yes:
+        call.output.rows(CHANGE_COLUMNS, rows)
+    if not call.may(f"set {', '.join(given.option)} at {', '.join(before)}"):
+        return
+    for broker in before:
+        await admin.update_broker_config(broker, values)
+    after = await _configs(admin, list(before))
+    if given.yes:
+        call.output.rows(CHANGE_COLUMNS, _changes(before, after))
+    ignored = [key for key, value in values.items() if any(config.get(key) != value for config in after.values())]
+    if ignored:
+        raise ClientError(f"{', '.join(ignored)} did not change: the broker does not change it while it runs")
+
+
+def _changes(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> list[dict[str, str | None]]:
+    return [
+        {"broker": broker, "key": key, "from": before[broker].get(key), "to": value}
+        for broker, config in after.items()
+        for key, value in sorted(config.items())
+        if before[broker].get(key) != value
+    ]
+
+
+async def diff(call: Call) -> int:
+    given, admin = call.arguments, await call.admin()
+    configs = await _configs(admin, given.broker)
+    if len(configs) == 1:
+        return await _from_defaults(call, admin, next(iter(configs)))
+    keys = sorted(set().union(*configs.values()) - (frozenset() if given.all else OWN_KEYS))
+    rows = [
+        {"key": key} | {broker: config.get(key) for broker, config in configs.items()}
+        for key in keys
+        if len({config.get(key) for config in configs.values()}) > 1
+    ]
+    call.output.rows([Column("key", "KEY"), *(Column(broker, broker) for broker in configs)], rows)
+    return FOUND_TROUBLE if rows else 0
+
+
+async def _from_defaults(call: Call, admin: Admin, broker: str) -> int:
+    from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415 (only for one broker)
+
+    status = await Extensions(admin).status(broker)
+    rows = [
+        {"broker": broker, "key": key, "value": value} for key, value in sorted(status["options"].items())
+    ]
+    call.output.rows(COLUMNS, rows)
+    return FOUND_TROUBLE if rows else 0

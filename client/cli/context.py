@@ -1,0 +1,127 @@
+"""Contexts: name servers and keys by name, for all commands; list, add, use and remove them."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.cli.command import Call, Command
+from firearrow.client.cli.contexts import DEFAULT_NAMESRV, Context, Contexts, load_contexts, save_contexts
+from firearrow.client.cli.output import Column
+
+SECRET_CHARS_MAX = 1024
+COLUMNS = (
+    Column("current", ""),
+    Column("name", "NAME"),
+    Column("namesrv", "NAME SERVERS"),
+    Column("namespace", "NAMESPACE"),
+    Column("accessKey", "ACCESS KEY"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("context", __doc__)
+    command.verb("list", list_contexts, "all contexts; * marks the one in use", example="firearrow context list")
+    verb = command.verb(
+        "add",
+        add,
+        "add or replace a context; the first one is in use at once",
+        example="firearrow context add prod --namesrv 'ns1:9876;ns2:9876'",
+    )
+    verb.argument("name")
+    verb.argument("--namespace", default="", help="prefix of topics and groups at the brokers")
+    verb.argument("--access-key", default="", metavar="KEY", help="signs requests; asks for the secret key")
+    verb.argument("--secret-file", metavar="FILE", help="the secret key's file instead; - is standard input")
+    verb = command.verb("use", use, "use a context from now on", example="firearrow context use prod")
+    verb.argument("name")
+    verb = command.verb("remove", remove, "remove a context", example="firearrow context remove prod")
+    verb.argument("name")
+    verb.moving()
+    return command.run(arguments)
+
+
+async def list_contexts(call: Call) -> None:
+    contexts = load_contexts()
+    call.output.rows(
+        COLUMNS,
+        (
+            {
+                "current": name == contexts.current if call.output.json else "*" * (name == contexts.current),
+                "name": name,
+                "namesrv": context.namesrv,
+                "namespace": context.namespace,
+                "accessKey": context.access_key,
+            }
+            for name, context in sorted(contexts.by_name.items())
+        ),
+    )
+
+
+async def add(call: Call) -> None:
+    given, contexts = call.arguments, load_contexts()
+    if not given.name.isprintable() or not given.name.strip():
+        raise ConfigError(f"{given.name!r} cannot be a context's name")
+    context = Context(
+        namesrv=given.namesrv or DEFAULT_NAMESRV,
+        namespace=given.namespace,
+        access_key=given.access_key,
+        secret_key=_secret_key(given.secret_file) if given.access_key else "",
+    )
+    _check(context)
+    current = contexts.current or given.name
+    save_contexts(Contexts(current, contexts.by_name | {given.name: context}))
+    call.output.done(
+        f"added context {given.name}{' and used it' if current == given.name else ''}",
+        {"name": given.name, "namesrv": context.namesrv, "current": current == given.name},
+    )
+
+
+def _check(context: Context) -> None:
+    """ConfigError: the name servers' addresses cannot be used."""
+    from firearrow.client.remoting.channels import host_port  # noqa: PLC0415 (only for this verb)
+
+    for address in context.namesrv.split(";"):
+        host_port(address.strip())
+
+
+def _secret_key(file: str | None) -> str:
+    """From a file, or typed: the command line can be read by all users of the machine. ConfigError."""
+    if file is None:
+        if not sys.stdin.isatty():
+            raise ConfigError("--access-key needs --secret-file FILE, or a terminal to type the secret key on")
+        from getpass import getpass  # noqa: PLC0415 (only for this verb)
+
+        return getpass("secret key: ")
+    try:
+        if file == "-":
+            return sys.stdin.readline(SECRET_CHARS_MAX).strip()
+        with open(file, encoding="utf-8") as opened:
+            return opened.readline(SECRET_CHARS_MAX).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--secret-file {file} cannot be read: {error}") from None
+
+
+def _known(name: str) -> Contexts:
+    """All contexts. ConfigError: this one is not among them."""
+    contexts = load_contexts()
+    if name not in contexts.by_name:
+        raise ConfigError(
+            f"there is no context {name!r}; known: {', '.join(sorted(contexts.by_name)) or 'none'}"
+        )
+    return contexts
+
+
+async def use(call: Call) -> None:
+    name = call.arguments.name
+    save_contexts(replace(_known(name), current=name))
+    call.output.done(f"using context {name}", {"name": name, "current": True})
+
+
+async def remove(call: Call) -> None:
+    name = call.arguments.name
+    contexts = _known(name)
+    if not call.may(f"remove context {name}"):
+        return
+    left = {other: context for other, context in contexts.by_name.items() if other != name}
+    save_contexts(Contexts("" if contexts.current == name else contexts.current, left))
+    call.output.done(f"removed context {name}", {"name": name, "removed": True})
