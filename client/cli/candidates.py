@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import RocketMQError
@@ -66,9 +67,7 @@ def _positional(parser: argparse.ArgumentParser, position: int) -> argparse.Acti
     return actions[-1] if actions and actions[-1].nargs in ("*", "+") else None
 
 
-def _values(
-    parser: argparse.ArgumentParser, action: argparse.Action, before: Sequence[str]
-) -> Iterable[str]:
+def _values(parser: argparse.ArgumentParser, action: argparse.Action, before: Sequence[str]) -> Iterable[str]:
     if action.choices is not None:
         return list(action.choices)
     kind = action.dest
@@ -81,7 +80,7 @@ def _values(
 
 async def _asked(kind: str, before: Sequence[str]) -> Iterable[str]:
     given = dict.fromkeys(OPTIONS_OF_CONNECTION.values())
-    for option, value in zip(before, before[1:], strict=False):
+    for option, value in pairwise(before):
         if option in OPTIONS_OF_CONNECTION:
             given[OPTIONS_OF_CONNECTION[option]] = value
     context = chosen_context(given["context"], given["namesrv"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
-from firearrow.client.admin_api.extensions import Extensions
+from firearrow.client.admin_api.extensions import ClientConnection, Extensions
 from firearrow.client.admin_api.records import Connection
 from firearrow.client.base.errors import BrokerError, OnlyFireArrow
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
@@ -46,8 +46,9 @@ def main(arguments: Sequence[str]) -> int:
 
 async def list_clients(call: Call) -> None:
     admin, group = await call.admin(), call.arguments.group
+    columns: Sequence[Column] = OURS
     try:
-        rows, columns = [_our_row(each) for each in await Extensions(admin).connections()], OURS
+        rows = [_our_row(each) for each in await Extensions(admin).connections()]
     except OnlyFireArrow:
         rows, columns = await _clients_of_groups(admin), COLUMNS
     if group is not None:
@@ -94,6 +95,19 @@ def _row(connection: Connection) -> dict[str, Any]:
         "version": version_text(connection.version),
         "groups": [],
         "producerGroups": [],
+    }
+
+
+def _our_row(connection: ClientConnection) -> dict[str, Any]:
+    return {
+        "clientId": connection.client_id,
+        "address": connection.address,
+        "language": connection.language,
+        "version": version_text(connection.version),
+        "groups": list(connection.groups),
+        "producerGroups": list(connection.producer_groups),
+        "sinceMs": connection.since_ms,
+        "lastRequestMs": connection.last_request_ms,
     }
 
 

@@ -78,7 +78,9 @@ class Call:
 
     async def enter(self, made: Entered) -> Entered:
         """Start a producer or consumer; it is closed after the verb."""
-        return await self._open.enter_async_context(made)
+        started = await made.start()
+        self._open.push_async_callback(started.close)
+        return started
 
     async def close(self) -> None:
         await self._open.aclose()
@@ -111,7 +113,9 @@ class Verb:
         common = parser.add_argument_group("connection and output")
         common.add_argument("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers")
         common.add_argument("--context", metavar="NAME", help="name servers and keys of `firearrow context`")
-        common.add_argument("--timeout", type=positive, default=TIMEOUT_S, metavar="S", help=argparse.SUPPRESS)
+        common.add_argument(
+            "--timeout", type=positive, default=TIMEOUT_S, metavar="S", help=argparse.SUPPRESS
+        )
         common.add_argument("--json", action="store_true", help="JSON Lines, as if the output were piped")
 
     def argument(self, *names: str, **settings: Any) -> Self:  # noqa: ANN401 (argparse's own types)

@@ -15,7 +15,12 @@ OWN_KEYS = frozenset(
 )
 """Every broker has its own values of these."""
 COLUMNS = (Column("broker", "BROKER"), Column("key", "KEY"), Column("value", "VALUE"))
-CHANGE_COLUMNS = (Column("broker", "BROKER"), Column("key", "KEY"), Column("from", "FROM"), Column("to", "TO"))
+CHANGE_COLUMNS = (
+    Column("broker", "BROKER"),
+    Column("key", "KEY"),
+    Column("from", "FROM"),
+    Column("to", "TO"),
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,7 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("key", nargs="*", help="an option, or a part of its name with *")
     verb.argument("--broker", help="only of this broker")
     verb = command.verb(
-        "set", set_options, "change options of running brokers", example="firearrow config set fileReservedTime=48"
+        "set",
+        set_options,
+        "change options of running brokers",
+        example="firearrow config set fileReservedTime=48",
     )
     verb.argument("option", nargs="+", metavar="KEY=VALUE")
     verb.argument("--broker", help="only at this broker")
@@ -85,12 +93,16 @@ async def set_options(call: Call) -> None:
     after = await _configs(admin, list(before))
     if given.yes:
         call.output.rows(CHANGE_COLUMNS, _changes(before, after))
-    ignored = [key for key, value in values.items() if any(config.get(key) != value for config in after.values())]
+    ignored = [
+        key for key, value in values.items() if any(config.get(key) != value for config in after.values())
+    ]
     if ignored:
         raise ClientError(f"{', '.join(ignored)} did not change: the broker does not change it while it runs")
 
 
-def _changes(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> list[dict[str, str | None]]:
+def _changes(
+    before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]
+) -> list[dict[str, str | None]]:
     return [
         {"broker": broker, "key": key, "from": before[broker].get(key), "to": value}
         for broker, config in after.items()
@@ -105,8 +117,8 @@ async def diff(call: Call) -> int:
     if len(configs) == 1:
         return await _from_defaults(call, admin, next(iter(configs)))
     keys = sorted(set().union(*configs.values()) - (frozenset() if given.all else OWN_KEYS))
-    rows = [
-        {"key": key} | {broker: config.get(key) for broker, config in configs.items()}
+    rows: list[dict[str, str | None]] = [
+        {"key": key, **{broker: config.get(key) for broker, config in configs.items()}}
         for key in keys
         if len({config.get(key) for config in configs.values()}) > 1
     ]

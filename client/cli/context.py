@@ -21,7 +21,9 @@ COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("context", __doc__)
-    command.verb("list", list_contexts, "all contexts; * marks the one in use", example="firearrow context list")
+    command.verb(
+        "list", list_contexts, "all contexts; * marks the one in use", example="firearrow context list"
+    )
     verb = command.verb(
         "add",
         add,
@@ -88,7 +90,9 @@ def _secret_key(file: str | None) -> str:
     """From a file, or typed: the command line can be read by all users of the machine. ConfigError."""
     if file is None:
         if not sys.stdin.isatty():
-            raise ConfigError("--access-key needs --secret-file FILE, or a terminal to type the secret key on")
+            raise ConfigError(
+                "--access-key needs --secret-file FILE, or a terminal to type the secret key on"
+            )
         from getpass import getpass  # noqa: PLC0415 (only for this verb)
 
         return getpass("secret key: ")

@@ -65,7 +65,9 @@ DIFF_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("group", __doc__)
-    verb = command.verb("list", list_groups, "the groups of all brokers", example="firearrow group list --long")
+    verb = command.verb(
+        "list", list_groups, "the groups of all brokers", example="firearrow group list --long"
+    )
     verb.argument("--all", action="store_true", help="Apache's own groups as well")
     verb.argument("-l", "--long", action="store_true", help="with members and lag")
     verb = command.verb(
@@ -100,9 +102,13 @@ def _moving_verbs(command: Command) -> None:
     verb = command.verb(
         "seek", seek, "move a group in its topics", example="firearrow group seek billing orders --to -2h"
     )
-    verb.argument("group").argument("topic", nargs="?", help="all topics in which it has offsets if not named")
+    verb.argument("group").argument(
+        "topic", nargs="?", help="all topics in which it has offsets if not named"
+    )
     verb.argument("--to", metavar="start|end|TIME", help="where it goes on")
-    verb.argument("--offset", type=int, help="the offset where it goes on; needs a topic, --queue, and no members")
+    verb.argument(
+        "--offset", type=int, help="the offset where it goes on; needs a topic, --queue, and no members"
+    )
     verb.argument("--queue", type=int, help="only in this queue")
     verb.moving()
     verb = command.verb(
@@ -122,7 +128,9 @@ def _moving_verbs(command: Command) -> None:
         example="firearrow group delete billing --topics --dry-run",
     )
     verb.argument("group")
-    verb.argument("--keep-offsets", action="store_true", help="a group of this name goes on where this one was")
+    verb.argument(
+        "--keep-offsets", action="store_true", help="a group of this name goes on where this one was"
+    )
     verb.argument("--topics", action="store_true", help="its retry and dead letter topics as well")
     verb.argument("--cluster", help="only at the masters of this cluster")
     verb.moving()
@@ -328,7 +336,8 @@ async def _target(
     if offset is not None:
         if not found.min_offset <= offset <= found.max_offset:
             raise ConfigError(
-                f"--offset {offset} is not in queue {queue.queue_id}, which has {found.min_offset} to {found.max_offset}"
+                f"--offset {offset} is not in queue {queue.queue_id}: "
+                f"choose {found.min_offset} to {found.max_offset}"
             )
         return offset
     if when_ms is None:
@@ -336,9 +345,7 @@ async def _target(
     return found.min_offset if when_ms <= 0 else await admin.offset_at(queue, when_ms)
 
 
-async def _reset(
-    admin: Admin, call: Call, topic: str, when_ms: int | None, moves: list[Move]
-) -> list[Move]:
+async def _reset(admin: Admin, call: Call, topic: str, when_ms: int | None, moves: list[Move]) -> list[Move]:
     """By the brokers, which reach the members, too; without members Apache's broker leaves it to us."""
     group = call.arguments.group
     ours = [move for move in moves if move[0].topic == topic]
@@ -402,7 +409,9 @@ async def delete(call: Call) -> int:
     topics = [retry_topic(given.group), dlq_topic(given.group)] if given.topics else []
     for topic in topics:
         await admin.delete_topic(topic, given.cluster)
-    call.output.done(f"deleted group {given.group}", {"group": given.group, "deleted": True, "topics": topics})
+    call.output.done(
+        f"deleted group {given.group}", {"group": given.group, "deleted": True, "topics": topics}
+    )
     return 0
 
 
@@ -413,7 +422,9 @@ async def diff(call: Call) -> int:
     """Members of a group that differ in what they subscribe, or how, each lose messages of the others."""
     admin, group = await call.admin(), call.arguments.group
     clients = [member.client_id for member in (await admin.consumers(group)).connections]
-    found = dict(zip(clients, await of_each(clients, lambda client: _facts(admin, group, client)), strict=True))
+    found = dict(
+        zip(clients, await of_each(clients, lambda client: _facts(admin, group, client)), strict=True)
+    )
     silent = [client for client, facts in found.items() if facts is None]
     for client in silent:
         call.output.note(f"member {client} does not say what it subscribes")

@@ -50,7 +50,9 @@ TRIM_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("topic", __doc__)
-    verb = command.verb("list", list_topics, "the topics of all brokers", example="firearrow topic list --long")
+    verb = command.verb(
+        "list", list_topics, "the topics of all brokers", example="firearrow topic list --long"
+    )
     verb.argument("--all", action="store_true", help="system, retry and dead letter topics as well")
     verb.argument("-l", "--long", action="store_true", help="with queues, messages and types")
     verb = command.verb(
@@ -76,7 +78,10 @@ def main(arguments: Sequence[str]) -> int:
     _settings(verb)
     verb.moving()
     verb = command.verb(
-        "delete", delete, "delete a topic with its messages", example="firearrow topic delete orders --dry-run"
+        "delete",
+        delete,
+        "delete a topic with its messages",
+        example="firearrow topic delete orders --dry-run",
     )
     verb.argument("topic")
     verb.argument("--cluster", help="only at the masters of this cluster")
@@ -105,7 +110,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _settings(verb: Verb) -> None:
-    verb.argument("--queues", type=count, metavar="N", help="queues to write to and to read (8 of a new topic)")
+    verb.argument(
+        "--queues", type=count, metavar="N", help="queues to write to and to read (8 of a new topic)"
+    )
     verb.argument("--read-queues", type=count, metavar="N", help="queues to read, if not as many")
     verb.argument("--perm", choices=tuple(PERMISSIONS), help="whether clients may read and write")
     verb.argument("--type", choices=TYPES, help="the type of its messages")
@@ -160,7 +167,7 @@ async def show(call: Call) -> None:
         }
         for queue, found in sorted(stats.items())
     ]
-    total = sum(int(queue["messages"]) for queue in queues)
+    total = sum(found.max_offset - found.min_offset for found in stats.values())
     facts = {"topic": topic, "messages": total, "groups": groups}
     if call.output.json:
         call.output.record(facts | {"brokers": brokers, "queues": queues})
@@ -191,7 +198,9 @@ async def create(call: Call) -> int:
     except NoRoute:
         known = {}
     if known:
-        call.output.note(f"topic {given.topic} exists at {', '.join(known)}: `firearrow topic set` changes it")
+        call.output.note(
+            f"topic {given.topic} exists at {', '.join(known)}: `firearrow topic set` changes it"
+        )
         return FOUND_TROUBLE
     wanted = _changed(TopicConfig(topic=given.topic), given)
     brokers = await admin.create_topic(

@@ -1,0 +1,116 @@
+"""Status: how the brokers are; exit code 1: something is wrong."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.extensions import Extensions
+from firearrow.client.base.errors import ClientError, OnlyFireArrow
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
+from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.times import now_ms
+from firearrow.client.cli.values import is_of_user, is_system_group, of_each
+
+DISK_FULL_PERCENT = 90
+COLUMNS = (
+    Column("broker", "BROKER"),
+    Column("address", "ADDRESS"),
+    Column("version", "VERSION"),
+    Column("upMs", "UP", Kind.AGE),
+    Column("inPerSecond", "IN/S", Kind.COUNT),
+    Column("outPerSecond", "OUT/S", Kind.COUNT),
+    Column("diskPercent", "DISK %", Kind.COUNT),
+    Column("storedToday", "STORED TODAY", Kind.COUNT),
+    Column("trouble", "TROUBLE"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("status", __doc__)
+    verb = command.only(status, example="firearrow status")
+    verb.argument("--long", action="store_true", help="all that FireArrow's brokers report")
+    return command.run(arguments)
+
+
+async def status(call: Call) -> int:
+    admin = await call.admin()
+    masters = await admin.calls.masters()
+    names = sorted(masters)
+    rows = await of_each(names, lambda name: _row(admin, name, masters[name]))
+    shown = rows if call.arguments.long or not call.output.json else [_without_report(row) for row in rows]
+    call.output.rows(COLUMNS, shown)
+    if not call.output.json:
+        topics, system, groups = await asyncio.gather(admin.topics(), admin.system_topics(), admin.groups())
+        call.output.text("")
+        call.output.text(
+            f"{sum(is_of_user(name, system) for name in topics)} topics, "
+            f"{sum(not is_system_group(name) for name in groups)} groups"
+        )
+    if call.arguments.long and not call.output.json:
+        for row in rows:
+            call.output.text("")
+            call.output.record(dict(_flat(row.get("status") or {})))
+    if not rows:
+        call.output.note("the name server knows no broker")
+    return FOUND_TROUBLE if not rows or any(row["trouble"] for row in rows) else 0
+
+
+def _without_report(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "status"}
+
+
+async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
+    """`status`: what only FireArrow's brokers report; None of Apache's."""
+    row: dict[str, Any] = {"broker": broker, "address": address}
+    try:
+        facts, report = await asyncio.gather(admin.broker_runtime(broker), _report(admin, broker))
+    except ClientError as error:
+        return row | {"trouble": [str(error)]}
+    full = round(100 * _number(facts.get("commitLogDiskRatio")))
+    started = int(_number(facts.get("bootTimestamp")))
+    today = _number(facts.get("msgPutTotalTodayNow")) - _number(facts.get("msgPutTotalTodayMorning"))
+    trouble = [f"disk {full} % full"] if full >= DISK_FULL_PERCENT else []
+    if facts.get("brokerActive", "true") != "true":
+        trouble.append("not active")
+    if report is not None:
+        trouble += [str(reason) for reason in report.get("trouble") or ()]
+    return row | {
+        "version": facts.get("brokerVersionDesc", "-").removeprefix("V").replace("_", "."),
+        "upMs": now_ms() - started if started else None,
+        "inPerSecond": _rate(facts.get("putTps")),
+        "outPerSecond": _rate(facts.get("getTransferredTps") or facts.get("getTransferedTps")),
+        "diskPercent": full,
+        "storedToday": int(today),
+        "trouble": trouble,
+        "status": report,
+    }
+
+
+async def _report(admin: Admin, broker: str) -> dict[str, Any] | None:
+    try:
+        return await Extensions(admin).status(broker)
+    except OnlyFireArrow:
+        return None
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0
+
+
+def _rate(text: str | None) -> float:
+    """The first of Apache's three rates: of the last ten seconds."""
+    return round(_number((text or "0").split()[0]), 1)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found += _flat(value, f"{prefix}{name}.")
+        else:
+            found.append((prefix + name, value))
+    return found

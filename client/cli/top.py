@@ -1,0 +1,192 @@
+"""Top: the busiest topics and the groups furthest behind, refreshed; or, of FireArrow's brokers, since a time."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.base.errors import BrokerError, NoRoute
+from firearrow.client.cli.command import Call, Command, count, positive
+from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.times import now_ms, time_ms
+from firearrow.client.cli.values import is_of_user, is_system_group, of_each
+
+EVERY_S = 2.0
+ROWS = 15
+TOPIC_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("inPerSecond", "IN/S", Kind.COUNT),
+    Column("messages", "MESSAGES", Kind.COUNT),
+    Column("lastMs", "LAST MESSAGE", Kind.TIME),
+)
+GROUP_COLUMNS = (
+    Column("group", "GROUP"),
+    Column("outPerSecond", "CONSUMED/S", Kind.COUNT),
+    Column("lag", "LAG", Kind.COUNT),
+    Column("behindMs", "BEHIND", Kind.AGE),
+)
+SERIES_COLUMNS = (
+    Column("series", "SERIES"),
+    Column("least", "LEAST", Kind.COUNT),
+    Column("mean", "MEAN", Kind.COUNT),
+    Column("most", "MOST", Kind.COUNT),
+    Column("last", "LAST", Kind.COUNT),
+    Column("graph", ""),
+)
+BARS = "▁▂▃▄▅▆▇█"
+GRAPH_WIDTH = 30
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("top", __doc__)
+    verb = command.only(top, example="firearrow top --once --every 5")
+    verb.argument("--once", action="store_true", help="one look, over --every seconds")
+    verb.argument(
+        "--every", type=positive, default=EVERY_S, metavar="S", help="seconds between two looks (2)"
+    )
+    verb.argument(
+        "--rows", type=count, default=ROWS, metavar="N", help=f"topics and groups on a terminal ({ROWS})"
+    )
+    verb.argument("--since", metavar="TIME", help="rates and lags from then until now (FireArrow only)")
+    verb.argument("--series", default="", metavar="PREFIX", help="with --since: only series of this name")
+    return command.run(arguments)
+
+
+class Sample(NamedTuple):
+    """`at_s`: monotonic. `topics`: name → next offsets in total, messages, time of the last one. `groups`: name →
+    consumed offsets in total, lag, how long ago the message was stored that is consumed last."""
+
+    at_s: float
+    topics: Mapping[str, tuple[int, int, int]]
+    groups: Mapping[str, tuple[int, int, int | None]]
+
+
+async def top(call: Call) -> None:
+    given, admin = call.arguments, await call.admin()
+    if given.since is not None:
+        await _history(call, admin, time_ms(given.since), given.series)
+        return
+    before = await _sample(admin)
+    while True:
+        await asyncio.sleep(given.every)
+        now = await _sample(admin)
+        if not given.once:
+            call.output.redraw()
+        _print(call, before, now)
+        if given.once:
+            return
+        call.output.flush()
+        before = now
+
+
+async def _sample(admin: Admin) -> Sample:
+    names, system, configs = await asyncio.gather(admin.topics(), admin.system_topics(), admin.groups())
+    topics = [name for name in names if is_of_user(name, system)]
+    groups = [name for name in configs if not is_system_group(name)]
+    at_s = time.monotonic()
+    stats = await of_each(topics, lambda name: _topic(admin, name))
+    lags = await of_each(groups, lambda name: _group(admin, name))
+    return Sample(
+        at_s,
+        {name: found for name, found in zip(topics, stats, strict=True) if found is not None},
+        {name: found for name, found in zip(groups, lags, strict=True) if found is not None},
+    )
+
+
+async def _topic(admin: Admin, topic: str) -> tuple[int, int, int] | None:
+    """None: it has gone."""
+    try:
+        queues = (await admin.topic_stats(topic)).values()
+    except (BrokerError, NoRoute):
+        return None
+    messages = sum(queue.max_offset - queue.min_offset for queue in queues)
+    return sum(q.max_offset for q in queues), messages, max((q.last_ms for q in queues), default=0)
+
+
+async def _group(admin: Admin, group: str) -> tuple[int, int, int | None] | None:
+    """None: it has gone, or has no offsets."""
+    try:
+        lag = await admin.consumer_lag(group)
+    except BrokerError:
+        return None
+    if not lag.queues:
+        return None
+    late = [queue.last_ms for queue in lag.queues.values() if queue.messages and queue.last_ms]
+    consumed = sum(queue.consumer_offset for queue in lag.queues.values())
+    return consumed, lag.messages, max(now_ms() - min(late), 0) if late else None
+
+
+def _print(call: Call, before: Sample, now: Sample) -> None:
+    passed_s = now.at_s - before.at_s
+
+    def rate(old: tuple[int, Any, Any] | None, total: int) -> float:
+        return 0.0 if old is None else round((total - old[0]) / passed_s, 1)
+
+    topics: list[dict[str, Any]] = [
+        {
+            "topic": name,
+            "inPerSecond": max(rate(before.topics.get(name), total), 0.0),
+            "messages": messages,
+            "lastMs": last_ms,
+        }
+        for name, (total, messages, last_ms) in now.topics.items()
+    ]
+    groups: list[dict[str, Any]] = [
+        {
+            "group": name,
+            "outPerSecond": rate(before.groups.get(name), total),
+            "lag": lag,
+            "behindMs": behind_ms,
+        }
+        for name, (total, lag, behind_ms) in now.groups.items()
+    ]
+    topics.sort(key=lambda row: (-row["inPerSecond"], -row["messages"], row["topic"]))
+    groups.sort(key=lambda row: (-row["lag"], -row["outPerSecond"], row["group"]))
+    if call.output.json:
+        at = {"atMs": now_ms()}
+        call.output.rows((), (at | row for row in (*topics, *groups)))
+        return
+    call.output.rows(TOPIC_COLUMNS, topics[: call.arguments.rows])
+    call.output.text("")
+    call.output.rows(GROUP_COLUMNS, groups[: call.arguments.rows])
+
+
+# ---- history ----
+
+
+async def _history(call: Call, admin: Admin, since_ms: int, prefix: str) -> None:
+    from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415 (only for --since)
+
+    history = await Extensions(admin).history(since_ms, now_ms(), prefix)
+    if call.output.json:
+        call.output.record(history)
+        return
+    rows = [_summary(name, values) for name, values in sorted(history["series"].items())]
+    call.output.rows(SERIES_COLUMNS, rows)
+
+
+def _summary(name: str, values: Sequence[float | None]) -> dict[str, Any]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return {"series": name, "least": None, "mean": None, "most": None, "last": None, "graph": ""}
+    return {
+        "series": name,
+        "least": round(min(known), 1),
+        "mean": round(sum(known) / len(known), 1),
+        "most": round(max(known), 1),
+        "last": round(known[-1], 1),
+        "graph": _graph(values),
+    }
+
+
+def _graph(values: Sequence[float | None]) -> str:
+    """GRAPH_WIDTH bars at most, each the largest of its part; a blank where nothing is known."""
+    width = min(GRAPH_WIDTH, len(values))
+    parts = [values[i * len(values) // width : (i + 1) * len(values) // width] for i in range(width)]
+    highest = [max((value for value in part if value is not None), default=None) for part in parts]
+    top_value = max((value for value in highest if value is not None), default=0)
+    return "".join(
+        " " if value is None else BARS[int(value / top_value * (len(BARS) - 1)) if top_value > 0 else 0]
+        for value in highest
+    )
