@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from firearrow.client.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 Ranges = Mapping[str, tuple[float, float]]
@@ -247,7 +249,7 @@ class _ConsumerOptions:
     """Stops pulling a queue while it holds more messages."""
     queue_bytes_max: int = 100 * MIB
     """Stops pulling a queue while it holds more bytes, compared in whole MiB as in Java."""
-    local_offsets: Path | None = None
+    local_offsets: "Path | None" = None
     """Folder for the offsets of broadcasting consumers; None: `~/.rocketmq_offsets`."""
     trace: bool = False
     """Records message traces of consumption."""
@@ -268,10 +270,12 @@ class _ConsumerOptions:
         _check_enum(self, "model", MessageModel)
         _check_enum(self, "from_where", ConsumeFromWhere)
 
-    def offsets_folder(self) -> Path:
+    def offsets_folder(self) -> "Path":
         """The folder that `local_offsets` means. ConfigError if it is None and there is no home folder."""
         if self.local_offsets is not None:
             return self.local_offsets
+        from pathlib import Path  # noqa: PLC0415 (slow, and few programs need it)
+
         try:
             return Path.home() / ".rocketmq_offsets"
         except RuntimeError:

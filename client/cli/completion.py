@@ -35,8 +35,8 @@ complete -c firearrow -a '(__firearrow_words)'
 
 
 def main(arguments: Sequence[str]) -> int:
-    if arguments[:1] == [WORDS]:
-        return _complete(arguments[1:])
+    if list(arguments[:1]) == [WORDS]:
+        return _complete(list(arguments[1:]))
     command = Command("completion", __doc__)
     command.verb(
         "bash",

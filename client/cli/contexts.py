@@ -5,8 +5,8 @@ context chosen by `firearrow context use`, and the name server on this machine.
 """
 
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import orjson
 
@@ -41,16 +41,16 @@ class Contexts:
     by_name: dict[str, Context] = field(default_factory=dict)
 
 
-def contexts_file() -> Path:
-    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(folder) / "firearrow" / "contexts.json"
+def contexts_file() -> str:
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(folder, "firearrow", "contexts.json")
 
 
 def load_contexts() -> Contexts:
     """ConfigError: the file cannot be read."""
     path = contexts_file()
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             text = file.read(FILE_BYTES_MAX)
     except FileNotFoundError:
         return Contexts()
@@ -69,15 +69,16 @@ def save_contexts(contexts: Contexts) -> None:
     path = contexts_file()
     values = {name: asdict(context) for name, context in contexts.by_name.items()}
     text = orjson.dumps({"current": contexts.current, "contexts": values}, option=orjson.OPT_INDENT_2)
-    new = path.with_suffix(".new")
+    new = f"{path}.new"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.unlink(missing_ok=True)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(new)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        new.rename(path)
+        os.rename(new, path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 

@@ -12,7 +12,6 @@ import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from firearrow._native.base.command_line import WRONG_USAGE, Parser, metadata_folder
@@ -68,7 +67,8 @@ def own_entries() -> dict[str, EntryPoint]:
     if folder is None:
         return {}
     try:
-        lines = Path(folder, "entry_points.txt").read_text("utf-8").splitlines()
+        with open(os.path.join(folder, "entry_points.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
     except OSError:
         return {}
     return dict(_entries(lines))
@@ -111,7 +111,8 @@ def _summary(entry: EntryPoint) -> str:
         path, origin = spec.submodule_search_locations, spec.origin
     if origin is None or not os.path.exists(origin):
         return ""
-    module = ast.parse(Path(origin).read_text("utf-8"))
+    with open(origin, encoding="utf-8") as file:
+        module = ast.parse(file.read())
     found = [
         ast.get_docstring(node)
         for node in module.body

@@ -1,0 +1,82 @@
+"""Runs `firearrow …`, in this process or in one of its own."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from firearrow.client.cli.main import run
+
+PROGRAM = [sys.executable, "-c", "from firearrow.client.cli.main import main; main()"]
+
+
+class Ran(NamedTuple):
+    """`out` and `err`: what the command printed."""
+
+    code: int
+    out: str
+    err: str
+
+    def succeeded(self) -> None:
+        assert self.code == 0, self
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The JSON Lines on stdout; fails if the command did."""
+        self.succeeded()
+        return self.lines
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The JSON Lines on stdout, whatever the exit code."""
+        return [orjson.loads(line) for line in self.out.splitlines()]
+
+
+def here(*words: str, name_server: str | None = None) -> Ran:
+    """In this process, without a terminal, and so with JSON Lines."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), _name_server(name_server):
+        try:
+            code = run(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def process(*words: str, name_server: str | None = None, stdin: str = "", **environment: str) -> Ran:
+    with _name_server(name_server):
+        ended = subprocess.run(
+            [*PROGRAM, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=os.environ | environment,
+            check=False,
+            timeout=60,
+        )
+    return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+
+@contextmanager
+def _name_server(address: str | None) -> Iterator[None]:
+    """`NAMESRV_ADDR` of the environment."""
+    before = os.environ.pop("NAMESRV_ADDR", None)
+    if address is not None:
+        os.environ["NAMESRV_ADDR"] = address
+    try:
+        yield
+    finally:
+        os.environ.pop("NAMESRV_ADDR", None)
+        if before is not None:
+            os.environ["NAMESRV_ADDR"] = before
+
+
+def no_contexts(folder: Path) -> dict[str, str]:
+    """An environment without the contexts of the user who runs the tests."""
+    return {"XDG_CONFIG_HOME": str(folder)}
