@@ -1,8 +1,9 @@
 """Measures what FireArrow costs before any load: `python -m bench.footprint [--rounds N] [--build] [--no-record]`.
 
-The time until a broker with an empty store is ready, the time of `firearrow --version`, the memory of the idle broker,
-and the sizes of the packages. The program is measured as users install it: copied into a virtual environment of its
-own, because an editable install imports a finder first. `--build` also builds a wheel, which takes minutes.
+The time until a broker with an empty store is ready, those of `firearrow --version` and `firearrow topic list`, the
+memory of the idle broker, and the sizes of the packages. The program is measured as users install it: copied into a
+virtual environment of its own, because an editable install imports a finder first. `--build` also builds a wheel,
+which takes minutes.
 """
 
 import argparse
@@ -45,6 +46,7 @@ FIGURES = {
     "ready_s": Goal("process start to ready line, empty store, median", "s", 0.25),
     "ready_min_s": Goal("the same, fastest", "s"),
     "version_s": Goal("`firearrow --version`, median", "s", 0.06),
+    "verb_s": Goal("`firearrow topic list`, median", "s", 0.15),
     "anonymous_mb": Goal("anonymous memory of an idle broker", "MB", 28),
     "sdist_mb": Goal("source distribution", "MB"),
     "wheel_mb": Goal("wheel, packed", "MB"),
@@ -74,8 +76,8 @@ def installed() -> Iterator[Path]:
         yield command
 
 
-def start(command: Path, store: Path) -> tuple[float, float]:
-    """Seconds until a broker is ready, and its anonymous memory then, in MB."""
+def start(command: Path, store: Path) -> tuple[float, float, float]:
+    """Seconds until a broker is ready, its anonymous memory then, in MB, and the seconds of `firearrow topic list`."""
     ports = ["--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"]
     started = time.monotonic()
     process = subprocess.Popen(
@@ -92,32 +94,37 @@ def start(command: Path, store: Path) -> tuple[float, float]:
             raise RuntimeError(f"the broker did not start: {process.communicate()[1]}")
         status = Path(f"/proc/{process.pid}/status").read_text()
         found = re.search(r"RssAnon:\s+(\d+) kB", status)
+        name_server = re.search(r"name server ([\d.:]+)", line)
         assert found is not None
-        return ready_s, int(found[1]) * 1024 / MB
+        assert name_server is not None
+        verb_s = seconds_of(command, "topic", "list", "--namesrv", name_server[1])
+        return ready_s, int(found[1]) * 1024 / MB, verb_s
     finally:
         process.terminate()
         process.communicate()
 
 
-def version_s(command: Path) -> float:
+def seconds_of(command: Path, *words: str) -> float:
     started = time.monotonic()
-    subprocess.run([command, "--version"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([command, *words], check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - started
 
 
 def running(rounds: int) -> dict[str, float]:
     """The figures of starts. The first one, which reads the files into the page cache, does not count."""
-    ready, memory, version = [], [], []
+    ready, memory, version, verb = [], [], [], []
     with installed() as command:
         for number in range(rounds + 1):
-            seconds, mb = start(command, command.parent / f"store{number}")
+            seconds, mb, verb_s = start(command, command.parent / f"store{number}")
             ready.append(seconds)
             memory.append(mb)
-            version.append(version_s(command))
+            verb.append(verb_s)
+            version.append(seconds_of(command, "--version"))
     return {
         "ready_s": statistics.median(ready[1:]),
         "ready_min_s": min(ready[1:]),
         "version_s": statistics.median(version[1:]),
+        "verb_s": statistics.median(verb[1:]),
         "anonymous_mb": statistics.median(memory[1:]),
     }
 
