@@ -19,7 +19,13 @@ class Parser(argparse.ArgumentParser):
     """A parser with `--version`, help as wide as the terminal, and errors of one line."""
 
     def __init__(self, name: str, summary: str) -> None:
-        super().__init__(name, description=summary, formatter_class=_formatter, allow_abbrev=False)
+        super().__init__(
+            name,
+            description=summary,
+            formatter_class=_formatter,
+            allow_abbrev=False,
+            conflict_handler="resolve",  # a verb's own option wins over a common one: -n of `firearrow tail`
+        )
         self._negative_number_matcher = re.compile(r"-\d")  # a time such as -15m is a value, too
         self.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
 

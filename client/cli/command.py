@@ -29,7 +29,7 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.options import ClientOptions
 from firearrow.client.base.service_state import Startable
 from firearrow.client.cli.contexts import Context, chosen_context
-from firearrow.client.cli.output import Output
+from firearrow.client.cli.output import Output, printable
 
 Entered = TypeVar("Entered", bound=Startable)
 OK, FOUND_TROUBLE, CANNOT_REACH = 0, 1, 3
@@ -176,7 +176,7 @@ class Command:
 
 
 def _failed(prog: str, error: Exception, code: int) -> int:
-    print(f"{prog}: {error}", file=sys.stderr)
+    print(f"{prog}: {printable(str(error))}", file=sys.stderr)
     return code
 
 

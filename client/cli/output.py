@@ -43,7 +43,8 @@ class Output:
     """`json`: JSON Lines even on a terminal."""
 
     def __init__(self, *, json: bool) -> None:
-        self.json = json or not sys.stdout.isatty()
+        self.terminal = sys.stdout.isatty()
+        self.json = json or not self.terminal
         if isinstance(sys.stdout, io.TextIOWrapper):  # not a test's capture
             sys.stdout.reconfigure(encoding="utf-8" if self.json else None, errors="backslashreplace")
 
@@ -74,7 +75,14 @@ class Output:
             sys.stdout.write(f"{_aligned(column.title, width, False)}{GAP}{text}\n")
 
     def json_line(self, values: Mapping[str, Any]) -> None:
-        sys.stdout.write(orjson.dumps(values, default=str).decode() + "\n")
+        line = orjson.dumps(values, default=str).decode()
+        if self.terminal and not line.isprintable():
+            line = "".join(map(_json_char, line))
+        sys.stdout.write(line + "\n")
+
+    def shown(self, line: str) -> None:
+        """A line with text from outside: on a terminal without control characters, in a pipe as it is."""
+        sys.stdout.write(f"{printable(line) if self.terminal else line}\n")
 
     def text(self, line: str) -> None:
         """A line on stdout, on a terminal and in a pipe."""
@@ -89,7 +97,7 @@ class Output:
         if self.json:
             self.json_line(values)
         else:
-            self.text(_printable(sentence))
+            self.text(printable(sentence))
 
     def redraw(self) -> None:
         """On a terminal, what follows replaces what is on the screen."""
@@ -98,7 +106,7 @@ class Output:
 
     def note(self, line: str) -> None:
         """A line on stderr, which a pipe does not get."""
-        print(line, file=sys.stderr)
+        print(printable(line), file=sys.stderr)
 
     def close(self) -> None:
         """BrokenPipeError: nobody reads the output."""
@@ -111,10 +119,10 @@ def _cell(value: object, kind: Kind) -> str:
     if kind is not Kind.TEXT and isinstance(value, int):
         return _number_text(value, kind)
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(map(str, value)) or "-"
+        return printable(", ".join(map(str, value))) or "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return _printable(str(value))
+    return printable(str(value))
 
 
 def _number_text(value: int, kind: Kind) -> str:
@@ -138,11 +146,23 @@ def bytes_text(size: float) -> str:
     return f"{size:.1f} {UNITS[-1]}"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Without control characters, which could move a terminal's cursor: they come from outside."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def _json_char(char: str) -> str:
+    """JSON writes other control characters than those below 32 as they are."""
+    if char.isprintable():
+        return char
+    return "".join(f"\\u{unit:04x}" for unit in _utf16(char))
+
+
+def _utf16(char: str) -> tuple[int, ...]:
+    raw = char.encode("utf-16-be", "surrogatepass")
+    return tuple(int.from_bytes(raw[at : at + 2]) for at in range(0, len(raw), 2))
 
 
 def _width(text: str) -> int:
