@@ -105,11 +105,40 @@ Action = Callable[[Call], Awaitable[int | None]]
 
 
 class Verb:
-    """The arguments of one verb; methods return the verb, so that they can be chained."""
+    """The arguments of one verb; methods return the verb, so that they can be chained.
 
-    def __init__(self, parser: argparse.ArgumentParser, action: Action) -> None:
-        self._parser = parser
-        parser.set_defaults(action=action, prog=parser.prog)
+    Its parser is made when it is needed: those of all verbs of a command take longer than a verb runs.
+    """
+
+    def __init__(self, prog: str, action: Action, summary: str, example: str) -> None:
+        self.prog = prog
+        self.summary = summary
+        self._action = action
+        self._example = example
+        self._arguments: list[tuple[tuple[str, ...], dict[str, Any]]] = []
+
+    def argument(self, *names: str, **settings: Any) -> Self:  # noqa: ANN401 (argparse's own types)
+        """As `argparse.ArgumentParser.add_argument`."""
+        self._arguments.append((names, settings))
+        return self
+
+    def moving(self) -> Self:
+        """The verb moves or deletes something: `--dry-run` and `--yes`. See `Call.may`."""
+        self.argument("--dry-run", action="store_true", help="only print what would be done")
+        return self.argument("-y", "--yes", action="store_true", help="do not ask")
+
+    def parser(self) -> Parser:
+        parser = Parser(self.prog, self.summary)
+        self._fill(parser)
+        return parser
+
+    def add_to(self, verbs: "argparse._SubParsersAction[_VerbParser]", name: str) -> None:
+        parser = verbs.add_parser(name, help=self.summary, description=self.summary)
+        self._fill(parser)
+
+    def _fill(self, parser: Parser) -> None:
+        parser.epilog = f"example: {self._example}"
+        parser.set_defaults(action=self._action, prog=self.prog)
         common = parser.add_argument_group("connection and output")
         common.add_argument("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers")
         common.add_argument("--context", metavar="NAME", help="name servers and keys of `firearrow context`")
@@ -117,45 +146,52 @@ class Verb:
             "--timeout", type=positive, default=TIMEOUT_S, metavar="S", help=argparse.SUPPRESS
         )
         common.add_argument("--json", action="store_true", help="JSON Lines, as if the output were piped")
-
-    def argument(self, *names: str, **settings: Any) -> Self:  # noqa: ANN401 (argparse's own types)
-        """As `argparse.ArgumentParser.add_argument`."""
-        self._parser.add_argument(*names, **settings)
-        return self
-
-    def moving(self) -> Self:
-        """The verb moves or deletes something: `--dry-run` and `--yes`. See `Call.may`."""
-        self._parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
-        self._parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-        return self
+        for names, settings in self._arguments:
+            parser.add_argument(*names, **settings)
 
 
 class Command:
     """`name`: the command's words after `firearrow`. `docstring`: its first line is the summary."""
 
     def __init__(self, name: str, docstring: str | None) -> None:
-        self.parser = Parser(f"firearrow {name}", (docstring or "").partition("\n")[0])
-        self._verbs: Any = None
+        self._prog = f"firearrow {name}"
+        self._summary = (docstring or "").partition("\n")[0]
+        self._verbs: dict[str, Verb] = {}
+        self._only: Verb | None = None
 
     def verb(self, name: str, action: Action, summary: str, *, example: str) -> Verb:
         """A verb of its own: `firearrow topic list`."""
-        if self._verbs is None:
-            self._verbs = self.parser.add_subparsers(metavar="VERB", required=True, parser_class=_VerbParser)
-        parser = self._verbs.add_parser(name, help=summary, description=summary, epilog=f"example: {example}")
-        return Verb(parser, action)
+        verb = self._verbs[name] = Verb(f"{self._prog} {name}", action, summary, example)
+        return verb
 
     def only(self, action: Action, *, example: str) -> Verb:
         """The command is a verb itself: `firearrow send`."""
-        self.parser.epilog = f"example: {example}"
-        return Verb(self.parser, action)
+        self._only = Verb(self._prog, action, self._summary, example)
+        return self._only
+
+    def parser(self) -> Parser:
+        """With all verbs."""
+        if self._only is not None:
+            return self._only.parser()
+        parser = Parser(self._prog, self._summary)
+        verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=_VerbParser)
+        for name, verb in self._verbs.items():
+            verb.add_to(verbs, name)
+        return parser
+
+    def _parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        verb = self._verbs.get(arguments[0]) if arguments else None
+        if verb is None:
+            return self.parser().parse_args(arguments)
+        return verb.parser().parse_args(arguments[1:])
 
     def run(self, arguments: Sequence[str]) -> int:
         """Run the verb that the arguments name; the exit code. SystemExit: help, version or wrong use."""
         if list(arguments[:1]) == [COMPLETE]:
             from firearrow.client.cli.candidates import print_candidates  # noqa: PLC0415 (only for a shell)
 
-            return print_candidates(self.parser, arguments[1:])
-        given = self.parser.parse_args(arguments)
+            return print_candidates(self.parser(), arguments[1:])
+        given = self._parse(arguments)
         try:
             context = chosen_context(given.context, given.namesrv)
             call = Call(given, context, Output(json=given.json))
@@ -183,9 +219,8 @@ def _failed(prog: str, error: Exception, code: int) -> int:
 class _VerbParser(Parser):
     """A verb's parser: argparse passes other arguments than `Parser` has."""
 
-    def __init__(self, *, prog: str, description: str, epilog: str) -> None:
+    def __init__(self, *, prog: str, description: str) -> None:
         super().__init__(prog, description)
-        self.epilog = epilog
 
 
 async def _run(action: Action, call: Call) -> int | None:

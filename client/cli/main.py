@@ -7,6 +7,7 @@ docstring, or of the module's, is the command's help.
 Exit codes: 0 ok, 1 found trouble, 2 wrong use, 3 cannot reach the servers, or cannot start.
 """
 
+import gc
 import os
 import sys
 from argparse import SUPPRESS
@@ -53,11 +54,14 @@ def run(arguments: Sequence[str]) -> int:
     entry = own_entries().get(name) or _all_entries().get(name)
     if entry is None:
         parser.error(f"there is no command {name!r}")
+    gc.disable()  # imports leave no garbage, and looking for it takes a tenth of their time
     try:
         command = entry.load()
     except ModuleNotFoundError as error:
         print(f"firearrow {name}: the Python package {error.name} is not installed", file=sys.stderr)
         return CANNOT_START
+    finally:
+        gc.enable()
     return int(command(arguments[1:]))
 
 

@@ -10,8 +10,6 @@ A signature is added last, over all other fields and the body.
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import logging
 from collections.abc import Callable
 
@@ -71,11 +69,13 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
 
 def sign(command: RemotingCommand, credentials: Credentials) -> None:
     """Base64 of HMAC-SHA1 over the values of all fields in the order of their names, then the body."""
+    import hmac  # noqa: PLC0415 (brings hashlib, and most requests are not signed)
+
     ext = command.ext
     ext.pop("Signature", None)
     ext["AccessKey"] = credentials.access_key
     if credentials.security_token is not None:
         ext["SecurityToken"] = credentials.security_token
     content = "".join(ext[name] for name in sorted(ext, key=java_order)).encode() + command.body
-    digest = hmac.new(credentials.secret_key.encode(), content, hashlib.sha1).digest()
+    digest = hmac.digest(credentials.secret_key.encode(), content, "sha1")
     ext["Signature"] = base64.b64encode(digest).decode()

@@ -68,7 +68,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
         with mock.patch.object(Command, "run", keep):
             entry.load()([])
-        found[name] = built[0].parser
+        found[name] = built[0].parser()
     return found
 
 
