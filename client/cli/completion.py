@@ -30,7 +30,7 @@ function __firearrow_words
     set -l last (commandline -ct)
     $line[1] completion words $line[2..] "$last" 2>/dev/null
 end
-complete -c firearrow -a '(__firearrow_words)'
+complete -c firearrow -n 'not contains -- (commandline -opc)[2] broker namesrv spark store' -f -a '(__firearrow_words)'
 """
 
 

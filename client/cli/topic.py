@@ -122,9 +122,8 @@ def _settings(verb: Verb) -> None:
 
 async def list_topics(call: Call) -> None:
     admin = await call.admin()
-    names = await admin.topics()
+    names, system = await asyncio.gather(admin.topics(), admin.system_topics())
     if not call.arguments.all:
-        system = await admin.system_topics()
         names = [name for name in names if is_of_user(name, system)]
     if not call.arguments.long:
         call.output.rows(LIST_COLUMNS[:1], ({"topic": name} for name in names))
