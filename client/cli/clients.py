@@ -1,12 +1,14 @@
 """Clients: list the connected ones, and close a client's connections."""
 
 import asyncio
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
-from firearrow.client.admin_api.extensions import ClientConnection, Extensions
+from firearrow.client.admin_api.extension_records import BrokerConnection
+from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.admin_api.records import Connection
 from firearrow.client.base.errors import BrokerError, OnlyFireArrow
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
@@ -21,6 +23,9 @@ COLUMNS = (
     Column("groups", "CONSUMES FOR"),
     Column("producerGroups", "SENDS FOR"),
 )
+CONNECTIONS_MAX = 1000
+ADDRESS = re.compile(r"[0-9a-fA-F.:\[\]]+:[0-9]{1,5}")
+"""Client ids have an @."""
 OURS = (*COLUMNS, Column("sinceMs", "SINCE", Kind.TIME), Column("lastRequestMs", "LAST REQUEST", Kind.TIME))
 
 
@@ -48,7 +53,10 @@ async def list_clients(call: Call) -> None:
     admin, group = await call.admin(), call.arguments.group
     columns: Sequence[Column] = OURS
     try:
-        rows = [_our_row(each) for each in await Extensions(admin).connections()]
+        found = await Extensions(admin).connections(limit=CONNECTIONS_MAX)
+        rows = [_our_row(each) for each in found]
+        if found.more:
+            call.output.note(f"of each broker only the oldest {CONNECTIONS_MAX} are listed")
     except OnlyFireArrow:
         rows, columns = await _clients_of_groups(admin), COLUMNS
     if group is not None:
@@ -98,12 +106,12 @@ def _row(connection: Connection) -> dict[str, Any]:
     }
 
 
-def _our_row(connection: ClientConnection) -> dict[str, Any]:
+def _our_row(connection: BrokerConnection) -> dict[str, Any]:
     return {
         "clientId": connection.client_id,
         "address": connection.address,
         "language": connection.language,
-        "version": version_text(connection.version),
+        "version": version_text(connection.version) if connection.version else "",
         "groups": list(connection.groups),
         "producerGroups": list(connection.producer_groups),
         "sinceMs": connection.since_ms,
@@ -116,6 +124,9 @@ async def close(call: Call) -> int:
     extensions = Extensions(await call.admin())
     if not call.may(f"close the connections of client {client}"):
         return 0
-    closed = await extensions.close_connection(client)
+    named = ADDRESS.fullmatch(client)
+    closed = await extensions.close_connection(
+        address=client if named else "", client_id="" if named else client
+    )
     call.output.done(f"closed {closed} connections", {"client": client, "closed": closed})
     return 0 if closed else FOUND_TROUBLE

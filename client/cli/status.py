@@ -64,7 +64,7 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
     """`status`: what only FireArrow's brokers report; None of Apache's."""
     row: dict[str, Any] = {"broker": broker, "address": address}
     try:
-        facts, report = await asyncio.gather(admin.broker_runtime(broker), _report(admin, broker))
+        facts, report = await asyncio.gather(admin.broker_runtime(broker), _report(admin, address))
     except ClientError as error:
         return row | {"trouble": [str(error)]}
     full = round(100 * _number(facts.get("commitLogDiskRatio")))
@@ -73,8 +73,8 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
     trouble = [f"disk {full} % full"] if full >= DISK_FULL_PERCENT else []
     if facts.get("brokerActive", "true") != "true":
         trouble.append("not active")
-    if report is not None:
-        trouble += [str(reason) for reason in report.get("trouble") or ()]
+    if report is not None and not report.get("ready", True):
+        trouble.append(str(report.get("unready")))
     return row | {
         "version": facts.get("brokerVersionDesc", "-").removeprefix("V").replace("_", "."),
         "upMs": now_ms() - started if started else None,
@@ -87,9 +87,9 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
     }
 
 
-async def _report(admin: Admin, broker: str) -> dict[str, Any] | None:
+async def _report(admin: Admin, address: str) -> dict[str, Any] | None:
     try:
-        return await Extensions(admin).status(broker)
+        return await Extensions(admin).status(address)
     except OnlyFireArrow:
         return None
 

@@ -27,6 +27,7 @@ GROUP_COLUMNS = (
     Column("behindMs", "BEHIND", Kind.AGE),
 )
 SERIES_COLUMNS = (
+    Column("broker", "BROKER"),
     Column("series", "SERIES"),
     Column("least", "LEAST", Kind.COUNT),
     Column("mean", "MEAN", Kind.COUNT),
@@ -36,6 +37,7 @@ SERIES_COLUMNS = (
 )
 BARS = "▁▂▃▄▅▆▇█"
 GRAPH_WIDTH = 30
+LARGE = 1000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -156,28 +158,38 @@ def _print(call: Call, before: Sample, now: Sample) -> None:
 
 
 async def _history(call: Call, admin: Admin, since_ms: int, prefix: str) -> None:
+    """Of each broker; JSON has all values of a series in one row."""
     from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415 (only for --since)
 
-    history = await Extensions(admin).history(since_ms, now_ms(), prefix)
-    if call.output.json:
-        call.output.record(history)
-        return
-    rows = [_summary(name, values) for name, values in sorted(history["series"].items())]
+    extensions, rows = Extensions(admin), []
+    for broker, address in (await admin.calls.masters()).items():
+        history = await extensions.history(address, since_ms, now_ms(), prefix)
+        for name, values in sorted(history["series"].items()):
+            row = {"broker": broker, "series": name}
+            if call.output.json:
+                row |= {"fromMs": history["fromMs"], "stepMs": history["stepMs"], "values": values}
+            else:
+                row |= _summary(values)
+            rows.append(row)
     call.output.rows(SERIES_COLUMNS, rows)
 
 
-def _summary(name: str, values: Sequence[float | None]) -> dict[str, Any]:
+def _summary(values: Sequence[float | None]) -> dict[str, Any]:
     known = [value for value in values if value is not None]
     if not known:
-        return {"series": name, "least": None, "mean": None, "most": None, "last": None, "graph": ""}
+        return {"graph": ""}
     return {
-        "series": name,
-        "least": round(min(known), 1),
-        "mean": round(sum(known) / len(known), 1),
-        "most": round(max(known), 1),
-        "last": round(known[-1], 1),
+        "least": _short(min(known)),
+        "mean": _short(sum(known) / len(known)),
+        "most": _short(max(known)),
+        "last": _short(known[-1]),
         "graph": _graph(values),
     }
+
+
+def _short(value: float) -> float:
+    """Digits after the point only of small numbers."""
+    return round(value) if abs(value) >= LARGE else round(value, 1)
 
 
 def _graph(values: Sequence[float | None]) -> str:

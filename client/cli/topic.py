@@ -41,6 +41,7 @@ QUEUE_COLUMNS = (
     Column("lastMs", "LAST MESSAGE", Kind.TIME),
 )
 TRIM_COLUMNS = (
+    Column("broker", "BROKER"),
     Column("queue", "QUEUE", Kind.COUNT),
     Column("minOffset", "FIRST", Kind.COUNT),
     Column("maxOffset", "NEXT", Kind.COUNT),
@@ -280,7 +281,7 @@ async def trim(call: Call) -> None:
     await _trim(call, given.offset, None if given.before is None else time_ms(given.before))
 
 
-async def _trim(call: Call, offset: int | None, timestamp_ms: int | None) -> None:
+async def _trim(call: Call, offset: int | None, before_ms: int | None) -> None:
     from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415 (only for this verb)
 
     admin, given = await call.admin(), call.arguments
@@ -288,10 +289,11 @@ async def _trim(call: Call, offset: int | None, timestamp_ms: int | None) -> Non
 
     async def ask(*, dry_run: bool) -> list[dict[str, Any]]:
         found = await extensions.trim_topic(
-            given.topic, queue_id=given.queue, offset=offset, timestamp_ms=timestamp_ms, dry_run=dry_run
+            given.topic, offset=offset, before=before_ms, queue_id=given.queue, dry_run=dry_run
         )
         return [
             {
+                "broker": queue.broker,
                 "queue": queue.queue_id,
                 "minOffset": queue.min_offset,
                 "maxOffset": queue.max_offset,
@@ -303,6 +305,6 @@ async def _trim(call: Call, offset: int | None, timestamp_ms: int | None) -> Non
     rows = await ask(dry_run=True)
     if given.dry_run:
         call.output.rows(TRIM_COLUMNS, rows)
-    removed = sum(int(row["trimmed"]) for row in rows)
+    removed = sum(row["trimmed"] for row in rows)
     if call.may(f"remove {removed:,} messages of topic {given.topic}"):
         call.output.rows(TRIM_COLUMNS, await ask(dry_run=False))
