@@ -26,7 +26,7 @@ from firearrow.client.admin_api.records import (
     read,
 )
 from firearrow.client.admin_api.requests import AdminCalls, integer_of
-from firearrow.client.base.errors import ClientError, ConfigError, NoRoute, NotRunning, check
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import Namespace, check_group, check_topic, is_system_topic
 from firearrow.client.base.options import ClientOptions, client_options
@@ -162,8 +162,17 @@ class Admin(Startable):
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """The topic's configuration by broker name."""
         wrapped = self.namespace.wrap(topic)
-        answers = await self.calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, {"topic": wrapped})
-        configs = {name: read(answer.body, records.topic_config) for name, answer in answers.items()}
+        try:
+            ext = {"topic": wrapped}
+            answers = await self.calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, ext)
+            configs = {name: read(answer.body, records.topic_config) for name, answer in answers.items()}
+        except BrokerError as refused:
+            if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            # brokers before 5.0 tell all topics or none
+            answers = await self.calls.ask_brokers_of(wrapped, RequestCode.GET_ALL_TOPIC_CONFIG, {})
+            tables = {name: read(answer.body, records.topic_configs) for name, answer in answers.items()}
+            configs = {name: table[wrapped] for name, table in tables.items() if wrapped in table}
         return {name: replace(config, topic=topic) for name, config in configs.items()}
 
     async def update_topic(self, broker_name: str, config: TopicConfig) -> None:

@@ -217,6 +217,11 @@ def topic_config(config: Members) -> TopicConfig:
     )
 
 
+def topic_configs(wrapper: Members) -> dict[str, TopicConfig]:
+    table = wrapper.members("topicConfigTable").pairs()
+    return {str(name): topic_config(Members(config)) for name, config in table}
+
+
 def group_config(config: Members) -> GroupConfig:
     plain = GroupConfig(group="")
     values: dict[str, Any] = {}

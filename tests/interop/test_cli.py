@@ -91,7 +91,8 @@ def offsets(firearrow: Firearrow, group: str, topic: str) -> list[int]:
 # ---- topic ----
 
 
-def test_a_topic_is_created_once_and_changed(firearrow: Firearrow) -> None:
+def test_a_topic_is_created_once_and_changed(firearrow: Firearrow, broker: Peer) -> None:
+    has_types = broker.kind != "apache4"
     made = firearrow("topic", "create", "made", "--queues", "3", "--read-queues", "5", "--type", "FIFO")
     assert made.rows == [{"topic": "made", "brokers": [BROKER]}]
     again = firearrow("topic", "create", "made")
@@ -103,9 +104,9 @@ def test_a_topic_is_created_once_and_changed(firearrow: Firearrow) -> None:
         "readQueues": 6,
         "writeQueues": 6,
         "perm": "w",
-        "type": "FIFO",
+        "type": "FIFO" if has_types else "UNSPECIFIED",
         "order": False,
-        "attributes": ["message.type=FIFO"],
+        "attributes": ["message.type=FIFO"] if has_types else [],
     }
     assert changed == [wanted]
     [shown] = firearrow("topic", "show", "made").rows
@@ -244,6 +245,9 @@ def test_a_paused_group_gets_nothing_until_it_is_resumed(firearrow: Firearrow, b
 def test_one_topic_of_a_group_is_paused(firearrow: Firearrow, broker: Peer, sent: str) -> None:
     with member(broker, "half", sent):
         eventually(lambda: lag(firearrow, "half", sent) == 0)
+    if broker.kind == "apache4":  # came with 5.0
+        assert "not supported" in firearrow("group", "pause", "half", "--topic", sent, "--yes").err
+        return
     paused = firearrow("group", "pause", "half", "--topic", sent, "--yes").rows
     assert paused == [{"group": "half", "topic": sent, "consuming": False}]
     resumed = firearrow("group", "pause", "half", "--topic", sent, "--resume", "--yes").rows
