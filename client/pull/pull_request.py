@@ -5,11 +5,11 @@ Its only state is the broker id (master or slave) that the last answer recommend
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
-from firearrow._native.wire.codes import PullFlag, RequestCode
+from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import BrokerError, ClientError
@@ -84,6 +84,8 @@ class PullClient:
         self._broker_id = broker_id
         self._opener = opener
         self._suggested: dict[MessageQueue, int] = {}
+        self._without_lite_pulls: set[str] = set()
+        """Addresses of brokers before 5.0, which know plain pulls only."""
 
     async def pull(self, pull: PullQuery) -> PullResult:
         """BrokerError: a code other than the four of PullStatus. TransportError, FieldError, RecordError."""
@@ -92,9 +94,17 @@ class PullClient:
             raise ClientError(
                 f"broker {pull.queue.broker_name} is too old to filter by {pull.subscription.kind}"
             )
-        request = pull_command(pull, self._group, to_master=target.broker_id == MASTER)
-        answer = await self._instance.call(target.address, request, pull.timeout_s)
+        if target.address in self._without_lite_pulls:
+            pull = replace(pull, lite=False)
+        answer = await self._call(target, pull)
+        if pull.lite and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._without_lite_pulls.add(target.address)
+            answer = await self._call(target, replace(pull, lite=False))
         return self._result(pull, answer)
+
+    async def _call(self, target: BrokerAddress, pull: PullQuery) -> RemotingCommand:
+        request = pull_command(pull, self._group, to_master=target.broker_id == MASTER)
+        return await self._instance.call(target.address, request, pull.timeout_s)
 
     async def _target(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
