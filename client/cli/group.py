@@ -293,8 +293,7 @@ async def seek(call: Call) -> None:
             f"group {given.group} has {len(connected.connections)} members, which would overwrite the offset of one "
             "queue: stop them first"
         )
-    topics = [given.topic] if given.topic else await Operations(admin).topics_of(given.group)
-    topics = [topic for topic in topics if topic != retry_topic(given.group)]
+    topics = [given.topic] if given.topic else await _topics_of(admin, given.group)
     if not topics:
         raise ClientError(f"group {given.group} has no offsets: name a topic")
     when = {"start": 0, "end": None}[given.to] if given.to in ("start", "end") else given.to
@@ -310,6 +309,12 @@ async def seek(call: Call) -> None:
         await _store(admin, given.group, moves)
     if given.yes:
         call.output.rows(SEEK_COLUMNS, map(_move_row, moves))
+
+
+async def _topics_of(admin: Admin, group: str) -> list[str]:
+    """Those in which it has offsets, without its retry topic; brokers before 5.0 know this from the lag only."""
+    queues = (await admin.consumer_lag(group)).queues
+    return sorted({queue.topic for queue in queues} - {retry_topic(group)})
 
 
 Move = tuple[MessageQueue, int | None, int]

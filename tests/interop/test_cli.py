@@ -188,8 +188,8 @@ def test_a_group_is_moved_without_members(firearrow: Firearrow, broker: Peer, se
     assert lag(firearrow, "moved", sent) == 0
     firearrow("group", "seek", "moved", sent, "--to", "start", "--yes").succeeded()
     assert lag(firearrow, "moved", sent) == MESSAGES
-    assert firearrow("group", "lag", "moved", "--max", str(MESSAGES)).code == 0
-    behind = firearrow("group", "lag", "moved", "--max", str(MESSAGES - 1))
+    assert firearrow("group", "lag", "moved", sent, "--max", str(MESSAGES)).code == 0
+    behind = firearrow("group", "lag", "moved", sent, "--max", str(MESSAGES - 1))
     assert (behind.code, len(behind.lines)) == (1, QUEUES)
     firearrow("group", "seek", "moved", sent, "--offset", "3", "--queue", "1", "--yes").succeeded()
     assert offsets(firearrow, "moved", sent) == [0, 3, 0, 0]
