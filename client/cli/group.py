@@ -345,7 +345,8 @@ async def _target(
                 f"choose {found.min_offset} to {found.max_offset}"
             )
         return offset
-    if when_ms is None:
+    # brokers before 5.0 find the last message for a time after it
+    if when_ms is None or when_ms > found.last_ms:
         return found.max_offset
     return found.min_offset if when_ms <= 0 else await admin.offset_at(queue, when_ms)
 
