@@ -65,7 +65,16 @@ class Operations:
     async def message_tracks(self, message: ReceivedMessage) -> list[MessageTrack]:
         """The state of the message in each group of its topic, sorted by group."""
         groups = await self._admin.groups_of(message.topic)
-        return [await self._message_track(group, message) for group in groups]
+        return [await self.message_track(group, message) for group in groups]
+
+    async def message_track(self, group: str, message: ReceivedMessage) -> MessageTrack:
+        """The state of the message in one group."""
+        try:
+            members = await self._admin.consumers(group)
+            return MessageTrack(group, await self._track(group, members, message))
+        except ClientError as error:
+            offline = error.code == ResponseCode.CONSUMER_NOT_ONLINE
+            return MessageTrack(group, Track.NOT_ONLINE if offline else Track.UNKNOWN, str(error))
 
     async def consume_directly(self, group: str, client_id: str, message: ReceivedMessage) -> dict[str, Any]:
         """Let a member consume a stored message now, regardless of its offsets; the member's result."""
@@ -211,14 +220,6 @@ class Operations:
         await self._admin.calls.ask_name_servers(RequestCode.DELETE_KV_CONFIG, ext)
 
     # ---- internal ----
-
-    async def _message_track(self, group: str, message: ReceivedMessage) -> MessageTrack:
-        try:
-            members = await self._admin.consumers(group)
-            return MessageTrack(group, await self._track(group, members, message))
-        except ClientError as error:
-            offline = error.code == ResponseCode.CONSUMER_NOT_ONLINE
-            return MessageTrack(group, Track.NOT_ONLINE if offline else Track.UNKNOWN, str(error))
 
     async def _track(self, group: str, members: ConsumerConnections, message: ReceivedMessage) -> Track:
         if members.model == "BROADCASTING":

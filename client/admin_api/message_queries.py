@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import struct
+from collections.abc import Mapping
 
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from firearrow._native.store.log.record import RecordError
@@ -63,6 +64,24 @@ class MessageQueries:
             raise ClientError(f"topic {topic} has no message {unique_id}", ResponseCode.NO_MESSAGE)
         return matching[0]
 
+    async def copies(
+        self, topic: str, unique_id: str, brokers: Mapping[str, str], begin_ms: int = 0
+    ) -> list[ReceivedMessage]:
+        """All messages of a topic with this unique id, at these brokers (name → address): also of topics that no
+        name server knows, and what was stored several times. Oldest first; a broker that fails has none.
+        """
+        ext = self._fields(topic, unique_id, UNIQUE_MAX, begin_ms, FOREVER_MS, unique=True)
+        answers = await asyncio.gather(
+            *(self._search_at(name, address, ext) for name, address in brokers.items()),
+            return_exceptions=True,
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, RocketMQError):
+                raise answer
+        found = [m for answer in answers if not isinstance(answer, BaseException) for m in answer]
+        matching = [m for m in found if m.message_id == unique_id and m.topic == topic]
+        return sorted(matching, key=lambda message: (message.store_timestamp, message.physical_offset))
+
     async def by_key(
         self, topic: str, key: str, most: int = 64, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[ReceivedMessage]:
@@ -78,15 +97,7 @@ class MessageQueries:
         await self._instance.routes.refresh(wrapped)
         route = self._instance.routes.known(wrapped)
         brokers = route.brokers if route is not None else {}
-        ext = {
-            "topic": wrapped,
-            "key": key,
-            "maxNum": str(most),
-            "beginTimestamp": str(begin_ms),
-            "endTimestamp": str(end_ms),
-            "indexType": "U" if unique else "K",
-            "_UNIQUE_KEY_QUERY": str(unique).lower(),
-        }
+        ext = self._fields(topic, key, most, begin_ms, end_ms, unique)
         queries = [
             self._search_at(name, ids.get(MASTER) or next(iter(ids.values())), ext)
             for name, ids in brokers.items()
@@ -101,6 +112,19 @@ class MessageQueries:
                 raise failure
         found = [m for answer in answers if not isinstance(answer, BaseException) for m in answer]
         return sorted(found, key=lambda message: (message.store_timestamp, message.physical_offset))
+
+    def _fields(
+        self, topic: str, key: str, most: int, begin_ms: int, end_ms: int, unique: bool
+    ) -> dict[str, str]:
+        return {
+            "topic": self._namespace.wrap(topic),
+            "key": key,
+            "maxNum": str(most),
+            "beginTimestamp": str(begin_ms),
+            "endTimestamp": str(end_ms),
+            "indexType": "U" if unique else "K",
+            "_UNIQUE_KEY_QUERY": str(unique).lower(),
+        }
 
     async def _search_at(self, broker_name: str, address: str, ext: dict[str, str]) -> list[ReceivedMessage]:
         request = RemotingCommand.request(RequestCode.QUERY_MESSAGE, ext)

@@ -90,7 +90,8 @@ class PullClient:
     async def pull(self, pull: PullQuery) -> PullResult:
         """BrokerError: a code other than the four of PullStatus. TransportError, FieldError, RecordError."""
         target = await self._target(pull.queue)
-        if pull.subscription.kind != "TAG" and self._instance.broker_version(target.address) < SQL_VERSION:
+        version = self._instance.broker_version(target.address)
+        if pull.subscription.kind != "TAG" and 0 < version < SQL_VERSION:
             raise ClientError(
                 f"broker {pull.queue.broker_name} is too old to filter by {pull.subscription.kind}"
             )
