@@ -6,7 +6,10 @@ What all commands share:
 - `command`: the verbs of a command, and what they have in common
 - `contexts`: the file of name servers and keys by name
 - `main`: finds the command and runs it
+- `message_view`: messages as rows, lines and by a template; which ones are meant
 - `output`: tables on a terminal, JSON Lines when piped
+- `queue_reader`: reads queues by pulls, without a group: what is stored, then what comes
+- `send_delay`: delays by timer messages or delay levels, whichever the brokers have
 - `times`: times and durations as they are typed and shown
 - `values`: permissions, KEY=VALUE and other values as they are typed and shown
 
@@ -18,7 +21,9 @@ One module for each command:
 - `config`: broker options
 - `context`: name servers and keys by name
 - `group`: consumer groups
+- `send`: send messages: one, many, or one for each line
 - `status`: how the brokers are
+- `tail`: messages as they come
 - `top`: rates and lags, refreshed
 - `topic`: topics
 """

@@ -1,0 +1,238 @@
+"""Messages as rows, lines and by a template, with their bodies decoded; and which messages are meant."""
+
+import base64
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.errors import ConfigError, RocketMQError
+from firearrow.client.cli.output import Column, Kind, Output, printable
+from firearrow.client.cli.times import time_text
+
+COLUMNS = (
+    Column("storedMs", "STORED", Kind.TIME),
+    Column("queue", "QUEUE"),
+    Column("offset", "OFFSET", Kind.COUNT),
+    Column("msgId", "MESSAGE ID"),
+    Column("tags", "TAGS"),
+    Column("keys", "KEYS"),
+    Column("body", "BODY"),
+)
+"""Of a table of messages."""
+RECORD_COLUMNS = (
+    Column("storedMs", "storedMs", Kind.TIME),
+    Column("bornMs", "bornMs", Kind.TIME),
+    Column("bodyBytes", "bodyBytes", Kind.BYTES),
+)
+TABLE_BODY_CHARS = 60
+PATTERN_CHARS_MAX = 1000
+FIELD = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
+ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\", r"\0": "\0"}
+
+
+class Decode(StrEnum):
+    """How a body is shown."""
+
+    AUTO = "auto"
+    """Text if it is UTF-8, otherwise base64 in JSON and hex on a terminal"""
+    JSON = "json"
+    """The JSON value, as part of a JSON line; as AUTO if it is none"""
+    TEXT = "text"
+    """UTF-8; other bytes as U+FFFD"""
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+def message_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[str, Any]:
+    """The members of a message in JSON. `bodyEncoding` says what a body is that is not its text."""
+    row: dict[str, Any] = {
+        "topic": message.topic,
+        "broker": message.broker_name,
+        "queue": message.queue_id,
+        "offset": message.queue_offset,
+        "storedMs": message.store_timestamp,
+        "bornMs": message.born_timestamp,
+        "bornHost": message.born_host,
+        "msgId": message.message_id,
+        "offsetMsgId": message.offset_message_id,
+        "tags": message.tags,
+        "keys": list(message.keys),
+        "reconsumeTimes": message.reconsume_times,
+        "properties": dict(message.properties),
+    }
+    try:
+        body = message.body
+    except RocketMQError as unreadable:
+        return row | {"bodyBytes": message.body_bytes, "body": None, "bodyError": str(unreadable)}
+    shown, encoding = _decoded(body, decode)
+    row |= {"bodyBytes": len(body), "body": shown}
+    return row | ({"bodyEncoding": encoding} if encoding else {})
+
+
+def _decoded(body: bytes, decode: Decode) -> tuple[Any, str | None]:
+    match decode:
+        case Decode.HEX:
+            return body.hex(), "hex"
+        case Decode.BASE64:
+            return base64.b64encode(body).decode(), "base64"
+        case Decode.TEXT:
+            return body.decode("utf-8", "replace"), None
+        case Decode.JSON:
+            try:
+                return orjson.loads(body), "json"
+            except orjson.JSONDecodeError:
+                return _decoded(body, Decode.AUTO)
+        case _:
+            try:
+                return body.decode(), None
+            except UnicodeDecodeError:
+                return base64.b64encode(body).decode(), "base64"
+
+
+def body_text(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> str:
+    """The body for people; ends of lines are kept."""
+    try:
+        shown, encoding = _decoded(message.body, decode)
+    except RocketMQError as unreadable:
+        return f"<{unreadable}>"
+    if encoding == "json":
+        return orjson.dumps(shown).decode()
+    return message.body.hex(" ") if decode is not Decode.BASE64 and encoding == "base64" else str(shown)
+
+
+def message_line(message: ReceivedMessage, decode: Decode) -> str:
+    """One line: time, place, tag, keys and body."""
+    words = [
+        time_text(message.store_timestamp),
+        message.topic,
+        f"{message.broker_name}/{message.queue_id}:{message.queue_offset}",
+        f"[{message.tags}]" if message.tags else "",
+        ",".join(message.keys),
+        body_text(message, decode),
+    ]
+    return " ".join(filter(None, words))
+
+
+def table_row(message: ReceivedMessage) -> dict[str, Any]:
+    """A row of COLUMNS for a table: the start of the body."""
+    text = body_text(message)
+    shown = text if len(text) <= TABLE_BODY_CHARS else text[: TABLE_BODY_CHARS - 1] + "…"
+    return message_row(message) | {"queue": f"{message.broker_name}/{message.queue_id}", "body": shown}
+
+
+def print_messages(output: Output, messages: list[ReceivedMessage]) -> None:
+    """A table on a terminal, whole messages in JSON."""
+    output.rows(COLUMNS, map(message_row if output.json else table_row, messages))
+
+
+def print_message(output: Output, message: ReceivedMessage, decode: Decode) -> None:
+    """One whole message."""
+    row = message_row(message, decode)
+    if not output.json:
+        properties = row.pop("properties")
+        row["body"] = body_text(message, decode)
+        row |= {f"property {name}": value for name, value in sorted(properties.items())}
+    output.record(row, RECORD_COLUMNS)
+
+
+class Template:
+    r"""`{topic} {queue} {offset} {msgId} {body}\n`: fields of a message's JSON; `{property:NAME}`; `\n`, `\t`.
+
+    ConfigError: an unknown field.
+    """
+
+    FIELDS = frozenset(
+        [
+            "topic",
+            "broker",
+            "queue",
+            "offset",
+            "storedMs",
+            "bornMs",
+            "bornHost",
+            "msgId",
+            "offsetMsgId",
+            "tags",
+            "keys",
+            "reconsumeTimes",
+            "bodyBytes",
+            "body",
+            "property",
+            "time",
+        ]
+    )
+
+    def __init__(self, text: str) -> None:
+        for name, argument in FIELD.findall(text):
+            if name not in self.FIELDS or (name == "property") != bool(argument):
+                known = " ".join(sorted(self.FIELDS - {"property"}))
+                raise ConfigError(f"--format: {{{name}}} is no field; known: {known} property:NAME")
+        self._text = re.sub(r"\\[nt0\\]", lambda found: ESCAPES[found[0]], text)
+
+    def fill(self, message: ReceivedMessage, decode: Decode, clean: Callable[[str], str] = str) -> str:
+        """`clean` gets each value."""
+        row = message_row(message, decode)
+
+        def value(found: re.Match[str]) -> str:
+            name, argument = found.groups()
+            match name:
+                case "body":
+                    return body_text(message, decode)
+                case "property":
+                    return str(row["properties"].get(argument, ""))
+                case "keys":
+                    return " ".join(message.keys)
+                case "time":
+                    return time_text(message.store_timestamp)
+                case _:
+                    return "" if row[name] is None else str(row[name])
+
+        return FIELD.sub(lambda found: clean(value(found)), self._text)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages are meant; None and 0: all. `tags` as brokers filter them: `a || b`."""
+
+    key: str | None = None
+    grep: re.Pattern[str] | None = None
+    since_ms: int = 0
+    until_ms: int = 0
+    tags: frozenset[str] = frozenset()
+
+    def __call__(self, message: ReceivedMessage) -> bool:
+        if message.store_timestamp < self.since_ms or 0 < self.until_ms < message.store_timestamp:
+            return False
+        if self.key is not None and self.key not in message.keys:
+            return False
+        if self.tags and message.tags not in self.tags:
+            return False
+        return self.grep is None or self.grep.search(body_text(message, Decode.TEXT)) is not None
+
+
+def pattern(text: str | None) -> re.Pattern[str] | None:
+    """A regular expression as Python has them. ConfigError."""
+    if text is None:
+        return None
+    if len(text) > PATTERN_CHARS_MAX:
+        raise ConfigError(f"--grep: at most {PATTERN_CHARS_MAX} characters")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"--grep: {text!r} is not a regular expression: {error}") from None
+
+
+def printer(output: Output, decode: Decode, template: str | None) -> Callable[[ReceivedMessage], None]:
+    """What prints each message as it comes. ConfigError: the template has an unknown field."""
+    if template is not None:
+        filled = Template(template)
+        clean = printable if output.terminal else str
+        return lambda message: output.text(filled.fill(message, decode, clean))
+    if output.json:
+        return lambda message: output.json_line(message_row(message, decode))
+    return lambda message: output.shown(message_line(message, decode))
