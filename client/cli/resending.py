@@ -1,0 +1,99 @@
+"""Sends stored messages again: what of a message is kept, and where a dead letter came from.
+
+The body, tags, keys, sharding key, flag, the unique id and all properties of its users are kept, so that traces
+(`traceparent`) go on; what brokers set for delays, transactions, POP, retries and dead letters is dropped.
+"""
+
+from collections.abc import Mapping
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.message import Message, Property
+from firearrow.client.base.names import DLQ, RETRY, is_system_topic
+
+BROKERS_OWN = frozenset(
+    [
+        "MSG_REGION",
+        "TRACE_ON",
+        "CLUSTER",
+        "__CRC32#",
+        "MIN_OFFSET",
+        "MAX_OFFSET",
+        "CONSUME_START_TIME",
+        "REAL_TOPIC",
+        "REAL_QID",
+        "DELAY",
+        "TIMER_DELAY_LEVEL",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELAY_MS",
+        "TIMER_DELIVER_MS",
+        "TIMER_OUT_MS",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_DEQUEUE_MS",
+        "TIMER_ROLL_TIMES",
+        "TIMER_DEL_UNIQKEY",
+        "TRAN_MSG",
+        "PGROUP",
+        "__transactionId__",
+        "TRANSACTION_CHECK_TIMES",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "1ST_POP_TIME",
+        "INNER_NUM",
+        "INNER_BASE",
+        "INNER_MULTI_DISPATCH",
+        "INNER_MULTI_QUEUE_OFFSET",
+    ]
+)
+RETRIED = frozenset(
+    [
+        "RETRY_TOPIC",
+        "ORIGIN_MESSAGE_ID",
+        "RECONSUME_TIME",
+        "MAX_RECONSUME_TIMES",
+        "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "ORIGIN_GROUP",
+    ]
+)
+SENT_APART = frozenset(
+    {Property.KEYS, Property.TAGS, Property.WAIT, Property.UNIQUE_KEY, Property.SHARDING_KEY}
+)
+"""Members of a Message of their own."""
+ORIGINS = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
+"""The most reliable first; REAL_TOPIC is that of the last delay, which can be the retry topic."""
+
+
+def message_again(stored: ReceivedMessage, topic: str) -> Message:
+    """The message to send. BodyUnreadable."""
+    dropped = BROKERS_OWN | RETRIED | SENT_APART
+    properties = {name: value for name, value in stored.properties.items() if name not in dropped}
+    return Message(
+        topic,
+        stored.body,
+        tags=stored.tags,
+        keys=stored.keys,
+        properties=properties,
+        sharding_key=stored.get_property(Property.SHARDING_KEY),
+        flag=stored.flag,
+        unique_id=stored.get_property(Property.UNIQUE_KEY),
+    )
+
+
+def retry_again(stored: ReceivedMessage, origin: str, retry_topic: str) -> Message:
+    """The message for a group's retry topic: only this group gets it, as if it came from `origin`."""
+    message = message_again(stored, retry_topic)
+    message.properties[Property.RETRY_TOPIC] = origin
+    return message
+
+
+def origin_topic(group: str, properties: Mapping[str, str]) -> str | None:
+    """The topic that a retry or dead letter of `group` was sent to at first; None: unknown."""
+    for name in ORIGINS:
+        topic = properties.get(name, "")
+        for prefix in (f"{RETRY}{group}+", f"{RETRY}{group}_"):  # retries of POP have the topic in their name
+            topic = topic.removeprefix(prefix)
+        if topic and not topic.startswith((RETRY, DLQ)) and not is_system_topic(topic):
+            return topic
+    return None
