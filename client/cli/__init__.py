@@ -23,11 +23,15 @@ One module for each command:
 - `completion`: scripts for shells
 - `config`: broker options
 - `context`: name servers and keys by name
+- `dlq`: dead letters
 - `group`: consumer groups
 - `message`: messages: get, find, their path, send again
+- `queue`: ordered queues: who holds their locks
 - `send`: send messages: one, many, or one for each line
 - `status`: how the brokers are
 - `tail`: messages as they come
+- `timer`: messages that are not due yet
 - `top`: rates and lags, refreshed
 - `topic`: topics
+- `tx`: transactions: list, ask, commit, rollback
 """

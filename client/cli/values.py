@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from firearrow.client.admin_api.records import READ, WRITE
 from firearrow.client.base.errors import ConfigError
@@ -33,6 +34,15 @@ def pairs(words: Iterable[str]) -> dict[str, str]:
         if not equals or not key:
             raise ConfigError(f"{word!r} must be KEY=VALUE")
         found[key] = value
+    return found
+
+
+def members(record: Any) -> dict[str, Any]:  # noqa: ANN401 (any dataclass)
+    """The fields of a record by their names in JSON: `dueMs` of `due_ms`."""
+    found: dict[str, Any] = {}
+    for field in fields(record):
+        first, *words = field.name.split("_")
+        found[first + "".join(map(str.capitalize, words))] = getattr(record, field.name)
     return found
 
 

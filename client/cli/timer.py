@@ -1,0 +1,88 @@
+"""Timer and delayed messages that are not due yet: list them, recall one."""
+
+from collections.abc import Sequence
+
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.base.errors import ConfigError, check
+from firearrow.client.cli.command import Call, Command, count
+from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.times import now_ms, time_ms, time_text
+from firearrow.client.cli.values import members
+from firearrow.client.send.recall import RecallHandle, recall
+
+LIMIT, LIMIT_MAX = 100, 1000
+PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+"""Java's name for a client's own requests."""
+COLUMNS = (
+    Column("dueMs", "DUE", Kind.TIME),
+    Column("inMs", "IN", Kind.AGE),
+    Column("topic", "TOPIC"),
+    Column("kind", "KIND"),
+    Column("msgId", "MESSAGE ID"),
+    Column("keys", "KEYS"),
+    Column("bytes", "SIZE", Kind.BYTES),
+    Column("recallHandle", "RECALL HANDLE"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("timer", __doc__)
+    verb = command.verb(
+        "list",
+        list_pending,
+        "messages that are not due yet (FireArrow only)",
+        example="firearrow timer list --topic orders --to +1h",
+    )
+    verb.argument("--topic", default="")
+    verb.argument("--from", dest="since", metavar="TIME", help="due from this time")
+    verb.argument("--to", dest="until", metavar="TIME", help="due until this time")
+    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"at most N (default {LIMIT})")
+    verb = command.verb(
+        "recall",
+        recall_one,
+        "delete a timer message before it is due",
+        example="firearrow timer recall djEg…",
+    )
+    verb.argument("handle", metavar="HANDLE", help="that its send returned, or of `firearrow timer list`")
+    verb.moving()
+    return command.run(arguments)
+
+
+async def list_pending(call: Call) -> None:
+    from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415
+
+    given, admin = call.arguments, await call.admin()
+    if given.limit > LIMIT_MAX:
+        raise ConfigError(f"--limit must be at most {LIMIT_MAX}")
+    listing = await Extensions(admin).pending_timers(
+        given.topic,
+        begin_ms=0 if given.since is None else time_ms(given.since),
+        end_ms=None if given.until is None else time_ms(given.until),
+        limit=given.limit,
+    )
+    due_next = sorted(listing, key=lambda pending: pending.due_ms)
+    rows = [members(pending) | {"inMs": pending.due_ms - now_ms()} for pending in due_next]
+    call.output.rows(COLUMNS, rows[: given.limit])
+    if listing.more or len(rows) > given.limit:
+        call.output.note("there are more: --limit shows them")
+
+
+async def recall_one(call: Call) -> None:
+    """MessageRefused: no handle. BrokerError: the message is due or recalled already."""
+    handle = RecallHandle.decode(call.arguments.handle)
+    admin = await call.admin()
+    if handle.deliver_at_ms <= now_ms():
+        raise ConfigError(f"the message was due at {time_text(handle.deliver_at_ms)}: it cannot be recalled")
+    if not call.may(f"delete message {handle.message_id} of topic {handle.topic} before it is due"):
+        return
+    await _recall(admin, handle, call.arguments.handle, call.arguments.timeout)
+    call.output.record({"topic": handle.topic, "msgId": handle.message_id, "dueMs": handle.deliver_at_ms})
+
+
+async def _recall(admin: Admin, handle: RecallHandle, text: str, timeout_s: float) -> None:
+    topic = admin.namespace.wrap(handle.topic)
+    instance = admin.calls.instance
+    check(
+        await recall(instance, PRODUCER_GROUP, topic, handle, text, timeout_s),
+        handle.broker_name,
+    )
