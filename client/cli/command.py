@@ -21,6 +21,7 @@ from firearrow._native.base.command_line import WRONG_USAGE, Parser
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import (
     ConfigError,
+    MessageRefused,
     NoNameServer,
     OnlyFireArrow,
     RocketMQError,
@@ -196,9 +197,7 @@ class Command:
             context = chosen_context(given.context, given.namesrv)
             call = Call(given, context, Output(json=given.json))
             return asyncio.run(_run(given.action, call)) or OK
-        except OnlyFireArrow as error:
-            return _failed(given.prog, error, WRONG_USAGE)
-        except ConfigError as error:
+        except (ConfigError, MessageRefused, OnlyFireArrow) as error:
             return _failed(given.prog, error, WRONG_USAGE)
         except (NoNameServer, TransportError) as error:
             return _failed(given.prog, error, CANNOT_REACH)
