@@ -76,7 +76,9 @@ def test_the_blocking_client_has_its_own_loop() -> None:
 
 
 def test_a_broker_needs_linux() -> None:
-    program = "import sys; sys.platform = 'darwin'; from firearrow.client.cli.main import main; main(['broker'])"
+    program = (
+        "import sys; sys.platform = 'darwin'; from firearrow.client.cli.main import main; main(['broker'])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert done.stderr == "firearrow broker needs Linux; on this system FireArrow is only a client\n"
