@@ -140,12 +140,12 @@ class Extensions:
         answers = await self._ask(RequestCode.CLOSE_CONNECTION, ext, broker)
         return sum(read(answer.body, lambda of: of.number("closed")) for answer in answers.values())
 
-    async def status(self, address: str) -> dict[str, Any]:
+    async def status(self, broker: str) -> dict[str, Any]:
         """What the broker says of itself: version, store, options, counts, rates, lags, connections."""
-        return await self._object(address, RequestCode.GET_STATUS, {})
+        return await self._object(RequestCode.GET_STATUS, {}, broker)
 
     async def history(
-        self, address: str, first_ms: int | None = None, last_ms: int | None = None, series: str = ""
+        self, broker: str, first_ms: int | None = None, last_ms: int | None = None, series: str = ""
     ) -> dict[str, Any]:
         """Rates and lags of the last day: `stepMs`, `fromMs`, and `series`, name → a value for each step, None where
         there is none. By default of the last hour. `series`: how the names of the wanted series begin."""
@@ -154,21 +154,17 @@ class Extensions:
             ext["from"] = str(first_ms)
         if last_ms is not None:
             ext["to"] = str(last_ms)
-        return await self._object(address, RequestCode.GET_HISTORY, ext)
+        return await self._object(RequestCode.GET_HISTORY, ext, broker)
 
-    async def _object(self, address: str, code: RequestCode, ext: dict[str, str]) -> dict[str, Any]:
-        try:
-            answer = await self._admin.calls.ask(address, code, ext)
-        except BrokerError as error:
-            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise OnlyFireArrow(address) from None
-            raise
+    async def _object(self, code: RequestCode, ext: Mapping[str, str], broker: str) -> dict[str, Any]:
+        """The JSON object that one broker answers with."""
+        answer = (await self._ask(code, ext, broker))[broker]
         try:
             found = json.loads(answer.body)
         except ValueError as error:
-            raise ClientError(f"{address}: the answer is not JSON: {error}") from None
+            raise ClientError(f"{broker}: the answer is not JSON: {error}") from None
         if not isinstance(found, dict):
-            raise ClientError(f"{address}: the answer is not a JSON object")
+            raise ClientError(f"{broker}: the answer is not a JSON object")
         return found
 
     async def _list(
@@ -200,11 +196,8 @@ class Extensions:
     async def _ask(
         self, code: RequestCode, ext: Mapping[str, str], broker: str | None
     ) -> dict[str, RemotingCommand]:
-        masters = await self._admin.calls.masters()
-        if broker is not None:
-            if broker not in masters:
-                raise ClientError(f"broker {broker}: the name server knows no master of it")
-            masters = {broker: masters[broker]}
+        calls = self._admin.calls
+        masters = await calls.masters() if broker is None else {broker: await calls.master(broker)}
         answers = await asyncio.gather(*(self._ask_one(address, code, ext) for address in masters.values()))
         return dict(zip(masters, answers, strict=True))
 

@@ -129,7 +129,7 @@ async def diff(call: Call) -> int:
 async def _from_defaults(call: Call, admin: Admin, broker: str) -> int:
     from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415 (only for one broker)
 
-    status = await Extensions(admin).status(await admin.calls.master(broker))
+    status = await Extensions(admin).status(broker)
     rows = [
         {"broker": broker, "key": key, "value": value} for key, value in sorted(status["options"].items())
     ]

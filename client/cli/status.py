@@ -64,7 +64,7 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
     """`status`: what only FireArrow's brokers report; None of Apache's."""
     row: dict[str, Any] = {"broker": broker, "address": address}
     try:
-        facts, report = await asyncio.gather(admin.broker_runtime(broker), _report(admin, address))
+        facts, report = await asyncio.gather(admin.broker_runtime(broker), _report(admin, broker))
     except ClientError as error:
         return row | {"trouble": [str(error)]}
     full = round(100 * _number(facts.get("commitLogDiskRatio")))
@@ -87,9 +87,9 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
     }
 
 
-async def _report(admin: Admin, address: str) -> dict[str, Any] | None:
+async def _report(admin: Admin, broker: str) -> dict[str, Any] | None:
     try:
-        return await Extensions(admin).status(address)
+        return await Extensions(admin).status(broker)
     except OnlyFireArrow:
         return None
 

@@ -162,8 +162,8 @@ async def _history(call: Call, admin: Admin, since_ms: int, prefix: str) -> None
     from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415 (only for --since)
 
     extensions, rows = Extensions(admin), []
-    for broker, address in (await admin.calls.masters()).items():
-        history = await extensions.history(address, since_ms, now_ms(), prefix)
+    for broker in await admin.calls.masters():
+        history = await extensions.history(broker, since_ms, now_ms(), prefix)
         for name, values in sorted(history["series"].items()):
             row = {"broker": broker, "series": name}
             if call.output.json:
