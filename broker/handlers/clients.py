@@ -7,6 +7,7 @@ of them.
 """
 
 import asyncio
+import logging
 from collections.abc import Generator
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -20,8 +21,16 @@ from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.subscription_filter import FilterCache
-from firearrow.broker.tables.subscriptions import BYTES_MAX, ConsumerData, HeartbeatData, Subscription
+from firearrow.broker.tables.subscriptions import (
+    BYTES_MAX,
+    ConsumerData,
+    HeartbeatData,
+    Subscription,
+    SubscriptionDigest,
+)
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
+
+log = logging.getLogger("firearrow.clients")
 
 LARGE_BYTES = 16 << 10
 """Larger heartbeats are processed one after the other: each may take tenths of a second."""
@@ -176,9 +185,11 @@ class ClientsHandler:
     ) -> Generator[None, None, bool]:
         """Register one group; return whether its subscriptions differ from the fingerprint."""
         subscriptions: list[Subscription] = []
+        digest = SubscriptionDigest(beat.message_model)
         ordered = False
         for n, subscription in enumerate(beat.subscriptions(), 1):
             subscriptions.append(subscription)
+            digest.add(subscription)
             topic = self._topics.get(subscription.topic)
             ordered |= topic is not None and topic.order
             if n % STEP == 0:
@@ -193,6 +204,7 @@ class ClientsHandler:
         )
         if not (heartbeat.fingerprint and heartbeat.without_sub):
             changed |= yield from self._subscribe(beat.group, subscriptions, member.peer)
+            self._compare(beat.group, digest, member.peer)
         differs = bool(heartbeat.fingerprint) and self._clients.set_fingerprint(
             beat.group, heartbeat.fingerprint
         )
@@ -202,6 +214,19 @@ class ClientsHandler:
         if changed:
             self._notify(group)
         return differs or (heartbeat.without_sub and not group.subscriptions)
+
+    def _compare(self, group: str, digest: SubscriptionDigest, peer: Peer) -> None:
+        """Warn of members that subscribe differently: brokers and clients take them for alike, so a queue's messages
+        are read with the filter of one member and lost for the other. The oldest silent loss of RocketMQ's users."""
+        different = self._clients.note_digest(group, peer, digest.number, digest.text)
+        if different:
+            kinds = "; ".join(f"{_clients_text(clients)}: {text[:240]!r}" for text, clients in different[:4])
+            log.warning(
+                "group %s: its members subscribe differently, so messages are lost for some of them: %s. Give the "
+                "members of a group the same subscriptions, or each kind a group of its own",
+                group,
+                kinds,
+            )
 
     def _subscribe(
         self, group: str, subscriptions: list[Subscription], peer: Peer
@@ -214,6 +239,11 @@ class ClientsHandler:
             if n % STEP == 0:
                 yield
         return self._clients.unsubscribe_others(group, topics) or changed
+
+
+def _clients_text(client_ids: list[str]) -> str:
+    shown = ", ".join(repr(client_id[:80]) for client_id in client_ids[:3])
+    return f"{shown} and {len(client_ids) - 3} more" if len(client_ids) > 3 else shown
 
 
 def _alive(request: RemotingCommand, changed: bool) -> RemotingCommand:

@@ -23,6 +23,13 @@ SUBSCRIPTIONS_WEIGHT_MAX = 3_000_000
 """Memory of the subscriptions of all groups, in units of 100 bytes."""
 COMPENSATIONS_WEIGHT_MAX = 1_000_000
 """Memory of the subscriptions known from pulls, in units of 100 bytes."""
+DIGESTS_PER_GROUP_MAX = 4
+"""Different subscriptions of a group's members whose text is kept."""
+DIGEST_WEIGHT = 4
+WARNED_MAX = 64
+"""Different subscriptions of a group that the log has named already."""
+WARN_PAUSE_MS = 10_000
+"""Between two warnings about one group."""
 
 
 class ClientsFull(Exception):
@@ -38,6 +45,8 @@ class Member:
     language: int
     version: int
     seen_ms: int
+    digest: int = 0
+    """What it subscribes to (`SubscriptionDigest`); 0: nothing, or not known."""
 
     @property
     def language_name(self) -> str:
@@ -57,7 +66,8 @@ class Member:
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
     """`owners`: topic → the member whose subscription counts. `rivals`: topic → another subscription of a
-    member, which counts when the owner leaves."""
+    member, which counts when the owner leaves. `digests`: the text of its members' digests. `warned`: those that the
+    log has named, at `warned_ms`."""
 
     name: str
     consume_type: str
@@ -68,6 +78,9 @@ class ConsumerGroup:
     owners: dict[str, Peer] = field(default_factory=dict)
     rivals: dict[str, tuple[Peer, Subscription]] = field(default_factory=dict)
     fingerprint: int | None = None
+    digests: dict[int, str] = field(default_factory=dict)
+    warned: set[int] = field(default_factory=set)
+    warned_ms: int | None = None
 
     @property
     def is_broadcasting(self) -> bool:
@@ -92,6 +105,18 @@ class ConsumerGroup:
     def weight(self, topic: str) -> int:
         rival = self.rivals.get(topic)
         return self.subscriptions[topic].weight + (0 if rival is None else rival[1].weight)
+
+    def differing(self) -> dict[int, list[str]]:
+        """Digest → the clients that subscribe so; empty if all that are known subscribe alike."""
+        found: dict[int, list[str]] = {}
+        for member in self.members.values():
+            if member.digest:
+                found.setdefault(member.digest, []).append(member.client_id)
+        return found if len(found) > 1 else {}
+
+    @property
+    def digest_weight(self) -> int:
+        return DIGEST_WEIGHT * len(self.digests)
 
     def member(self, client_id: str) -> Member | None:
         return next((member for member in self.members.values() if member.client_id == client_id), None)
@@ -135,6 +160,7 @@ class ClientTable:
         self._compensations: dict[tuple[str, str], Compensation] = {}
         self._compensated = 0
         self._memberships = 0
+        self._differing: set[str] = set()
 
     # --- look-up ---
 
@@ -157,6 +183,15 @@ class ClientTable:
             return found
         compensation = self._compensations.get((group, topic))
         return None if compensation is None else compensation.subscription
+
+    def differences(self) -> dict[str, list[tuple[str, list[str]]]]:
+        """The groups whose members subscribe differently: what, and the ids of the clients that do."""
+        found: dict[str, list[tuple[str, list[str]]]] = {}
+        for name in sorted(self._differing):
+            group = self._consumers[name]
+            pairs = group.differing().items()
+            found[name] = [(group.digests.get(digest, "?"), clients) for digest, clients in pairs]
+        return found
 
     def producers(self, group: str) -> list[Member]:
         return list(self._producers.get(group, {}).values())
@@ -200,6 +235,7 @@ class ClientTable:
         else:
             self.broadcasting.discard(group)
         before = online.members.get(member.peer)
+        member.digest = before.digest if before is not None else 0
         online.members[member.peer] = member
         self._join(self._consumes, member.peer, group)
         return before is None
@@ -275,6 +311,45 @@ class ClientTable:
         self._subscribed()
         return bool(gone)
 
+    def note_digest(self, group: str, peer: Peer, digest: int, text: str) -> list[tuple[str, list[str]]]:
+        """Remember what a member subscribes to. If that differs from another member's, and the log does not know it:
+        what the members subscribe to, each with the clients that do; else nothing. ClientsFull."""
+        online = self._consumers.get(group)
+        member = None if online is None else online.members.get(peer)
+        if online is None or member is None:
+            return []
+        changed, before = member.digest != digest, member.digest
+        if changed:
+            self._keep_digest(online, digest, text)
+            member.digest = digest
+        elif group not in self._differing:
+            return []
+        found = online.differing()
+        if not found:
+            self._differing.discard(group)
+            if before:  # it was changed to agree, it did not only come and go
+                online.warned.clear()
+            return []
+        self._differing.add(group)
+        now = self._clock.monotonic_ms()
+        if found.keys() <= online.warned or (
+            online.warned_ms is not None and now - online.warned_ms < WARN_PAUSE_MS
+        ):
+            return []
+        known = online.warned if len(online.warned) < WARNED_MAX else set()
+        online.warned, online.warned_ms = known | found.keys(), now
+        return [(online.digests.get(digest, "?"), clients) for digest, clients in found.items()]
+
+    def _keep_digest(self, online: ConsumerGroup, digest: int, text: str) -> None:
+        """Keep its text, instead of the oldest one if there are too many."""
+        if not digest or digest in online.digests:
+            return
+        if len(online.digests) >= DIGESTS_PER_GROUP_MAX:
+            del online.digests[next(iter(online.digests))]
+        else:
+            self._add_weight(DIGEST_WEIGHT)
+        online.digests[digest] = text
+
     def set_fingerprint(self, group: str, fingerprint: int) -> bool:
         """Store the fingerprint; True if a different one was stored before."""
         online = self._consumers.get(group)
@@ -315,9 +390,12 @@ class ClientTable:
             del self._consumers[group]
             self._subscribed()
             self.broadcasting.discard(group)
-            self._weight -= sum(map(online.weight, online.subscriptions))
+            self._weight -= sum(map(online.weight, online.subscriptions)) + online.digest_weight
+            self._differing.discard(group)
         else:
             self._promote_rivals(online, peer)
+            if group in self._differing and not online.differing():
+                self._differing.discard(group)
         self._leave(self._consumes, peer, group)
         return True
 

@@ -97,6 +97,52 @@ class Subscription:
         return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version)
 
 
+DIGEST_CHARS_MAX = 200
+DIGEST_MASK = (1 << 62) - 1
+
+
+class SubscriptionDigest:
+    """What one member subscribes to, as a number and as a short text. Members of a group should have equal ones.
+
+    The order does not matter. The retry topic is left out: clients of one group may subscribe to it or not.
+    """
+
+    def __init__(self, message_model: str) -> None:
+        self._model = message_model
+        self._sum = 0
+        self._count = 0
+        self._texts: list[str] = []
+        self._chars = 0
+
+    def add(self, subscription: Subscription) -> None:
+        if subscription.topic.startswith("%RETRY%"):
+            return
+        kind, expression = subscription.expression_type, subscription.expression or ALL
+        tags: frozenset[str] = frozenset()
+        if subscription.is_tag:  # some clients leave out `tagsSet`
+            kind, tags = TAG, frozenset(tag.strip() for tag in expression.split("||"))
+        self._sum += hash((subscription.topic, kind, tags or expression))
+        self._count += 1
+        if self._chars < DIGEST_CHARS_MAX:
+            text = f"{subscription.topic} {subscription.expression or ALL}"
+            self._texts.append(text)
+            self._chars += len(text) + 2
+
+    @property
+    def number(self) -> int:
+        """0: it subscribes to nothing."""
+        if not self._count:
+            return 0
+        return (hash((self._model, self._sum)) & DIGEST_MASK) or 1
+
+    @property
+    def text(self) -> str:
+        """Such as `CLUSTERING orders TagA, bills *`."""
+        text = f"{self._model} {', '.join(sorted(self._texts))}"
+        cut = len(text) > DIGEST_CHARS_MAX or len(self._texts) < self._count
+        return f"{text[:DIGEST_CHARS_MAX]} …" if cut else text
+
+
 BYTES_MAX = 4 << 20
 CLIENT_ID_CHARS_MAX = 1024
 

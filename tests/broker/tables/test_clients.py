@@ -3,7 +3,15 @@
 import pytest
 
 from firearrow._native.base.hash import java_hash
-from firearrow.broker.tables.clients import COMPENSATIONS_MAX, ClientsFull, ClientTable, Member
+from firearrow.broker.tables.clients import (
+    COMPENSATIONS_MAX,
+    DIGEST_WEIGHT,
+    DIGESTS_PER_GROUP_MAX,
+    WARN_PAUSE_MS,
+    ClientsFull,
+    ClientTable,
+    Member,
+)
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
@@ -210,3 +218,48 @@ def test_wrong_expressions_are_refused(expression: str) -> None:
 def test_other_languages_are_kept_as_they_are() -> None:
     found = Subscription.of_expression("T", "a > 1 || b", 5, "SQL92")
     assert (found.is_tag, found.expression, found.tags) == (False, "a > 1 || b", ())
+
+
+def differing(
+    table: ClientTable, peers: list[RecordedPeer], numbers: list[int]
+) -> list[tuple[str, list[str]]]:
+    found = []
+    for peer, number in zip(peers, numbers, strict=True):
+        found += table.note_digest("G", peer, number, f"text {number}")
+    return found
+
+
+def test_texts_of_different_subscriptions_are_bounded_and_released() -> None:
+    weight_max = DIGESTS_PER_GROUP_MAX * DIGEST_WEIGHT
+    table = ClientTable(ManualClock(), weight_max=weight_max)
+    peers = [RecordedPeer() for _ in range(DIGESTS_PER_GROUP_MAX + 1)]
+    for number, peer in enumerate(peers):
+        begin(table, "G", member(peer, f"c{number}"))
+    differing(table, peers[:-1], [*range(1, DIGESTS_PER_GROUP_MAX + 1)])
+    texts = [text for text, _ in table.differences()["G"]]
+    assert texts == ["text 1", "text 2", "text 3", "text 4"]
+    differing(table, peers[-1:], [99])
+    texts = [text for text, _ in table.differences()["G"]]
+    assert texts == ["?", "text 2", "text 3", "text 4", "text 99"], "the oldest text is dropped"
+    for peer in peers:
+        table.leave_all(peer)
+    assert table.differences() == {}
+    begin(table, "H", member(peers[0]))
+    assert table.subscribe("H", Subscription("T", "x" * 64 * (weight_max - 3)), peers[0]), (
+        "all weight is free"
+    )
+
+
+def test_a_difference_is_reported_once_and_again_after_it_was_mended() -> None:
+    clock = ManualClock()
+    table, peers = ClientTable(clock), [RecordedPeer(), RecordedPeer()]
+    begin(table, "G", member(peers[0], "a"))
+    begin(table, "G", member(peers[1], "b"))
+    assert differing(table, peers, [1, 2]) == [("text 1", ["a"]), ("text 2", ["b"])]
+    clock.advance(WARN_PAUSE_MS)
+    assert differing(table, peers, [1, 2]) == []
+    assert differing(table, peers, [1, 1]) == []
+    assert differing(table, peers, [1, 2]) == [("text 1", ["a"]), ("text 2", ["b"])]
+    assert differing(table, peers, [3, 2]) == [], "not so soon"
+    clock.advance(WARN_PAUSE_MS)
+    assert differing(table, peers, [3, 2]) == [("text 3", ["a"]), ("text 2", ["b"])], "at the next heartbeat"
