@@ -303,3 +303,4 @@ class Extensions(LoopObject[extensions.Extensions]):
     refusals = Verb(extensions.Extensions.refusals)
     connections = Verb(extensions.Extensions.connections)
     close_connection = Verb(extensions.Extensions.close_connection)
+    machine = Verb(extensions.Extensions.machine)

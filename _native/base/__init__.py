@@ -5,6 +5,8 @@
 - `endian`: big-endian numbers at a pointer
 - `hash`: CRC-32 as records have it, Java's String.hashCode over UTF-8, the index's key hash
 - `histogram`: counts of values by range
+- `last_backup`: the trace that a backup leaves in its store
+- `machine`: disks, fsync, open files and limits of memory of this machine
 - `malloc`: settings of glibc's malloc: how much freed memory it keeps
 - `memory`: prefetching, and fast copies and comparisons of memory
 - `text`: UTF-8 validation, and numbers as decimal digits

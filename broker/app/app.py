@@ -53,6 +53,7 @@ from firearrow.broker.handlers.consumer_admin import ConsumersHandler, Producers
 from firearrow.broker.handlers.extensions import ConnectionsHandler, LagHandler
 from firearrow.broker.handlers.groups import GroupsHandler
 from firearrow.broker.handlers.lock_queues import LocksHandler
+from firearrow.broker.handlers.machine import MachineHandler
 from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
@@ -274,6 +275,7 @@ class App:
             AssignmentHandler(topics, groups, clients, tables.modes, config, self._routing.queues),
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
             InspectionHandler(store, config, clock, stats, self._runtime_parts()),
+            MachineHandler(self._listening, clients, config, clock, stats),
             ColdReadsHandler(),
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
@@ -311,6 +313,7 @@ class App:
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._passed.close()
         self._address = address
+        self._listening = address, (address[0], vip)
         self._port_asked = options.listen_port
         self._config.set_port(address[1])
         self._routing = RouteLookup(

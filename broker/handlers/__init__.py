@@ -10,6 +10,7 @@
 - `extensions`: locks of queues, lag, refusals, connections (30004, 30006, 30007, 30010, 30011), of FireArrow alone
 - `groups`: creates, changes, deletes and lists subscription groups (200, 225, 207, 201, 352, 353)
 - `lock_queues`: locks of orderly consumers on their queues (41, 42)
+- `machine`: disks, fsync, open files, memory, addresses and clock of the broker's machine (30012)
 - `namesrv_admin`: name server: topics, write permissions, config, key-value config (217, 216, 205, 327, 318,
   319, 100...)
 - `namesrv_register`: name server: registration and heartbeats of brokers (103, 104, 322, 904)

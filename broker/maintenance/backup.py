@@ -7,6 +7,7 @@ the copy is opened, as after a kill. Full log files are linked, never those that
 backup is made next to the target and renamed to it at the end: until then the previous backup is intact.
 """
 
+import contextlib
 import os
 import shutil
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.base import last_backup
+from firearrow._native.base.last_backup import LastBackup
 from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
@@ -78,6 +81,7 @@ def backup(
             raise
     if verified is None or verified.clean:
         _replace_target(fresh, target)
+        _leave_trace(source, target, made)
     return made, verified
 
 
@@ -188,6 +192,13 @@ def _previous(source: Path, target: Path, options: BackupOptions) -> Path | None
             f"{beside} is not a backup, because it has no {NAME}: give a backup with --beside"
         )
     return beside
+
+
+def _leave_trace(source: str, target: Path, made: Manifest) -> None:
+    """For those who ask when the last backup was made. A source that cannot be written gets none."""
+    made_ms = int(datetime.fromisoformat(made.made).timestamp() * 1000)
+    with contextlib.suppress(OSError):
+        last_backup.write(source, LastBackup(made_ms, str(target), made.log_end))
 
 
 def _clear(fresh: Path) -> None:

@@ -4,7 +4,6 @@ Nothing is cached. Loop thread.
 """
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -156,16 +155,14 @@ class Extensions:
             ext["to"] = str(last_ms)
         return await self._object(RequestCode.GET_HISTORY, ext, broker)
 
+    async def machine(self, broker: str) -> dict[str, Any]:
+        """What only the broker's machine can say: disks, fsync, open files, memory, addresses, clock, last backup."""
+        return await self._object(RequestCode.GET_MACHINE, {}, broker)
+
     async def _object(self, code: RequestCode, ext: Mapping[str, str], broker: str) -> dict[str, Any]:
         """The JSON object that one broker answers with."""
-        answer = (await self._ask(code, ext, broker))[broker]
-        try:
-            found = json.loads(answer.body)
-        except ValueError as error:
-            raise ClientError(f"{broker}: the answer is not JSON: {error}") from None
-        if not isinstance(found, dict):
-            raise ClientError(f"{broker}: the answer is not a JSON object")
-        return found
+        answers = await self._ask(code, ext, broker)
+        return read(answers[broker].body, lambda members: dict(members.pairs()))
 
     async def _list(
         self, kind: type[Row], code: RequestCode, member: str, ext: Mapping[str, str], broker: str | None

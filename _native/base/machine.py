@@ -1,0 +1,158 @@
+"""What only the machine of a broker or a store can say: its disks, the time of an fsync, open files, limits of memory.
+
+Everything is measured when it is asked for. What this system does not say is None. Linux only. Any thread; `sync_ms`
+waits for the disk.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+PROBE = "fsync_probe"
+"""The file in the store's folder that `sync_ms` writes, syncs and deletes."""
+PROBE_BYTES = 4096
+PROBE_SYNCS = 3
+NO_LIMIT_BYTES = 1 << 60
+"""A larger limit of memory is none: without one, version 1 of cgroups gives almost 2^63."""
+FILE_BYTES_MAX = 1 << 20
+"""Most that is read of a file of the kernel."""
+
+
+def disk(folder: str) -> dict[str, Any]:
+    """The disk of a folder: `total`, `free` (bytes, for an unprivileged process), `inodesFree`, `fileSystem`, `device`,
+    `writeCache` (`write back`: the device has a volatile cache, which an fsync empties). OSError."""
+    status = os.statvfs(folder)
+    number = _device_number(folder)
+    name, cache = _device(number)
+    return {
+        "folder": folder,
+        "total": status.f_frsize * (status.f_blocks - status.f_bfree + status.f_bavail),
+        "free": status.f_frsize * status.f_bavail,
+        "inodesFree": status.f_favail if status.f_files else None,
+        "fileSystem": _file_system(number),
+        "device": name,
+        "writeCache": cache,
+    }
+
+
+def sync_ms(folder: str) -> float:
+    """How long an fdatasync of 4 KiB takes, in milliseconds: the median of three. OSError."""
+    path = os.path.join(folder, PROBE)
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(fd, bytes(PROBE_BYTES), 0)
+        os.fsync(fd)  # after this only the bytes change, as in the log, whose blocks are reserved
+        taken = sorted(_sync_once(fd) for _ in range(PROBE_SYNCS))
+    finally:
+        os.close(fd)
+        os.unlink(path)
+    return round(taken[PROBE_SYNCS // 2] * 1000, 3)
+
+
+def _sync_once(fd: int) -> float:
+    os.pwrite(fd, os.urandom(PROBE_BYTES), 0)
+    begin = time.perf_counter()
+    os.fdatasync(fd)
+    return time.perf_counter() - begin
+
+
+def open_files(pid: str = "self") -> dict[str, int | None]:
+    """`used` and `limit` of a process's file descriptors."""
+    try:
+        used = len(os.listdir(f"/proc/{pid}/fd"))
+        lines = _read(f"/proc/{pid}/limits").splitlines()
+    except OSError:
+        return {"used": None, "limit": None}
+    words = next((line.split() for line in lines if line.startswith("Max open files")), [])
+    limit = int(words[3]) if len(words) > 3 and words[3].isdecimal() else None
+    return {"used": used, "limit": limit}
+
+
+def memory(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> dict[str, int | None]:
+    """`limit` of the container or unit, `used` of it without the page cache that can be dropped; bytes.
+
+    The tightest limit counts, of this process's cgroup or one above it, in either version of cgroups.
+    """
+    found = [each for each in map(_memory_of, _memory_folders(cgroups, own)) if each["limit"] is not None]
+    return min(found, key=lambda each: each["limit"] or 0, default={"limit": None, "used": None})
+
+
+def anonymous_bytes() -> int | None:
+    """The process's own memory, without files that are mapped."""
+    for line in _read("/proc/self/status").splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) << 10
+    return None
+
+
+def _memory_folders(cgroups: str, own: str) -> list[Path]:
+    """The folders of this process's cgroup and of those above it. In a container they may not be visible: the root of
+    what is mounted is always among them."""
+    found: dict[Path, None] = {}
+    for line in _read(own).splitlines():
+        kind, _, inner = line.partition(":")[2].partition(":")
+        if kind and "memory" not in kind.split(","):
+            continue
+        root = Path(cgroups, "memory") if kind else Path(cgroups)
+        parts = [part for part in inner.split("/") if part not in ("", "..")]
+        for count in range(len(parts), -1, -1):
+            found[root.joinpath(*parts[:count])] = None
+    return list(found)
+
+
+def _memory_of(folder: Path) -> dict[str, int | None]:
+    for limit_name, used_name, cache_name in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        limit = _number(_read(folder / limit_name))
+        if limit is None:
+            continue
+        used, cache = _number(_read(folder / used_name)), 0
+        for line in _read(folder / "memory.stat").splitlines():
+            name, _, value = line.partition(" ")
+            if name == cache_name:
+                cache = _number(value) or 0
+        return {
+            "limit": limit if limit < NO_LIMIT_BYTES else None,
+            "used": None if used is None else max(used - cache, 0),
+        }
+    return {"limit": None, "used": None}
+
+
+def _device_number(folder: str) -> str:
+    number = os.stat(folder).st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def _device(number: str) -> tuple[str | None, str | None]:
+    """The block device of a file system and its write cache; a partition has those of its disk."""
+    path = Path(os.path.realpath(f"/sys/dev/block/{number}"))
+    if (path / "partition").exists():
+        path = path.parent
+    if not path.is_dir():
+        return None, None
+    return path.name, _read(path / "queue" / "write_cache").strip() or None
+
+
+def _file_system(number: str) -> str | None:
+    for line in _read("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split()[2:3] == [number]:
+            return after.split(" ")[0] or None
+    return None
+
+
+def _number(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isdecimal() and len(text) < 25 else None
+
+
+def _read(path: str | Path) -> str:
+    """The text of a file of the kernel; empty if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(FILE_BYTES_MAX).decode("utf-8", "replace")
+    except OSError:
+        return ""
