@@ -42,7 +42,6 @@ class MachineHandler:
         self._config = config
         self._clock = clock
         self._stats = stats
-        self._version = version(sys.path)
         self._measured: dict[str, Any] = {}
         self._measured_ms = 0
         self._measuring: asyncio.Future[dict[str, Any]] | None = None
@@ -54,7 +53,7 @@ class MachineHandler:
         disks = await self._disks()
         options = self._config.options
         facts = {
-            "version": self._version,
+            "version": version(sys.path),
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "nowMs": self._clock.now_ms(),

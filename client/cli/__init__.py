@@ -24,6 +24,7 @@ One module for each command:
 - `config`: broker options
 - `context`: name servers and keys by name
 - `dlq`: dead letters
+- `doctor`: looks for trouble (a package)
 - `group`: consumer groups
 - `message`: messages: get, find, their path, send again
 - `queue`: ordered queues: who holds their locks

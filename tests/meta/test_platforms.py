@@ -6,7 +6,11 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LINUX_ONLY = ("firearrow.client.pytest_plugin", "firearrow.client.store")
+LINUX_ONLY = (
+    "firearrow.client.cli.doctor.store_files",
+    "firearrow.client.pytest_plugin",
+    "firearrow.client.store",
+)
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import firearrow.client

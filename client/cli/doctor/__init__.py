@@ -1,0 +1,14 @@
+"""`firearrow doctor`: checks of a running cluster or a stopped store, each with what was found, why it matters and what
+mends it.
+
+`cluster` and `store_files` gather the facts, from brokers or from files; a check is one function that reads them.
+
+- `broker_checks`: checks of brokers and their machines: addresses, disk, flush, memory, clock, backup
+- `cluster`: facts of a running cluster, FireArrow's or Apache's
+- `command`: the command, its output, and its output as a plugin of Nagios
+- `facts`: what checks read
+- `finding`: findings, and the list of checks
+- `group_checks`: checks of consumer groups and their members
+- `store_files`: facts of a store folder
+- `topic_checks`: checks of topics, their queues and messages
+"""

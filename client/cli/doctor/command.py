@@ -1,0 +1,159 @@
+"""Looks for trouble in a cluster or a stopped store: what was found, why it matters, what mends it."""
+
+import sys
+from collections.abc import Sequence
+
+from firearrow.client.base.errors import ConfigError, RocketMQError
+from firearrow.client.cli.command import CANNOT_REACH, FOUND_TROUBLE, OK, Call, Command
+from firearrow.client.cli.doctor import broker_checks, group_checks, topic_checks
+from firearrow.client.cli.doctor.cluster import Watch, cluster_facts
+from firearrow.client.cli.doctor.facts import Facts
+from firearrow.client.cli.doctor.finding import Examined, Severity, counted, run, shortened
+from firearrow.client.cli.output import Column, Output, printable
+from firearrow.client.cli.times import duration_ms
+
+CHECKS = (*group_checks.CHECKS, *topic_checks.CHECKS, *broker_checks.CHECKS)
+UNKNOWN = 3
+"""The exit code of a plugin that could not look; 0, 1 and 2 are those of Severity."""
+NAMED_MAX = 3
+"""Findings that a plugin's line names."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    doctor = Doctor()
+    command = Command("doctor", __doc__)
+    verb = command.only(doctor.examine, example="firearrow doctor --store /var/lib/firearrow/store")
+    verb.argument("--store", metavar="DIR", help="look at this store folder instead of a cluster (Linux)")
+    verb.argument(
+        "--nagios", action="store_true", help="one line with perfdata; exit codes 0 to 3 of Nagios's plugins"
+    )
+    verb.argument("--list", action="store_true", help="list the checks")
+    verb.argument(
+        "--stuck-after",
+        metavar="AGE",
+        default="60s",
+        help="a group may stand still on a message so old (60s)",
+    )
+    verb.argument(
+        "--watch",
+        metavar="TIME",
+        default="6s",
+        help="how long to watch such a group: clients commit every 5 s (6s)",
+    )
+    if "--nagios" not in arguments:
+        return command.run(arguments)
+    try:
+        code = command.run(arguments)
+    except SystemExit as ended:
+        if not ended.code:  # help, version
+            raise
+        code = UNKNOWN
+    if not doctor.answered:
+        print("FIREARROW UNKNOWN: the doctor could not run; stderr says why")
+        return UNKNOWN
+    return code
+
+
+class Doctor:
+    """`answered`: the line of a plugin was printed."""
+
+    def __init__(self) -> None:
+        self.answered = False
+
+    async def examine(self, call: Call) -> int:
+        arguments, output = call.arguments, call.output
+        if arguments.list:
+            output.rows(
+                [Column("check", "CHECK"), Column("looksFor", "LOOKS FOR")],
+                ({"check": check.name, "looksFor": check.looks_for} for check in CHECKS),
+            )
+            return OK
+        try:
+            facts = await _facts(call)
+        except (RocketMQError, OSError) as error:
+            if arguments.nagios:
+                return self._answer(output, f"FIREARROW UNKNOWN: {error}", UNKNOWN)
+            if isinstance(error, OSError):
+                output.note(f"firearrow doctor: {error}")
+                return CANNOT_REACH
+            raise
+        examined = run(CHECKS, facts)
+        if arguments.nagios:
+            return self._answer(output, plugin_line(examined, facts), int(examined.worst))
+        _show(output, examined)
+        return OK if examined.worst is Severity.NOTE else FOUND_TROUBLE
+
+    def _answer(self, output: Output, line: str, code: int) -> int:
+        output.text(printable(line))
+        self.answered = True
+        return code
+
+
+async def _facts(call: Call) -> Facts:
+    """RocketMQError, OSError: what should be looked at cannot be read."""
+    folder = call.arguments.store
+    if folder is None:
+        watch = Watch(duration_ms(call.arguments.stuck_after), duration_ms(call.arguments.watch) / 1000)
+        return await cluster_facts(await call.admin(), call.options.name_server, watch)
+    if sys.platform != "linux":
+        raise ConfigError("--store needs Linux: on other systems FireArrow is only a client")
+    from firearrow.client.cli.doctor.store_files import store_facts  # noqa: PLC0415 (Linux only)
+
+    return store_facts(folder)
+
+
+def _show(output: Output, examined: Examined) -> None:
+    for name, finding in examined.findings:
+        if output.json:
+            output.json_line({"check": name, **finding._asdict(), "severity": finding.severity.name})
+            continue
+        output.text(printable(f"{finding.severity.name} {finding.subject}: {finding.found}"))
+        output.text(printable(f"  why:   {finding.why}"))
+        output.text(printable(f"  mend:  {finding.mend}"))
+        output.text(f"  check: {name}\n")
+    for name, skipped in examined.skipped:
+        if output.json:
+            output.json_line({"check": name, "severity": "NOT_CHECKED", **skipped._asdict()})
+        else:
+            subject = f" {skipped.subject}" if skipped.subject else ""
+            output.text(printable(f"not checked: {name}{subject}: {skipped.reason}"))
+    if not output.json:
+        output.text(_summary(examined))
+
+
+def _summary(examined: Examined) -> str:
+    counts = [sum(finding.severity is each for _, finding in examined.findings) for each in Severity]
+    notes, warnings, critical = counts
+    return (
+        f"{counted(examined.checks, 'check')}: {critical} critical, {counted(warnings, 'warning')}, "
+        f"{counted(notes, 'note')}, {len(examined.skipped)} not checked"
+    )
+
+
+def plugin_line(examined: Examined, facts: Facts) -> str:
+    """A line as Nagios, Icinga and others read it: state, text, `|`, perfdata."""
+    trouble = [finding for _, finding in examined.findings if finding.severity is not Severity.NOTE]
+    word = "OK" if not trouble else examined.worst.name
+    text = shortened((f"{each.subject}: {each.found}" for each in trouble), NAMED_MAX) or _summary(examined)
+    return f"FIREARROW {word}: {text.replace('|', '/')} | {_perfdata(examined, facts)}"
+
+
+def _perfdata(examined: Examined, facts: Facts) -> str:
+    counts = {each: sum(finding.severity is each for _, finding in examined.findings) for each in Severity}
+    values = [
+        f"critical={counts[Severity.CRITICAL]};;0",
+        f"warning={counts[Severity.WARNING]};0",
+        f"notes={counts[Severity.NOTE]}",
+        f"lag={sum(group.lag for group in facts.plain_groups())}",
+        f"brokers={sum(1 for _ in facts.asked_brokers())}",
+    ]
+    machines = [broker.machine for broker in facts.asked_brokers() if broker.machine is not None]
+    used = [
+        1 - machine["log"]["free"] / machine["log"]["total"]
+        for machine in machines
+        if machine.get("log") and machine["log"]["total"]
+    ]
+    synced = [machine["syncMs"] for machine in machines if machine.get("syncMs") is not None]
+    values += [f"disk={max(used) * 100:.0f}%"] if used else []
+    values += [f"fsync={max(synced):.1f}ms"] if synced else []
+    return " ".join(values)

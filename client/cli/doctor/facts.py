@@ -1,0 +1,215 @@
+"""Facts: what the checks read. Gathered from brokers or from the files of a store; values only.
+
+Names are those that brokers know, with their namespace. Times are milliseconds since 1970, 0: never.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from firearrow.client.admin_api.records import Connection, GroupConfig, TopicConfig
+from firearrow.client.base.names import DLQ, RETRY, SYSTEM_GROUP_PREFIX, is_system_topic
+
+BROADCASTING = "BROADCASTING"
+LOGICAL_PREFIXES = ("%LMQ%", "__syslo__")
+SYSTEM_GROUPS = frozenset(
+    {
+        "DEFAULT_PRODUCER",
+        "DEFAULT_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "CLIENT_INNER_PRODUCER",
+        "SELF_TEST_P_GROUP",
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+    }
+)
+
+
+class Queue(NamedTuple):
+    """A queue of one broker."""
+
+    topic: str
+    broker: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic} queue {self.number} at {self.broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One message, without its body. `delayed`: it was not stored when it was sent, so its times say nothing."""
+
+    message_id: str
+    born_ms: int
+    stored_ms: int
+    bytes: int
+    born_host: str
+    delayed: bool
+
+
+@dataclass(slots=True)
+class QueueState:
+    """`recent`: messages stored in the last minutes; None: not asked."""
+
+    min_offset: int
+    max_offset: int
+    last_ms: int
+    recent: int | None = None
+
+    @property
+    def messages(self) -> int:
+        return max(self.max_offset - self.min_offset, 0)
+
+
+@dataclass(slots=True)
+class Topic:
+    """`configs`: broker → its configuration. `groups`: those that read it. `newest`: a few of its last messages."""
+
+    name: str
+    configs: dict[str, TopicConfig] = field(default_factory=dict)
+    queues: dict[Queue, QueueState] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
+    newest: list[Sample] = field(default_factory=list)
+
+    @property
+    def messages(self) -> int:
+        return sum(queue.messages for queue in self.queues.values())
+
+    @property
+    def is_plain(self) -> bool:
+        """Of users, and no retry or dead letter topic."""
+        return not (
+            is_system_topic(self.name)
+            or self.name.startswith((RETRY, DLQ, *LOGICAL_PREFIXES))
+            or self.name.endswith("_REPLY_TOPIC")
+            or self.name.startswith("SCHEDULE_TOPIC")
+        )
+
+    def group_of(self, prefix: str) -> str | None:
+        """The group of a retry or dead letter topic."""
+        return self.name.removeprefix(prefix) if self.name.startswith(prefix) else None
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a group is in a queue. `committed`: None, if it has committed nothing. `head`: the next message.
+
+    `stands`: it did not move while we watched; None: not watched.
+    """
+
+    committed: int | None
+    min_offset: int
+    max_offset: int
+    head: Sample | None = None
+    stands: bool | None = None
+
+    @property
+    def next_offset(self) -> int:
+        return max(self.committed or 0, self.min_offset)
+
+    @property
+    def lag(self) -> int:
+        """A group that has committed nothing begins at the end, as far as anyone knows, unless it stands."""
+        if self.committed is None and not self.stands:
+            return 0
+        return max(self.max_offset - self.next_offset, 0)
+
+
+@dataclass(slots=True)
+class Group:
+    """`members` and `subscriptions` (topic → expression): None if that cannot be known, as of a stopped store.
+
+    `differing`: texts of what members subscribe to, with the clients that do, if they differ. `silent`: members that
+    did not say what they subscribe to.
+    """
+
+    name: str
+    config: GroupConfig | None = None
+    members: tuple[Connection, ...] | None = None
+    model: str = ""
+    from_where: str = ""
+    subscriptions: dict[str, str] = field(default_factory=dict)
+    progress: dict[Queue, Progress] = field(default_factory=dict)
+    differing: list[tuple[str, list[str]]] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.progress.values())
+
+    @property
+    def is_plain(self) -> bool:
+        return self.name not in SYSTEM_GROUPS and not self.name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+class Lock(NamedTuple):
+    """A client's lock on a queue that its group reads in order. `connected`: the client is a member."""
+
+    group: str
+    queue: Queue
+    client_id: str
+    connected: bool
+    head_id: str
+
+
+@dataclass(slots=True)
+class Broker:
+    """`fault`: why it could not be asked. `config` and `runtime`: by Apache's names. `machine`: GET_MACHINE; None at
+    Apache's brokers, and then `unknown` says so. `ahead_ms`: of its clock over ours; None: not known."""
+
+    name: str
+    address: str = ""
+    fault: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    runtime: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, Any] | None = None
+    unknown: str = ""
+    ahead_ms: float | None = None
+
+    def number(self, key: str, default: int) -> int:
+        """An option's number; the default if the broker does not say it."""
+        text = self.config.get(key, "")
+        return int(text) if text.isdecimal() and len(text) < 19 else default
+
+
+@dataclass(slots=True)
+class StoreState:
+    """A store folder that was read as files. `killed`: it was not closed. `running`: a broker has it open."""
+
+    folder: str
+    killed: bool
+    running: bool
+    oldest_ms: int
+
+
+@dataclass(slots=True)
+class Facts:
+    """`store`: only of a store folder; then there are no clients. `locks`: None, if no broker lists them.
+
+    `unasked`: what was left out because there is too much of it.
+    """
+
+    now_ms: int
+    brokers: dict[str, Broker] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+    locks: list[Lock] | None = None
+    name_server: str = ""
+    store: StoreState | None = None
+    unasked: list[str] = field(default_factory=list)
+
+    def plain_groups(self) -> Iterator[Group]:
+        return (group for _, group in sorted(self.groups.items()) if group.is_plain)
+
+    def plain_topics(self) -> Iterator[Topic]:
+        return (topic for _, topic in sorted(self.topics.items()) if topic.is_plain)
+
+    def asked_brokers(self) -> Iterator[Broker]:
+        return (broker for _, broker in sorted(self.brokers.items()) if broker.fault is None)

@@ -1,0 +1,170 @@
+"""Checks of topics: readers, queues, permissions, the size of messages, and the clocks of those who sent them. Pure."""
+
+from firearrow.client.base.names import DLQ, RETRY
+from firearrow.client.cli.doctor.facts import Facts, Topic
+from firearrow.client.cli.doctor.finding import (
+    Finding,
+    Said,
+    Severity,
+    check_of,
+    counted,
+)
+from firearrow.client.cli.output import bytes_text
+from firearrow.client.cli.times import age_text
+
+SKEW_MESSAGES_MIN = 1000
+"""With fewer messages, unequal queues say nothing."""
+SKEW_FACTOR = 5
+"""A queue is skewed if it has so many times the messages of the others' mean."""
+BIG_BYTES = 1 << 20
+AHEAD_MS = 5_000
+BEHIND_MS = 300_000
+READ, WRITE = 4, 2
+
+
+def topics_without_groups(facts: Facts) -> Said:
+    """Topics with messages that no group reads"""
+    for topic in facts.plain_topics():
+        if topic.messages and not topic.groups:
+            yield Finding(
+                Severity.NOTE,
+                f"topic {topic.name}",
+                f"{counted(topic.messages, 'message')}, and no group reads it",
+                "its messages are stored for nobody, until retention deletes them",
+                f"start a consumer, or `firearrow topic delete {topic.name}`",
+            )
+
+
+def one_queue_topics(facts: Facts) -> Said:
+    """Topics with one queue, which one member of a group can read"""
+    for topic in facts.plain_topics():
+        queues = sum(config.write_queues for config in topic.configs.values())
+        if queues == 1 and topic.messages:
+            yield Finding(
+                Severity.NOTE,
+                f"topic {topic.name}",
+                "it has one queue",
+                "only one member of each group can read it; if all its messages need one order, that is right",
+                f"`firearrow topic set {topic.name} --queues 8`",
+            )
+
+
+def unreadable_queues(facts: Facts) -> Said:
+    """Queues that are written, and never read: more write queues than read queues"""
+    for topic in facts.topics.values():
+        for broker, config in sorted(topic.configs.items()):
+            lost = [
+                state.messages
+                for queue, state in topic.queues.items()
+                if queue.broker == broker and queue.number >= config.read_queues
+            ]
+            if config.write_queues > config.read_queues and topic.group_of(DLQ) is None:
+                yield Finding(
+                    Severity.CRITICAL if sum(lost) else Severity.WARNING,
+                    f"topic {topic.name}",
+                    f"at {broker} it has {config.write_queues} write queues and {config.read_queues} read queues; "
+                    f"the others hold {counted(sum(lost), 'message')}",
+                    "no consumer is given the queues that are only for writing: their messages are lost for all groups",
+                    f"`firearrow topic set {topic.name} --queues {config.write_queues}`",
+                )
+
+
+def topic_permissions(facts: Facts) -> Said:
+    """Topics that nobody may write or read"""
+    for topic in facts.plain_topics():
+        for broker, config in sorted(topic.configs.items()):
+            lacks = [word for bit, word in ((READ, "read"), (WRITE, "write")) if not config.perm & bit]
+            if lacks:
+                yield Finding(
+                    Severity.WARNING,
+                    f"topic {topic.name}",
+                    f"at {broker} nobody may {' or '.join(lacks)} it",
+                    "clients get no queue of it there: somebody took the permission away, and did not give it back",
+                    f"`firearrow topic set {topic.name} --perm rw`",
+                )
+
+
+def skewed_queues(facts: Facts) -> Said:
+    """Topics with most messages in one queue"""
+    for topic in facts.topics.values():
+        if topic.group_of(DLQ) is None and topic.group_of(RETRY) is None and not topic.is_plain:
+            continue
+        counts = sorted(
+            (
+                (state.messages, queue)
+                for queue, state in topic.queues.items()
+                if _is_written(topic, queue.broker)
+            ),
+            reverse=True,
+        )
+        total = sum(count for count, _ in counts)
+        if len(counts) < 2 or total < SKEW_MESSAGES_MIN:
+            continue
+        most, fullest = counts[0]
+        mean = (total - most) / (len(counts) - 1)
+        if most > SKEW_FACTOR * max(mean, 1):
+            yield Finding(
+                Severity.WARNING,
+                f"topic {topic.name}",
+                f"queue {fullest.number} at {fullest.broker} has {most:,} of {counted(total, 'message')}",
+                "one member of a group does most of the work, and the others wait",
+                "choose a sharding key with more values (an id, not a kind), or send without one: "
+                f"`firearrow topic show {topic.name}`",
+            )
+
+
+def _is_written(topic: Topic, broker: str) -> bool:
+    config = topic.configs.get(broker)
+    return config is None or bool(config.perm & WRITE)
+
+
+def big_messages(facts: Facts) -> Said:
+    """Messages of 1 MiB or more"""
+    for topic in facts.topics.values():
+        big = [each for each in topic.newest if each.bytes >= BIG_BYTES]
+        if big:
+            largest = max(big, key=lambda each: each.bytes)
+            yield Finding(
+                Severity.WARNING,
+                f"topic {topic.name}",
+                f"message {largest.message_id} has {bytes_text(largest.bytes)}",
+                "they fill the log, the page cache and the memory of each consumer, and delay those behind them",
+                "store the content elsewhere and send its address, or compress it; "
+                f"`firearrow message get {topic.name} {largest.message_id}`",
+            )
+
+
+def client_clocks(facts: Facts) -> Said:
+    """Clients whose clock differs from the broker's: born times against store times"""
+    for topic in facts.plain_topics():
+        ahead = [each for each in topic.newest if each.born_ms - each.stored_ms > AHEAD_MS]
+        behind = [
+            each for each in topic.newest if each.stored_ms - each.born_ms > BEHIND_MS and not each.delayed
+        ]
+        for wrong, word in ((ahead, "ahead of"), (behind, "behind")):
+            if wrong:
+                worst = max(wrong, key=lambda each: abs(each.born_ms - each.stored_ms))
+                yield Finding(
+                    Severity.WARNING,
+                    f"topic {topic.name}",
+                    f"the clock of {worst.born_host} is {age_text(abs(worst.born_ms - worst.stored_ms))} {word} the "
+                    f"broker's: message {worst.message_id}",
+                    "timers, expiry and every measured latency are wrong by as much",
+                    f"set the clock there by NTP (`timedatectl set-ntp true` on {worst.born_host})",
+                )
+
+
+CHECKS = tuple(
+    map(
+        check_of,
+        (
+            topics_without_groups,
+            one_queue_topics,
+            unreadable_queues,
+            topic_permissions,
+            skewed_queues,
+            big_messages,
+            client_clocks,
+        ),
+    )
+)
