@@ -303,4 +303,6 @@ class Extensions(LoopObject[extensions.Extensions]):
     refusals = Verb(extensions.Extensions.refusals)
     connections = Verb(extensions.Extensions.connections)
     close_connection = Verb(extensions.Extensions.close_connection)
+    status = Verb(extensions.Extensions.status)
+    history = Verb(extensions.Extensions.history)
     machine = Verb(extensions.Extensions.machine)

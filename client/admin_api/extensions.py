@@ -26,7 +26,7 @@ from firearrow.client.admin_api.extension_records import (
     rows_of,
 )
 from firearrow.client.admin_api.records import read
-from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, OnlyFireArrow
+from firearrow.client.base.errors import BrokerError, ConfigError, OnlyFireArrow
 
 Row = TypeVar("Row")
 

@@ -17,6 +17,7 @@ from firearrow.client.cli.doctor.finding import (
 )
 from firearrow.client.cli.output import bytes_text
 from firearrow.client.cli.times import age_text
+from firearrow.client.cli.values import FIRST_VERSION, version_text
 
 LEVELS = (
     ("diskMaxUsedSpaceRatio", 75, (10, 95)),
@@ -43,8 +44,6 @@ BEHIND_BYTES = 64 << 20
 IN_MEMORY = ("tmpfs", "ramfs")
 CAPACITY = re.compile(r"Total : ([\d.]+) (\w+), Free : ([\d.]+) (\w+)\.")
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-FIRST_VERSION = 213
-"""V4_0_0 among the ordinals of Apache's MQVersion; two for each patch release from then on."""
 
 
 Look = Callable[[Facts, Broker, Any], Said]
@@ -431,14 +430,6 @@ def broker_versions(facts: Facts) -> Said:
                     f"Apache RocketMQ {mended} or later, or FireArrow, which has no such command",
                 )
                 break
-
-
-def version_text(ordinal: int) -> str:
-    """`4.9.0` for an ordinal of MQVersion; the number itself before 4.0."""
-    if ordinal < FIRST_VERSION:
-        return f"3.x, ordinal {ordinal}"
-    releases = (ordinal - FIRST_VERSION) // 2
-    return f"{4 + releases // 100}.{releases // 10 % 10}.{releases % 10}"
 
 
 def _host(address: str) -> str:
