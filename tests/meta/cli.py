@@ -19,17 +19,18 @@ The lists below are generated from the source: `python -m tests.meta.cli`.
 What only FireArrow's brokers can answer says so, and exits with 2 on an Apache broker. `firearrow broker`, `namesrv`,
 `store` and `spark` are described in [README.md](README.md) and [SPARK.md](SPARK.md).
 
-## The first day
+## Examples
+
+README.md has the ten commands of a first day.
 
 ```sh
 firearrow context add home --namesrv 127.0.0.1:9876   # where the commands go from now on
-firearrow status                                      # are the brokers well?
-firearrow topic create orders --queues 8
-firearrow topic show orders                           # settings, groups, and what is in each queue
-firearrow group list --long                           # who consumes, and how far behind
 firearrow group lag billing --watch                   # what is left, by queue, every two seconds
 firearrow group diff billing                          # do all members subscribe the same?
-firearrow group seek billing orders --to -2h --dry-run
+firearrow message find orders --from -15m --grep 'total.*[0-9]{5}'
+firearrow dlq redrive billing --dry-run               # dead letters, back to their topics
+firearrow topic trim orders --before -2d              # what is older is gone at once
+firearrow queue who billing                           # ordered queues: who holds them, what is at their head
 firearrow top                                         # the busiest topics, the slowest groups
 firearrow bench roundtrip --seconds 5                 # how fast is it from here?
 ```
