@@ -1,5 +1,6 @@
 """Basics of all packages: byte order, memory, hashes, clocks, C vectors. Imports no other package of ours.
 
+- `certificates`: certificates for development: an authority of one's own, and what it signs
 - `clock`: wall and monotonic time in milliseconds
 - `command_line`: the parser of every command
 - `endian`: big-endian numbers at a pointer

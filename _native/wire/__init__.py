@@ -17,6 +17,7 @@
 - `send_request`: encodes send requests, decodes their responses
 - `syscalls`: epoll, recv and send
 - `text_writer`: writes numbers and strings at a pointer
+- `tls_session`: one TLS connection, without its socket
 - `unique_ids`: ids that are unique across processes and time
 - `write_buffer`: a growing byte buffer for frames
 """

@@ -19,6 +19,11 @@
 # within a pass: pointers from epoll stay valid to the pass's end. Bytes that the kernel does not take at once
 # are copied to the socket's backlog; above `high_water` the connection is notified and stops reading.
 #
+# TLS: a socket added with a TlsContext gets a TlsSession if its first byte begins a handshake. A step
+# of a handshake may take a millisecond, so it waits in `later`, of which each pass serves some after the
+# ready sockets. So do sockets whose session has bytes that the window had no room for, since epoll does not
+# report those. `handshakes` are bounded in number and in time; the oldest go first.
+#
 # `turns` has the length of each pass in microseconds. PassListener: is told when a pass began and ended, in
 # nanoseconds, after the pass's last reply was sent. Thread: the loop's.
 
@@ -27,6 +32,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from firearrow._native.base.histogram cimport Histogram
 from firearrow._native.wire.connection cimport Connection
 from firearrow._native.wire.connection cimport RawTransport
+from firearrow._native.wire.tls_session cimport TlsContext, TlsSession
 
 cdef enum:
     EVENTS_MAX = 64
@@ -56,6 +62,9 @@ cdef class EpollPoller:
     cdef PendingRead reads[EVENTS_MAX]    # reads not yet passed to their connections
     cdef int read_count
     cdef Py_ssize_t read_bytes            # of the window
+    cdef object later                     # deque of SocketTransport
+    cdef readonly dict handshakes         # SocketTransport -> when it began, oldest first
+    cdef object handshake_timer
 
     cdef double current_time(self) except -1
     cdef int watch(self, SocketTransport transport, uint32_t interest, bint known) except -1
@@ -64,6 +73,9 @@ cdef class EpollPoller:
     cdef int run_planned(self) except -1
     cdef int serve_ready(self, long long deadline) except -1
     cdef int serve_leftover(self, long long deadline) except -1
+    cdef int serve_later(self) except -1
+    cdef int read_later(self, SocketTransport transport) except -1
+    cdef int handshake_began(self, SocketTransport transport) except -1
     cdef bint handle_event(self, SocketTransport transport, uint32_t events, long long deadline) except -1
     cdef int read(self, SocketTransport transport, bint is_ending) except -1
     cdef bint deliver_reads(self, long long deadline) except -1
@@ -80,8 +92,19 @@ cdef class SocketTransport(RawTransport):
     cdef Py_ssize_t start, end, capacity      # of the backlog: [start, end) is unsent
     cdef Py_ssize_t high_water
     cdef bint closing, lost, writing_paused
+    cdef TlsContext tls_context           # until the first byte
+    cdef TlsSession tls                   # None: a plain connection
+    cdef bint is_later                    # in the poller's `later`
+    cdef bint unread                      # epoll has reported more than was read
 
     cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *capacity) except -2
+    cdef ssize_t begin_tls(self, const uint8_t *at, ssize_t count) except -2
+    cdef ssize_t receive_tls(self, uint8_t *at, Py_ssize_t *capacity) except -2
+    cdef ssize_t receive_ciphertext(self) except -2
+    cdef int handshake(self, Py_ssize_t count) except -1
+    cdef int fail_tls(self, error) except -1
+    cdef int push_outgoing(self) except -1
+    cdef int push_bytes(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int check_peer_closed(self) except -1
     cdef int drain(self) except -1
     cdef int report_backlog(self) except -1

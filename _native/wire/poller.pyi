@@ -5,6 +5,7 @@ from typing import Any
 
 from firearrow._native.base.histogram import Histogram
 from firearrow._native.wire.connection import Connection, RawTransport
+from firearrow._native.wire.tls_session import TlsContext
 
 TURN_BOUNDS_US: tuple[int, ...]
 
@@ -22,8 +23,12 @@ class EpollPoller:
     turns: Histogram
     """The length of each pass, in microseconds."""
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
-    def add(self, socket: socket, connection: Connection) -> SocketTransport:
-        """Serve a connected socket from now on; the poller closes it."""
+    @property
+    def handshakes(self) -> dict[SocketTransport, float]:
+        """Incomplete TLS handshakes, and when they began by the loop's time; the oldest first."""
+    def add(self, socket: socket, connection: Connection, tls: TlsContext | None = None) -> SocketTransport:
+        """Serve a connected socket from now on; the poller closes it. `tls`: its peer may begin a TLS
+        handshake. OSError: its peer is gone already."""
     def listen(self, listener: PassListener) -> None: ...
     def time(self) -> float: ...
     def call_soon(self, callback: Callable[[], object]) -> None: ...

@@ -2,6 +2,7 @@
 
 import os
 import socket as sockets
+from collections import deque
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -17,6 +18,8 @@ from firearrow._native.wire.syscalls cimport (
 from firearrow._native.wire.syscalls cimport (
     MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, is_transient, receive_now, send_now, shutdown,
 )
+from firearrow._native.wire.tls_session cimport SCRATCH_BYTES, TlsContext, TlsSession
+from firearrow._native.wire.tls_session import TlsError
 
 cdef enum:
     LOOK_AT_THE_CLOCK = 4                 # sockets between two reads of the clock
@@ -25,6 +28,10 @@ cdef enum:
     LINE_BYTES = 64
     PASS_NS = 2000000
     BACKLOG_KEPT = 65536                  # a larger backlog is freed once it is empty
+    LATER_NS = 1000000                    # for handshakes, in each pass; at least one step
+    HANDSHAKES_MAX = 1024
+    HANDSHAKE_S = 10
+    FIRST_OF_TLS = 0x16
 
 TURN_BOUNDS_US = (
     50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000,
@@ -45,6 +52,7 @@ cdef class EpollPoller:
         self.transports = set()
         self.planned, self.free_list = [], []
         self.turns = Histogram(TURN_BOUNDS_US)
+        self.later, self.handshakes = deque(), {}
         self.waiting = [None] * EVENTS_MAX
         loop.add_reader(self.epoll, self.run_pass)
 
@@ -55,6 +63,8 @@ cdef class EpollPoller:
     def close(self):
         """Close the epoll set after the last socket: there is no further pass."""
         self.loop.remove_reader(self.epoll)
+        if self.handshake_timer is not None:
+            self.handshake_timer.cancel()
 
     # ---- used by connections and the write batch instead of the loop ----
 
@@ -73,8 +83,9 @@ cdef class EpollPoller:
         else:
             self.loop.call_soon(callback)
 
-    def add(self, socket, Connection connection not None):
-        """Serve a connected socket from now on; the poller closes it. OSError: its peer is gone already."""
+    def add(self, socket, Connection connection not None, TlsContext tls=None):
+        """Serve a connected socket from now on; the poller closes it. `tls`: its peer may begin a TLS
+        handshake. OSError: its peer is gone already."""
         cdef SocketTransport transport = SocketTransport.__new__(SocketTransport)
         socket.setblocking(False)
         if socket.family in (sockets.AF_INET, sockets.AF_INET6):
@@ -82,6 +93,7 @@ cdef class EpollPoller:
         transport.poller, transport.socket = self, socket
         transport.connection, transport.fd = connection, socket.fileno()
         transport.remote, transport.local = socket.getpeername(), socket.getsockname()
+        transport.tls_context = tls
         transport.high_water = 1 << 20
         transport.interest = EPOLLIN
         self.watch(transport, EPOLLIN, False)
@@ -112,8 +124,10 @@ cdef class EpollPoller:
                 self.serve_leftover(deadline)
             else:
                 self.serve_ready(deadline)
+            if self.later:
+                self.serve_later()
         finally:
-            if self.first < self.last:
+            if self.first < self.last or self.later:
                 self.schedule_pass()
             self.end_pass()
             self.measure(began)
@@ -186,6 +200,56 @@ cdef class EpollPoller:
         self.deliver_reads(deadline)
         return 0
 
+    cdef int serve_later(self) except -1:
+        """Some of the sockets with handshakes, or with more plaintext than there was room for."""
+        cdef long long deadline = nanoseconds() + LATER_NS
+        cdef Py_ssize_t left = len(self.later)
+        cdef SocketTransport transport
+        while left > 0:
+            left -= 1
+            transport = self.later.popleft()
+            transport.is_later = False
+            if transport.lost or not transport.interest & EPOLLIN:
+                continue
+            try:
+                self.read(transport, False)
+            except Exception as error:
+                self.disconnect_failed(transport, error)
+            if self.read_bytes >= TOGETHER_BYTES or self.read_count == EVENTS_MAX:
+                self.deliver_reads(deadline)
+            if nanoseconds() > deadline:
+                break
+        self.deliver_reads(deadline)
+        return 0
+
+    cdef int read_later(self, SocketTransport transport) except -1:
+        if not transport.is_later:
+            self.later.append(transport)
+            transport.is_later = True
+            if not self.in_pass:
+                self.loop.call_soon(self.run_pass)
+        return 0
+
+    cdef int handshake_began(self, SocketTransport transport) except -1:
+        cdef SocketTransport oldest
+        self.handshakes[transport] = self.current_time()
+        if len(self.handshakes) > HANDSHAKES_MAX:
+            oldest = next(iter(self.handshakes))
+            oldest.fail_tls(TlsError(f"more than {HANDSHAKES_MAX} handshakes are incomplete"))
+        if self.handshake_timer is None:
+            self.handshake_timer = self.loop.call_later(1, self.expire_handshakes)
+        return 0
+
+    def expire_handshakes(self):
+        """Close the connections whose handshake takes too long."""
+        cdef SocketTransport transport
+        cdef double oldest = self.loop.time() - HANDSHAKE_S
+        self.handshake_timer = None
+        for transport in [each for each, began in self.handshakes.items() if began < oldest]:
+            transport.fail_tls(TlsError(f"the handshake was not complete after {HANDSHAKE_S} s"))
+        if self.handshakes:
+            self.handshake_timer = self.loop.call_later(1, self.expire_handshakes)
+
     cdef bint handle_event(self, SocketTransport transport, uint32_t events, long long deadline) except -1:
         """Whether the pass has no time for others. An error of one connection closes only that one. A socket
         that stopped reading after epoll reported it is skipped."""
@@ -199,7 +263,10 @@ cdef class EpollPoller:
                     self.watch(transport, transport.interest, True)
                 late = nanoseconds() > deadline
             if events & ~<uint32_t> EPOLLOUT and not transport.lost:
-                self.read(transport, events & ~<uint32_t> (EPOLLIN | EPOLLOUT) != 0)
+                if transport.tls is not None and not transport.tls.established:
+                    self.read_later(transport)
+                else:
+                    self.read(transport, events & ~<uint32_t> (EPOLLIN | EPOLLOUT) != 0)
         except Exception as error:
             self.disconnect_failed(transport, error)
         if self.read_bytes >= TOGETHER_BYTES or self.read_count == EVENTS_MAX:
@@ -217,10 +284,12 @@ cdef class EpollPoller:
             )
             self.read_count += 1
             self.read_bytes += (before + count + LINE_BYTES - 1) & ~<Py_ssize_t> (LINE_BYTES - 1)
-        if (
-            (count == capacity or count < 0 or is_ending)
-            and transport.interest & EPOLLIN and not transport.lost
-        ):
+        if not transport.interest & EPOLLIN or transport.lost:
+            return 0
+        if transport.tls is not None and transport.tls.has_rest():
+            transport.unread |= is_ending
+            self.read_later(transport)
+        elif count == capacity or count < 0 or is_ending:
             self.watch(transport, transport.interest, True)
         return 0
 
@@ -290,6 +359,11 @@ cdef class SocketTransport(RawTransport):
         """Close once the backlog is sent. Nothing more is read."""
         if self.closing or self.lost:
             return
+        if self.tls is not None:
+            self.tls.end()
+            self.push_outgoing()
+            if self.lost:
+                return
         self.closing = True
         self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
         if self.start == self.end:
@@ -309,11 +383,15 @@ cdef class SocketTransport(RawTransport):
             self.check_peer_closed()
             return 0
         at = self.connection.get_window(start, capacity)
+        if self.tls is not None:
+            return self.receive_tls(at, capacity)
         count = receive_now(self.fd, at, capacity[0], MSG_DONTWAIT)
         if count == 0:
             self.close()
         elif count < 0 and not is_transient(errno):
             self.disconnect(OSError(errno, os.strerror(errno)))
+        elif count > 0 and self.tls_context is not None:
+            return self.begin_tls(at, count)
         return count
 
     cdef int check_peer_closed(self) except -1:
@@ -321,9 +399,103 @@ cdef class SocketTransport(RawTransport):
         fault = self.socket.getsockopt(sockets.SOL_SOCKET, sockets.SO_ERROR)
         return self.disconnect(OSError(fault, os.strerror(fault)) if fault else None)
 
+    # ---- TLS ----
+
+    cdef ssize_t begin_tls(self, const uint8_t *at, ssize_t count) except -2:
+        """The first bytes: `count` if the connection is plain, -1 if they begin a handshake, or if the
+        connection is closed."""
+        cdef TlsContext context = self.tls_context
+        self.tls_context = None
+        if at[0] != FIRST_OF_TLS and not context.enforcing:
+            return count
+        if at[0] != FIRST_OF_TLS:
+            self.connection.broken("only TLS connections are accepted (tls.server.mode=enforcing)")
+            self.disconnect(None)
+            return -1
+        self.tls = TlsSession(context)
+        self.tls.keep(at, count)
+        self.poller.handshake_began(self)
+        if not self.lost:
+            self.poller.read_later(self)
+        return -1
+
+    cdef ssize_t receive_tls(self, uint8_t *at, Py_ssize_t *capacity) except -2:
+        """As `receive`, of plaintext."""
+        cdef ssize_t count, taken
+        try:
+            count = self.receive_ciphertext()
+            if count == 0 or self.lost:
+                return count
+            if not self.tls.established:
+                self.handshake(max(count, 0))
+                return -1
+            self.tls.feed(max(count, 0))
+            taken = self.tls.decrypt(at, capacity[0])
+            if self.tls.shared.buffers.size > 0:
+                self.push_outgoing()
+        except TlsError as error:
+            self.fail_tls(error)
+            return -1
+        if self.tls.ended and taken == 0:
+            self.close()
+            return 0
+        if self.unread:
+            capacity[0] = taken               # so that it is read again
+        return taken if taken > 0 else -1
+
+    cdef ssize_t receive_ciphertext(self) except -2:
+        """Receive into the scratch buffer unless the session has bytes left. Returns the count; 0: end of the
+        stream; -1: none for now, or none needed."""
+        cdef ssize_t count
+        if self.tls.has_rest():
+            return -1
+        count = receive_now(self.fd, self.tls.shared.scratch, SCRATCH_BYTES, MSG_DONTWAIT)
+        if count == 0:
+            self.close()
+        elif count < 0 and not is_transient(errno):
+            self.disconnect(OSError(errno, os.strerror(errno)))
+        self.unread = count == SCRATCH_BYTES
+        return count
+
+    cdef int handshake(self, Py_ssize_t count) except -1:
+        """One step, with `count` bytes of the scratch buffer. TlsError."""
+        self.tls.handshake(count)
+        if self.tls.established:
+            self.poller.handshakes.pop(self, None)
+        return self.push_outgoing()
+
+    cdef int fail_tls(self, error) except -1:
+        """Send OpenSSL's alert, if there is one, and disconnect."""
+        if self.lost:
+            return 0
+        self.connection.broken(f"TLS: {error}")
+        self.push_outgoing()
+        return self.disconnect(None)
+
     # ---- writing ----
 
     cdef int push(self, const uint8_t *data, Py_ssize_t length) except -1:
+        cdef Py_ssize_t count
+        if self.tls is None:
+            return self.push_bytes(data, length)
+        while length > 0 and not self.closing and not self.lost:
+            count = min(length, SCRATCH_BYTES)
+            try:
+                self.tls.encrypt(data, count)
+            except TlsError as error:
+                return self.fail_tls(error)
+            self.push_outgoing()
+            data += count
+            length -= count
+        return 0
+
+    cdef int push_outgoing(self) except -1:
+        """Send the ciphertext of the session's last call."""
+        cdef Py_ssize_t length = self.tls.shared.buffers.size
+        self.tls.shared.buffers.size = 0
+        return self.push_bytes(self.tls.shared.buffers.outgoing, length) if length > 0 else 0
+
+    cdef int push_bytes(self, const uint8_t *data, Py_ssize_t length) except -1:
         cdef ssize_t sent = 0
         if self.closing or self.lost:
             return 0
@@ -397,6 +569,8 @@ cdef class SocketTransport(RawTransport):
         if interest != self.interest and not self.lost:
             self.interest = interest
             self.poller.watch(self, interest, True)
+            if interest & EPOLLIN and self.tls is not None and self.tls.has_rest():
+                self.poller.read_later(self)
         return 0
 
     cdef int disconnect(self, reason) except -1:
@@ -411,6 +585,8 @@ cdef class SocketTransport(RawTransport):
         if out_of_memory:
             return self.shutdown_socket()
         self.lost = True
+        if self.tls is not None:
+            self.poller.handshakes.pop(self, None)
         unwatch_socket(self.poller.epoll, self.fd)
         free(self.backlog)
         self.backlog = NULL
@@ -430,3 +606,4 @@ cdef class SocketTransport(RawTransport):
             self.socket.close()
             self.poller.transports.discard(self)
             self.connection = None              # breaks the reference cycle with the connection
+            self.tls = None
