@@ -35,7 +35,7 @@ from firearrow.broker.app.store import close_store, open_journal, open_store, re
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base import systemd
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.config import Config
+from firearrow.broker.base.config import Config, tls_pairs
 from firearrow.broker.base.disk_space import measured
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
@@ -44,6 +44,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.stats import Stats
+from firearrow.broker.base.tls import settings_of
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load, make_tables
 from firearrow.broker.handlers.assignment import AssignmentHandler
@@ -66,6 +67,7 @@ from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.refusals import RefusalLog
 from firearrow.broker.net.server import Server
+from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -102,6 +104,7 @@ class App:
         self._config = config
         self._naming_listen = naming
         self._reload = reload
+        self._tls = ServerTls(settings_of(tls_pairs(config.options)))
         self._clock = Clock()
         self._refusals = RefusalLog(self._clock)
         self._passed = systemd.PassedSockets()
@@ -189,8 +192,11 @@ class App:
             use_poller=options.fast_sockets,
             held_bytes_max=options.connection_bytes_max,
             passed=self._passed,
+            tls=self._tls,
         )
         running.push_async_callback(self._server.close, STOP_S)
+        self._tls.start(self._loop)
+        running.callback(self._tls.stop)
 
     def _make_write_batch(self, options: Options) -> None:
         """The write batch, and what it notifies of new messages."""
@@ -401,6 +407,18 @@ class App:
         if hints:
             log.warning(
                 "listening on loopback only; to accept connections from other hosts: %s", " ".join(hints)
+            )
+        reached = [self._address, *([] if self._naming_listen is None else [self._naming])]
+        if opened := [f"{host}:{port}" for host, port in reached if host not in LOOPBACK]:
+            self._warn_of_open_ports(opened)
+
+    def _warn_of_open_ports(self, opened: list[str]) -> None:
+        """Say that everyone may use the ports, and how to change that."""
+        if self._tls.listening is None:
+            log.warning(
+                "%s: whoever reaches these ports can read, send and delete everything, and others can read it on the "
+                "way; to encrypt: `firearrow tls init`, then add --tls-cert and --tls-key as it says",
+                ", ".join(opened),
             )
 
     # ---- running ----

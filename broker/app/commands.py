@@ -46,7 +46,7 @@ def broker(given: BrokerArguments) -> int:
     log_file = _start_log(given)
 
     def load() -> Options:
-        return _with_flags(configured(Options(), given.config, _pairs(given.set)), flags)
+        return _with_flags(configured(Options(), given.config, _pairs(given.set) | _tls_pairs(given)), flags)
 
     try:
         config = Config(load(), given.config, load if given.config is not None else None)
@@ -64,7 +64,7 @@ def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> 
     if given.config is not None:
         raise UsageError("use --check-config instead of --config, not with it")
     try:
-        options, complaints, _ = judge(Options(), path, _pairs(given.set))
+        options, complaints, _ = judge(Options(), path, _pairs(given.set) | _tls_pairs(given))
     except (OSError, ValueError) as error:
         raise UsageError(str(error)) from None
     try:
@@ -149,6 +149,15 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return pairs
 
 
+def _tls_pairs(given: ServerArguments) -> dict[str, str]:
+    """The options that --tls-cert and --tls-key mean."""
+    if (given.tls_cert is None) != (given.tls_key is None):
+        raise UsageError("--tls-cert and --tls-key need each other")
+    if given.tls_cert is None:
+        return {}
+    return {"tls.server.certPath": str(given.tls_cert), "tls.server.keyPath": str(given.tls_key)}
+
+
 # ---- the name server ----
 
 
@@ -163,11 +172,11 @@ def namesrv(given: ServerArguments) -> int:
     )
 
     try:
-        options = options_of(given.config)
+        options, tls = options_of(given.config, _tls_pairs(given))
     except (OSError, ValueError) as error:
         raise UsageError(str(error)) from None
     reload = _reload(log_file, given.config, ConfigReader(given.config, options).read_again)
-    return _run(lambda loop: NameServerApp(loop, address, options, reload).run(), log_file)
+    return _run(lambda loop: NameServerApp(loop, address, options, tls, reload).run(), log_file)
 
 
 # ---- both ----

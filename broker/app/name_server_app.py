@@ -5,12 +5,13 @@ Stops in the opposite order of its start: the scan, the connections, the file. L
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import MappingProxyType
 
 from firearrow.broker.app.name_server import NameServer
-from firearrow.broker.base import systemd
+from firearrow.broker.base import systemd, tls
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import ConfigError, read
 from firearrow.broker.base.config_keys import security_fault, unknown
@@ -18,8 +19,10 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
+from firearrow.broker.base.tls import TlsSettings
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.server import Server
+from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.kv import KvTable
@@ -35,13 +38,19 @@ IDLE_S = 120
 FRAME_BYTES_MAX = 16 << 20
 
 
-def options_of(path: Path | None) -> NamingOptions:
-    """The options in a file such as Apache's `namesrv.conf`, judged as those of the broker are.
+def options_of(
+    path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyType({})
+) -> tuple[NamingOptions, TlsSettings]:
+    """The options in a file such as Apache's `namesrv.conf`, judged as those of the broker are. `tls_pairs`: options
+    of TLS that override it.
 
     OSError, ConfigError.
     """
     pairs = read(path) if path is not None else {}
-    if (fault := security_fault(pairs)) is not None:
+    if (fault := security_fault(pairs, tls.KEYS)) is not None:
+        raise ConfigError(fault)
+    of_tls = {key: pairs.pop(key) for key in tls.KEYS if key in pairs} | dict(tls_pairs)
+    if (fault := tls.fault_of(of_tls)) is not None:
         raise ConfigError(fault)
     options = NamingOptions()
     for key in [key for key in pairs if key not in options]:
@@ -52,7 +61,7 @@ def options_of(path: Path | None) -> NamingOptions:
             log.warning("%s: %s has no effect here", path, key)
             del pairs[key]
     try:
-        return NamingOptions(pairs)
+        return NamingOptions(pairs), tls.settings_of(of_tls)
     except Refusal as refusal:
         raise ConfigError(f"{path}: {refusal.remark}") from None
 
@@ -69,7 +78,7 @@ class ConfigReader:
         """Change the options as the file says now, as far as they can change while the name server runs. The log
         says what changes, what needs a restart, and which error leaves everything as it is."""
         try:
-            fresh = options_of(self._path)
+            fresh, _ = options_of(self._path)
         except (OSError, ValueError) as error:
             return log.warning("the configuration was not read again, nothing has changed: %s", error)
         changes = {key: fresh[key] for key in ACTING if key not in FIXED and fresh[key] != self._options[key]}
@@ -89,10 +98,12 @@ class NameServerApp:
         loop: asyncio.AbstractEventLoop,
         listen: Address | None,
         options: NamingOptions,
+        tls: TlsSettings,
         reload: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
         self._reload = reload
+        self._tls = ServerTls(tls)
         self._listen = listen or (options["bindAddress"], options.number("listenPort"))
         self._options = options
 
@@ -104,8 +115,12 @@ class NameServerApp:
             kv_file = self._keep_kv(naming.kv, saver)
             running.callback(saver.stop)
             passed = systemd.PassedSockets()
-            server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX, passed=passed)
+            server = Server(
+                self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX, passed=passed, tls=self._tls
+            )
             running.push_async_callback(server.close, STOP_S)
+            self._tls.start(self._loop)
+            running.callback(self._tls.stop)
             host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
             passed.close()
             naming.describe((host, port), kv_file)

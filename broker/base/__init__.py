@@ -17,4 +17,5 @@
 - `properties`: the format of Java's properties files (`key=value` lines)
 - `stats`: statistics of puts and gets by topic, group and broker, over a minute, an hour and a day
 - `systemd`: readiness and stop reported to systemd, and listening sockets taken from it
+- `tls`: what the options of TLS mean, and the contexts that they ask for
 """

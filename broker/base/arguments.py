@@ -18,6 +18,8 @@ class ServerArguments(argparse.Namespace):
 
     listen: str | None
     config: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
     log_level: str
     log_format: str
     log_file: str | None
@@ -74,6 +76,7 @@ def broker_parser() -> Parser:
         metavar="FILE",
         help="start nothing: print the options of a start with this file, and everything that is wrong with them",
     )
+    _add_tls_options(parser)
     _add_log_options(parser)
     return parser
 
@@ -85,8 +88,20 @@ def namesrv_parser() -> Parser:
     option = parser.add_argument
     option("--listen", metavar="HOST:PORT", help="where it listens  [default: 127.0.0.1:9876]")
     option("--config", type=Path, metavar="FILE", help="a configuration file such as Apache's namesrv.conf")
+    _add_tls_options(parser)
     _add_log_options(parser)
     return parser
+
+
+def _add_tls_options(parser: Parser) -> None:
+    option = parser.add_argument
+    option(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="accept TLS with this certificate (PEM); needs --tls-key",
+    )
+    option("--tls-key", type=Path, metavar="FILE", help="the private key of --tls-cert (PEM)")
 
 
 def _add_log_options(parser: Parser) -> None:

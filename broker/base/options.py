@@ -28,10 +28,19 @@ def _option(
     low: int = 0,
     high: int = INT_MAX,
     choices: tuple[str, ...] = (),
+    *,
+    secret: bool = False,
 ) -> Any:  # noqa: ANN401
     """`change`: until when it can be set. `low` and `high` bound a number; `choices` are all values of a
-    string."""
-    metadata = {"key": key, "change": change, "low": low, "high": high, "choices": choices}
+    string. `secret`: the value is never printed or answered."""
+    metadata = {
+        "key": key,
+        "change": change,
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "secret": secret,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -74,6 +83,47 @@ class Options:
     """Asks clients, in answers to sends, to record message traces."""
     register_period_ms: int = _option(30_000, "registerNameServerPeriod")
     """How often the broker registers with name servers; the value is limited to 10 to 60 s."""
+    # TLS
+    tls_mode: str = _option("", "tls.server.mode", choices=("", "disabled", "permissive", "enforcing"))
+    """`permissive` accepts TLS and plain connections at every port, `enforcing` only TLS, `disabled` only plain ones;
+    empty: permissive with a certificate, else disabled."""
+    tls_test_mode: str = _option("", "tls.test.mode.enable", choices=("", "true", "false"))
+    """`true`: a certificate is made at each start, which clients cannot check; `tls.server.certPath` is used unless
+    it is empty (Apache ignores it unless this is false)."""
+    tls_certificate: str = _option("", "tls.server.certPath")
+    """The broker's certificate, and those between it and its authority, in PEM format; read again when it changes."""
+    tls_key: str = _option("", "tls.server.keyPath")
+    """The certificate's private key, in PEM format; read again when it changes."""
+    tls_key_password: str = _option("", "tls.server.keyPassword", secret=True)
+    """The password of an encrypted `tls.server.keyPath`."""
+    tls_client_auth: str = _option(
+        "none", "tls.server.need.client.auth", choices=("none", "optional", "require")
+    )
+    """Whether clients need a certificate; `tls.server.authClient` must be true then, so that it is checked."""
+    tls_check_clients: bool = _option(False, "tls.server.authClient")
+    """Clients' certificates must be signed by an authority in `tls.server.trustCertPath`."""
+    tls_client_authorities: str = _option("", "tls.server.trustCertPath")
+    """The authorities of clients' certificates, in PEM format; empty: those of the system."""
+    tls_ciphers: str = _option("", "tls.ciphers")
+    """Cipher suites of TLS 1.2, separated by commas, by their names in Java or OpenSSL; empty: Python's choice."""
+    tls_protocols: str = _option("", "tls.protocols")
+    """`TLSv1.2`, `TLSv1.3`, or both, separated by commas; empty: both."""
+    tls_file: str = _option("/etc/rocketmq/tls.properties", "tls.config.file")
+    """A file with these options except `tls.server.mode` and `tls.enable`; its values take precedence."""
+    tls_outgoing: bool = _option(False, "tls.enable")
+    """Speaks TLS to the name servers outside this process."""
+    tls_outgoing_too: bool = _option(False, "useTLS")
+    """As `tls.enable`."""
+    tls_check_servers: bool = _option(False, "tls.client.authServer")
+    """Checks the certificates and host names of these name servers."""
+    tls_server_authorities: str = _option("", "tls.client.trustCertPath")
+    """The authorities of their certificates, in PEM format; empty: those of the system."""
+    tls_client_certificate: str = _option("", "tls.client.certPath")
+    """A certificate of the broker for them, in PEM format."""
+    tls_client_key: str = _option("", "tls.client.keyPath")
+    """The private key of `tls.client.certPath`."""
+    tls_client_key_password: str = _option("", "tls.client.keyPassword", secret=True)
+    """The password of an encrypted `tls.client.keyPath`."""
     # the store
     store_root: str = _option("", "storePathRootDir")
     """The store's folder (Apache: `~/store`)."""

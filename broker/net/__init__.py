@@ -6,4 +6,5 @@
 - `durable_replies`: delays answers to requests that change a table until its file is written, as Apache does
 - `refusals`: the last requests that were refused, and how many were by reason
 - `server`: listeners and their connections, idle closing, drain
+- `tls`: the TLS of a server's listeners and own connections, with certificates that may change
 """

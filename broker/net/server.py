@@ -23,6 +23,7 @@ from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.base.systemd import PassedSockets
 from firearrow.broker.net import connection_limits
 from firearrow.broker.net.acceptor import Listener
+from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
 
 log = logging.getLogger("firearrow.server")
 
@@ -31,6 +32,10 @@ Receive = Callable[[RemotingCommand, Peer], None]
 
 OPAQUE_MAX = 0x7FFFFFFF
 FULL_LOG_S = 1.0
+ONLY_TLS = "only TLS connections are accepted (tls.server.mode=enforcing)"
+HANDSHAKES_MAX = 1024
+"""Connections of the loop's transports whose first bytes or TLS handshake are awaited; the oldest are closed."""
+HANDSHAKE_S = 10.0
 PENDING_CALLS_MAX = 1024
 """Most requests of ours that one peer may leave unanswered."""
 
@@ -124,7 +129,7 @@ class Server:
     `use_poller`: our own poller serves the connections instead of the loop's transports. When the buffers of
     incomplete frames and unread answers hold more than `held_bytes_max` together, the connections that hold
     most are closed. The number of connections is limited by the process's descriptors. `times` gets the latency of all
-    requests.
+    requests. `tls` None: all connections are plain.
     """
 
     def __init__(
@@ -137,9 +142,11 @@ class Server:
         held_bytes_max: int = connection_limits.HELD_BYTES_MAX,
         passed: PassedSockets | None = None,
         times: RequestTimes | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self.loop = loop
         self.times = RequestTimes() if times is None else times
+        self._tls = tls
         self._poller = EpollPoller(loop) if use_poller else None
         if self._poller is not None:
             self._poller.listen(self.times)
@@ -152,7 +159,7 @@ class Server:
         self._full_logged_at = -math.inf
         self.idle_s = idle_s
         self._listeners: list[Listener] = []
-        self._handshakes: set[asyncio.Task[object]] = set()
+        self._handshakes: dict[asyncio.Task[object], None] = {}
         self._connections: set[ServerConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -186,31 +193,74 @@ class Server:
         return address
 
     async def _listener(self, host: str, port: int, make: Callable[[], ServerConnection]) -> Listener:
-        poller = self._poller
-        if poller is None:
+        poller, tls = self._poller, self._tls
+        if poller is None or (tls is not None and tls.listening is not None and tls.session_context is None):
             return await Listener.bind(
                 self.loop, host, port, lambda accepted: self._accept_transport(accepted, make), self._passed
             )
+        session_context = None if tls is None else tls.session_context
         return await Listener.bind(
-            self.loop, host, port, lambda accepted: poller.add(accepted, make()), self._passed
+            self.loop,
+            host,
+            port,
+            lambda accepted: poller.add(accepted, make(), session_context),
+            self._passed,
         )
 
     def _accept_transport(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
         """Serve the socket with a transport of the loop."""
-        task = self.loop.create_task(self.loop.connect_accepted_socket(make, accepted))
-        self._handshakes.add(task)
+        task: asyncio.Task[object] = self.loop.create_task(self._serve(accepted, make))
+        self._handshakes[task] = None
         task.add_done_callback(self._handshake_done)
+        if len(self._handshakes) > HANDSHAKES_MAX:
+            next(iter(self._handshakes)).cancel()
+
+    async def _serve(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
+        """Wait for the first byte if it decides whether the connection speaks TLS."""
+        accepted.setblocking(False)
+        context = None
+        try:
+            if self._tls is not None and self._tls.listening is not None:
+                async with asyncio.timeout(self.idle_s):
+                    first = await self._peek(accepted)
+                if first == FIRST_BYTE:
+                    context = self._tls.listening
+                elif self._tls.enforcing:
+                    log.warning("closed %s:%d: %s", *accepted.getpeername()[:2], ONLY_TLS)
+                    return accepted.close()
+        except BaseException:
+            accepted.close()
+            raise
+        limit = {} if context is None else {"ssl_handshake_timeout": HANDSHAKE_S}
+        await self.loop.connect_accepted_socket(make, accepted, ssl=context, **limit)
+
+    async def _peek(self, accepted: socket.socket) -> int:
+        """The first byte that the peer sends. OSError: it closed the connection."""
+        readable = asyncio.Event()
+        self.loop.add_reader(accepted, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            self.loop.remove_reader(accepted)
+        if not (first := accepted.recv(1, socket.MSG_PEEK)):
+            raise ConnectionResetError("closed before the first byte")
+        return first[0]
 
     def _handshake_done(self, task: "asyncio.Task[object]") -> None:
-        self._handshakes.discard(task)
+        self._handshakes.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.debug("a connection was closed before it was served: %s", error)
 
     async def connect(self, host: str, port: int) -> ServerConnection:
         """Open a connection to another server. OSError, with the address in its text as asyncio's loop has it."""
+        context = None if self._tls is None else self._tls.connecting
         try:
             _, connection = await self.loop.create_connection(
-                lambda: ServerConnection(self, _refuse), host, port
+                lambda: ServerConnection(self, _refuse),
+                host,
+                port,
+                ssl=context,
+                server_hostname=None if context is None else host,
             )
         except ConnectionRefusedError as error:
             raise ConnectionRefusedError(error.errno, f"Connect call failed {(host, port)}") from None
@@ -289,6 +339,8 @@ class Server:
     async def close(self, within_s: float) -> None:
         """Send queued answers, then close every connection; those still open after `within_s` are aborted."""
         self.stop_listening()
+        for task in list(self._handshakes):
+            task.cancel()
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in list(self._connections):

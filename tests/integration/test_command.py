@@ -185,7 +185,7 @@ def test_wrong_usage(tmp_path: Path, args: tuple[str, ...], named: str) -> None:
         (b"maxMessageSize=lots", "maxMessageSize"),
         (b"brokerRole=SLAVE", "SLAVE"),
         (b"aclEnable=true", "aclEnable"),
-        (b"tls.server.mode=enforcing", "tls.server.mode"),
+        (b"tls.server.certPath=/missing", "tls.server.certPath"),
     ],
 )
 def test_bad_config_file(tmp_path: Path, text: bytes, named: str) -> None:

@@ -61,12 +61,12 @@ def test_a_good_file_is_shown_with_all_options(tmp_path: Path) -> None:
 def test_every_complaint_about_a_file_is_shown(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
     config.write_text(
-        "maxMessageSize=lots\nflushDiskType=NEVER\naclEnable=true\nuseTLS=true\nbrokerRole=SLAVE\n"
+        "maxMessageSize=lots\nflushDiskType=NEVER\naclEnable=true\nsslCert=/c\nbrokerRole=SLAVE\n"
         "fileReserveTime=1\nwarmMapedFileEnable=true\nnamesrvAddr=nowhere\nlistenPort=1\nregionId=here\n"
     )
     code, lines, complaints = check(config)
     assert code == 2
-    named = "aclEnable useTLS SLAVE fileReserveTime warmMapedFileEnable maxMessageSize flushDiskType namesrvAddr port"
+    named = "aclEnable sslCert SLAVE fileReserveTime warmMapedFileEnable maxMessageSize flushDiskType namesrvAddr port"
     assert len(complaints) == len(named.split())
     for word, complaint in zip(named.split(), complaints, strict=True):
         assert word in complaint, complaints

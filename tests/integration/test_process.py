@@ -292,7 +292,11 @@ def test_the_name_server_reads_a_file_of_apache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("tls.enable=true", "TLS"), ("enableTopicList=1", "enableTopicList"), ("listenPort=x", "listenPort")],
+    [
+        ("tls.server.mode=enforcing\ntls.test.mode.enable=false", "certPath"),
+        ("enableTopicList=1", "enableTopicList"),
+        ("listenPort=x", "listenPort"),
+    ],
 )
 def test_a_wrong_file_of_the_name_server_is_refused(tmp_path: Path, text: str, named: str) -> None:
     config = tmp_path / "namesrv.conf"

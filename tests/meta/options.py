@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from firearrow.broker.base import tls
 from firearrow.broker.base.config_keys import apache_keys
 from firearrow.broker.base.options import INT_MAX, NO_LIMIT, Options, text_of
 from firearrow.broker.tables.naming_options import ACTING
@@ -39,10 +40,15 @@ This file is generated from the source: `python -m tests.meta.options`.
 
 `firearrow broker` reads options from Apache's `broker.conf` (`--config FILE`) and from `--set KEY=VALUE`, which
 overrides the file. Other keys of Apache 5.5.0 have no effect: the log names them, as a warning if their value is not
-Apache's default. Unknown keys are warnings in the file and errors in `--set`. Keys that ask for TLS, authentication or
-access control (`aclEnable`, `authenticationEnabled`, `authorizationEnabled`, `useTLS`, `tls.…`) end the start with exit
-code 2, unless their value switches it off. The defaults are Apache's if the table does not say otherwise.
+Apache's default. Unknown keys are warnings in the file and errors in `--set`. Keys that ask for authentication or
+access control (`aclEnable`, `authenticationEnabled`, `authorizationEnabled`) end the start with exit code 2, unless
+their value switches it off; so do keys of TLS that cannot take effect. The defaults are Apache's if the table does not
+say otherwise.
 
+The keys `tls.…` are Java system properties in Apache, with the same names. `--tls-cert FILE --tls-key FILE` set
+`tls.server.certPath` and `tls.server.keyPath`. Every port then accepts TLS 1.2 and 1.3 and, unless `tls.server.mode` is
+`enforcing`, plain connections: the first byte tells. Certificates, keys and authorities are read again within a second
+after they change; connections stay open. If the new ones do not fit together, the log says so and the old ones stay.
 The file is read as `java.util.Properties` reads it. Keys and values must be ASCII or `\\uXXXX`; comments may have any
 encoding.
 
@@ -74,7 +80,8 @@ All are Apache's. Apache's other options are listed to clients with their defaul
 by `--namesrv-listen` of `firearrow broker` and `--listen` of `firearrow namesrv`.
 
 `firearrow namesrv --config FILE` reads these options, `bindAddress`, `listenPort` and `kvConfigPath` from a file such
-as Apache's `namesrv.conf`, in the format of the broker's file and with the same warnings. SIGHUP reads it again.
+as Apache's `namesrv.conf`, in the format of the broker's file and with the same warnings. SIGHUP reads it again. The
+keys `tls.…`, `--tls-cert` and `--tls-key` are as for the broker.
 
 ## Log
 
@@ -103,7 +110,7 @@ def document() -> str:
 
 
 def broker_table() -> str:
-    notes, apache = meanings(Options), apache_keys() | {JAVA_PROPERTY}
+    notes, apache = meanings(Options), apache_keys() | {JAVA_PROPERTY, *tls.KEYS}
     rows = []
     for field in dataclasses.fields(Options):
         key = field.metadata["key"]

@@ -1,6 +1,7 @@
 """ClientSocket: a blocking connection of a client that sends one request after the other."""
 
 import socket
+import ssl
 import time
 from types import TracebackType
 
@@ -10,11 +11,15 @@ from firearrow._native.wire.command import RemotingCommand
 class ClientSocket:
     """A blocking connection; `ask` sends one request and reads its answer.
 
-    Requests of the broker that arrive meanwhile are kept in `requests`.
+    Requests of the broker that arrive meanwhile are kept in `requests`. `tls`: the connection speaks TLS.
     """
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
+    def __init__(
+        self, address: tuple[str, int], timeout_s: float = 30, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection(address, timeout_s)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.requests: list[RemotingCommand] = []
         self._rest = b""
@@ -70,7 +75,7 @@ class ClientSocket:
                     return True
         except TimeoutError:
             return False
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             return True
         return False
 

@@ -1,0 +1,395 @@
+"""TLS of broker and name server: modes, client certificates, versions, reload, and peers that lie or stall."""
+
+import random
+import re
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from tests.integration.latency_probe import LatencyProbe
+from tests.integration.test_command import WRONG_USAGE, run_broker, sentence
+from tests.support.broker_process import WAYS, BrokerProcess
+from tests.support.certificates import CertificateFiles, settings
+from tests.support.client_socket import ClientSocket
+from tests.support.frames import split_frames
+from tests.support.requests import pull, send
+
+TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+STALLED = 1000
+HELLO_BYTE = b"\x16"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return CertificateFiles(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(params=["engine", "transports"])
+def way(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return WAYS[request.param]
+
+
+@pytest.fixture
+def broker(tmp_path: Path, files: CertificateFiles) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "store", *files.arguments, way=WAYS["engine"]) as running:
+        yield running
+        assert running.stop() == 0
+        assert "Traceback" not in running.log.read_text()
+
+
+def works(address: tuple[str, int], tls: ssl.SSLContext | None = None) -> bool:
+    """Whether a request gets an answer, rather than a closed connection."""
+    try:
+        with ClientSocket(address, 10, tls) as connection:
+            return connection.ask(RequestCode.GET_NAMESRV_CONFIG).is_response
+    except (ConnectionError, ssl.SSLError):
+        return False
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing", "disabled"])
+def test_modes(tmp_path: Path, files: CertificateFiles, way: tuple[str, ...], mode: str) -> None:
+    arguments = (*files.arguments, *settings(server_mode=mode))
+    with BrokerProcess(tmp_path / "store", *arguments, way=way) as running:
+        assert running.name_server is not None
+        vip = running.address[0], running.address[1] - 2
+        for address in (running.address, vip, running.name_server):
+            for version in (TLS_1_2, TLS_1_3):
+                assert works(address, files.client(version=version)) == (mode != "disabled")
+            assert works(address) == (mode != "enforcing")
+        assert running.stop() == 0
+        log = running.log.read_text()
+        assert ("only TLS connections are accepted" in log) == (mode == "enforcing")
+        assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("wanted", ["optional", "require"])
+def test_client_certificates(
+    tmp_path: Path, files: CertificateFiles, way: tuple[str, ...], wanted: str
+) -> None:
+    arguments = (
+        *files.arguments,
+        *("--set", f"tls.server.need.client.auth={wanted}"),
+        *("--set", "tls.server.authClient=true"),
+        *("--set", f"tls.server.trustCertPath={files.path('authority.pem')}"),
+    )
+    with BrokerProcess(tmp_path / "store", *arguments, way=way) as running:
+        for version in (TLS_1_2, TLS_1_3):
+            assert works(running.address, files.client("client", version))
+            assert not works(running.address, files.client("stranger", version))
+            assert works(running.address, files.client(None, version)) == (wanted == "optional")
+        assert running.stop() == 0
+        assert "Traceback" not in running.log.read_text()
+
+
+def test_protocols_and_ciphers(tmp_path: Path, files: CertificateFiles, way: tuple[str, ...]) -> None:
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    with BrokerProcess(
+        tmp_path / "store", *files.arguments, *settings(protocols="TLSv1.2", ciphers=suite), way=way
+    ) as running:
+        assert not works(running.address, files.client(version=TLS_1_3))
+        with ClientSocket(running.address, tls=files.client(version=TLS_1_2)) as connection:
+            assert isinstance(connection.socket, ssl.SSLSocket)
+            assert connection.socket.cipher() == ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLSv1.2", 128)
+
+
+def test_a_made_certificate(tmp_path: Path, way: tuple[str, ...]) -> None:
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+    with BrokerProcess(tmp_path / "store", *settings(server_mode="enforcing"), way=way) as running:
+        assert works(running.address, unchecked)
+        assert not works(running.address)
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+def test_large_messages(
+    tmp_path: Path, files: CertificateFiles, way: tuple[str, ...], version: ssl.TLSVersion
+) -> None:
+    """In both directions: many records a frame, frames that end within a record."""
+    random.seed(1)
+    with (
+        BrokerProcess(tmp_path / "store", *files.arguments, way=way) as running,
+        ClientSocket(running.address, tls=files.client(version=version)) as connection,
+    ):
+        bodies = [random.randbytes(size) for size in (1, 16_000, 16_384, 100_001, 262_144, 3_000_000)]
+        for body in bodies:
+            assert send(connection, "Large", body).code == 0
+        for number, body in enumerate(bodies):
+            assert body in pull(connection, "Large", number).body
+        assert running.stop() == 0
+
+
+def test_pipelined_requests_with_slow_reader(broker: BrokerProcess, files: CertificateFiles) -> None:
+    """Replies beyond what the kernel takes: the broker pauses and goes on, no request is lost."""
+    with ClientSocket(broker.address, tls=files.client()) as connection:
+        opaques = [connection.send_request(RequestCode.GET_BROKER_CONFIG) for _ in range(2000)]
+        time.sleep(0.3)
+        assert [connection.receive().opaque for _ in opaques] == opaques
+
+
+def test_bytes_one_by_one(broker: BrokerProcess, files: CertificateFiles) -> None:
+    """Handshake and records arrive in pieces of every length."""
+    for piece in (1, 3, 7, 100):
+        client = MemoryClient(files.client(), broker.address, piece)
+        client.ask_runtime_info()
+        client.close()
+
+
+class MemoryClient:
+    """A client that sends its ciphertext in pieces of some bytes, and can change them."""
+
+    def __init__(self, context: ssl.SSLContext, address: tuple[str, int], piece: int = 1 << 16) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.socket = socket.create_connection(address, 10)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.piece = piece
+        self._until(self.tls.do_handshake)
+
+    def _until(self, step: object) -> bytes:
+        while True:
+            try:
+                result = step()  # type: ignore[operator]
+            except ssl.SSLWantReadError:
+                self.flush()
+                got = self.socket.recv(1 << 16)
+                if not got:
+                    raise ConnectionError("closed by the broker") from None
+                self.incoming.write(got)
+            else:
+                self.flush()
+                return result if isinstance(result, bytes) else b""
+
+    def flush(self) -> None:
+        data = self.outgoing.read()
+        for at in range(0, len(data), self.piece):
+            self.socket.sendall(data[at : at + self.piece])
+
+    def ask_runtime_info(self) -> None:
+        self.tls.write(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, {}, b"").encode())
+        self.flush()
+        rest = b""
+        while True:
+            rest += self._until(lambda: self.tls.read(1 << 16))
+            if split_frames(rest)[0]:
+                return
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def test_a_certificate_is_read_again_under_connections(tmp_path: Path, way: tuple[str, ...]) -> None:
+    files = CertificateFiles(tmp_path / "certificates")
+    with BrokerProcess(tmp_path / "store", *files.arguments, way=way) as running:
+        with ClientSocket(running.address, tls=files.client()) as connection:
+            before = serial(running.address, files)
+            files.issue("server")
+            wait_until(lambda: serial(running.address, files) != before)
+            assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+            after = serial(running.address, files)
+            Path(files.path("server.key")).write_text("no key")
+            wait_until(lambda: "those loaded before stay in use" in running.log.read_text())
+            assert serial(running.address, files) == after
+            assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+        assert running.stop() == 0
+
+
+def serial(address: tuple[str, int], files: CertificateFiles) -> str:
+    """Of the certificate that a new connection gets."""
+    with ClientSocket(address, tls=files.client()) as connection:
+        assert isinstance(connection.socket, ssl.SSLSocket)
+        found = connection.socket.getpeercert()
+        assert found is not None
+        return str(found["serialNumber"])
+
+
+def wait_until(done: object, within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while not done():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# ---- peers that lie or stall ----
+
+
+def test_stalled_handshakes_cost_bounded_memory_and_no_time(
+    broker: BrokerProcess, files: CertificateFiles
+) -> None:
+    """Connections that send one byte, or a ClientHello and no more, are closed after ten seconds."""
+    hello = client_hello(files)
+    with LatencyProbe(broker) as probe:
+        before = broker.anonymous_kib()
+        stalled = [socket.create_connection(broker.address, 10) for _ in range(STALLED)]
+        for number, each in enumerate(stalled):
+            each.sendall(HELLO_BYTE if number % 2 else hello)
+        assert works(broker.address, files.client())
+        assert broker.anonymous_kib() - before < 64 * STALLED
+        deadline = time.monotonic() + 20
+        for each in stalled:
+            each.settimeout(max(deadline - time.monotonic(), 0.01))
+            while each.recv(1 << 16):
+                pass
+            each.close()
+    assert probe.worst_s < 2
+    assert "the handshake was not complete after 10 s" in broker.log.read_text()
+
+
+def test_the_oldest_handshakes_are_closed_above_a_limit(
+    tmp_path: Path, files: CertificateFiles, way: tuple[str, ...]
+) -> None:
+    with BrokerProcess(tmp_path / "store", *files.arguments, way=way) as running:
+        first = socket.create_connection(running.address, 10)
+        first.sendall(HELLO_BYTE)
+        others = [socket.create_connection(running.address, 10) for _ in range(1024)]
+        for each in others:
+            each.sendall(HELLO_BYTE)
+        assert first.recv(1) == b""
+        assert works(running.address, files.client())
+        for each in (first, *others):
+            each.close()
+        assert running.stop() == 0
+
+
+def client_hello(files: CertificateFiles) -> bytes:
+    outgoing = ssl.MemoryBIO()
+    tls = files.client().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+def test_a_client_hello_that_claims_much_is_refused_at_once(broker: BrokerProcess) -> None:
+    with broker.connect() as connection:
+        connection.send_raw(b"\x16\x03\x01\x02\x00\x01\x02\x00\x00")
+        assert connection.closed_by_peer(5)
+    assert "the ClientHello is longer than" in broker.log.read_text()
+
+
+def test_a_client_that_trusts_nobody_is_logged(broker: BrokerProcess) -> None:
+    assert not works(broker.address, ssl.create_default_context())
+    wait_until(lambda: re.search("TLS: .*unknown ca", broker.log.read_text()))
+
+
+def test_renegotiation_is_refused(broker: BrokerProcess) -> None:
+    """openssl's client asks for one with `R`."""
+    command = ["openssl", "s_client", "-connect", "{}:{}".format(*broker.address), "-tls1_2"]
+    try:
+        done = subprocess.run(
+            command, input="R\nQ\n", capture_output=True, text=True, timeout=20, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("the openssl command is missing")
+    assert "RENEGOTIATING" in done.stdout + done.stderr
+    assert "no renegotiation" in done.stdout + done.stderr
+
+
+def test_fuzzed_handshakes_harm_no_other(broker: BrokerProcess, files: CertificateFiles) -> None:
+    """Changed, cut and repeated bytes of a ClientHello, and changed records after a handshake."""
+    random.seed(7)
+    hello = client_hello(files)
+    with ClientSocket(broker.address, tls=files.client()) as other:
+        for _ in range(300):
+            changed = bytearray(hello)
+            for _ in range(random.randrange(1, 6)):
+                changed[random.randrange(1, len(changed))] = random.randrange(256)
+            with socket.create_connection(broker.address, 10) as connection:
+                connection.sendall(changed[: random.randrange(1, len(changed) + 1)])
+                if random.random() < 0.3:
+                    connection.sendall(random.randbytes(random.randrange(200)))
+        for at in range(20):
+            client = MemoryClient(files.client(version=TLS_1_2 if at % 2 else TLS_1_3), broker.address)
+            client.tls.write(bytes(100))
+            record = bytearray(client.outgoing.read())
+            record[5 + at] ^= 1
+            client.socket.sendall(record)
+            while client.socket.recv(1 << 16):
+                pass
+            client.close()
+        assert other.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+
+
+def test_a_clean_end(broker: BrokerProcess, files: CertificateFiles) -> None:
+    """close_notify is answered, and a stopping broker sends one."""
+    client = MemoryClient(files.client(), broker.address)
+    client.ask_runtime_info()
+    with pytest.raises(ssl.SSLWantReadError):
+        client.tls.unwrap()
+    client.flush()
+    client._until(client.tls.unwrap)
+    assert client.socket.recv(1) == b""
+    client.close()
+
+
+# ---- configurations that cannot take effect ----
+
+
+@pytest.mark.parametrize(
+    ("pairs", "named"),
+    [
+        ({"server_certPath": "{server.pem}"}, "tls.server.keyPath is not set"),
+        ({"server_certPath": "/missing", "server_keyPath": "{server.key}"}, "No such file"),
+        ({"server_certPath": "{server.pem}", "server_keyPath": "{client.key}"}, "does not belong to"),
+        ({"server_certPath": "{server.key}", "server_keyPath": "{server.key}"}, "not in PEM format"),
+        ({"server_mode": "enforcing", "test_mode_enable": "false"}, "needs tls.server.certPath"),
+        ({"server_mode": "strict"}, "tls.server.mode must be"),
+        ({"server_mode": "enforcing", "server_need_client_auth": "require"}, "authClient=true"),
+        ({"server_mode": "enforcing", "server_authClient": "true"}, "checks nothing"),
+        ({"config_file": "/missing"}, "there is no such file"),
+        ({"server_mode": "enforcing", "protocols": "TLSv1"}, "tls.protocols"),
+        (
+            {"enable": "true", "client_authServer": "true", "client_trustCertPath": "/missing"},
+            "trustCertPath",
+        ),
+        ({"server_mod": "enforcing"}, "tls.server.mode"),
+    ],
+)
+def test_tls_that_cannot_be_had_ends_the_start(
+    tmp_path: Path, files: CertificateFiles, pairs: dict[str, str], named: str
+) -> None:
+    found = {
+        key: re.sub(r"\{(.*)\}", lambda match: files.path(match[1]), text) for key, text in pairs.items()
+    }
+    if "protocols" in pairs:
+        found |= {"server_certPath": files.path("server.pem"), "server_keyPath": files.path("server.key")}
+    assert named in sentence(run_broker(tmp_path / "store", *settings(**found)), WRONG_USAGE)
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_expired_certificate_is_a_warning(tmp_path: Path) -> None:
+    import datetime  # noqa: PLC0415
+
+    files = CertificateFiles(tmp_path / "certificates")
+    now = datetime.datetime.now(datetime.UTC)
+    files.issue(
+        "server",
+        not_before=now - datetime.timedelta(days=9),
+        not_after=now - datetime.timedelta(days=1),
+    )
+    with BrokerProcess(tmp_path / "store", *files.arguments) as running:
+        assert "has expired on" in running.log.read_text()
+
+
+def test_an_open_port_is_a_warning(tmp_path: Path, files: CertificateFiles) -> None:
+    with BrokerProcess(tmp_path / "store", "--listen", "0.0.0.0:0") as running:
+        log = running.log.read_text()
+        assert "whoever reaches these ports" in log
+        assert "firearrow tls init" in log
+        assert "--namesrv-listen 0.0.0.0:0" in log
+    with BrokerProcess(tmp_path / "other", "--listen", "0.0.0.0:0", *files.arguments) as running:
+        assert "whoever reaches these ports" not in running.log.read_text()
+
+
+def test_the_key_s_password_is_not_printed(tmp_path: Path, files: CertificateFiles) -> None:
+    words = ("--set", "tls.server.keyPassword=hush hush")
+    with BrokerProcess(tmp_path / "store", *files.arguments, *words) as running:
+        with running.connect() as connection:
+            body = connection.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+        assert "tls.server.keyPassword=(hidden)" in body
+        assert "hush" not in body + running.log.read_text()

@@ -1,0 +1,59 @@
+"""CertificateFiles: an authority, and files with certificates that it has signed."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+KEY_PASSWORD = "secret word"
+
+
+class CertificateFiles:
+    """In `folder`: `authority.pem`; `server.pem`, `server.key` for localhost and 127.0.0.1; `client.pem` and
+    `client.key`; `stranger.pem` and `stranger.key`, which another authority has signed."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+        self.authority.cert_pem.write_to_path(self.path("authority.pem"))
+        self.issue("server")
+        self.issue("client")
+        stranger = trustme.CA(key_type=trustme.KeyType.ECDSA)
+        self.issue("stranger", stranger)
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def issue(self, name: str, authority: trustme.CA | None = None, **settings: Any) -> None:  # noqa: ANN401
+        """Write `NAME.pem` and `NAME.key` again, with a new certificate."""
+        made = (authority or self.authority).issue_cert(
+            "localhost", "127.0.0.1", key_type=trustme.KeyType.ECDSA, common_name=name, **settings
+        )
+        Path(self.path(f"{name}.key")).write_bytes(made.private_key_pem.bytes())
+        Path(self.path(f"{name}.pem")).write_bytes(b"".join(each.bytes() for each in made.cert_chain_pems))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """A broker's arguments."""
+        return "--tls-cert", self.path("server.pem"), "--tls-key", self.path("server.key")
+
+    def client(
+        self, own: str | None = None, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    ) -> ssl.SSLContext:
+        """A client's context that speaks this version only; `own`: its certificate's name."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.path("authority.pem"))
+        context.minimum_version = context.maximum_version = version
+        if own is not None:
+            context.load_cert_chain(self.path(f"{own}.pem"), self.path(f"{own}.key"))
+        return context
+
+
+def settings(**pairs: str) -> tuple[str, ...]:
+    """Arguments for options of TLS: `server_mode="enforcing"` is `--set tls.server.mode=enforcing`."""
+    words = []
+    for key, value in pairs.items():
+        words += ["--set", f"tls.{key.replace('_', '.')}={value}"]
+    return tuple(words)
