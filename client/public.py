@@ -37,6 +37,7 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
     SocksProxy,
+    TlsOptions,
 )
 from firearrow.client.consume.consume_results import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
 from firearrow.client.consumers.pop_consumer import PopConsumer
@@ -95,6 +96,7 @@ __all__ = [
     "SendStatus",
     "SocksProxy",
     "Suspend",
+    "TlsOptions",
     "TooManyRequests",
     "Transaction",
     "TransactionResult",

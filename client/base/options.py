@@ -68,6 +68,28 @@ class SocksProxy:
             raise ConfigError(f"proxy address must be `host:port`, not {self.address!r}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsOptions:
+    """TLS to name servers and brokers. The files are in PEM format, and read again when they change."""
+
+    authority: str | None = None
+    """The authorities that sign the servers' certificates; None: those of the system."""
+    certificate: str | None = None
+    """This client's certificate, for servers that want one."""
+    key: str | None = None
+    """The private key of `certificate`; None: it is in the same file."""
+    key_password: str | None = field(default=None, repr=False)
+    """The password of an encrypted `key`."""
+    server_name: str | None = None
+    """The name in the servers' certificates; None: the host of each address."""
+    verify: bool = True
+    """False: any certificate is accepted, as Java's clients do unless told otherwise."""
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise ConfigError("TlsOptions.key needs TlsOptions.certificate")
+
+
 def _instance_name() -> str:
     """Unique among all processes, including containers with equal addresses and process ids."""
     return f"{os.getpid()}#{time.monotonic_ns()}{next(_names)}{os.urandom(2).hex()}"
@@ -99,8 +121,10 @@ class ClientOptions:
     """Namespace sent as a field of each request, as RocketMQ 5 does, with names unchanged."""
     credentials: Credentials | None = None
     """Keys that sign each request; None: requests are not signed."""
-    tls: bool | ssl.SSLContext = False
-    """True: TLS with certificates checked against the system's authorities; or your own SSLContext."""
+    tls: bool | TlsOptions | ssl.SSLContext = False
+    """True: TLS with certificates checked against the system's authorities; TlsOptions: your own authority or
+    certificate; or an SSLContext.
+    """
     socks_proxies: Mapping[str, SocksProxy] = field(default_factory=dict)
     """SOCKS5 proxies by the network they lead to (`10.0.0.0/8`), or `*`; needs `firearrow[socks]`."""
     vip_channel: bool = False

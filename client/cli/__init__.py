@@ -32,6 +32,7 @@ One module for each command:
 - `status`: how the brokers are
 - `tail`: messages as they come
 - `timer`: messages that are not due yet
+- `tls`: an authority and certificates for development
 - `top`: rates and lags, refreshed
 - `topic`: topics
 - `tx`: transactions: list, ask, commit, rollback

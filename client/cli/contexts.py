@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 import orjson
 
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.base.options import ClientOptions, Credentials
+from firearrow.client.base.options import ClientOptions, Credentials, TlsOptions
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 FILE_BYTES_MAX = 1 << 20
@@ -25,11 +25,22 @@ class Context:
     namespace: str = ""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
+    tls: bool = False
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
 
     def client_options(self) -> ClientOptions:
         keys = Credentials(self.access_key, self.secret_key) if self.access_key else None
+        tls = TlsOptions(
+            authority=self.authority or None, certificate=self.certificate or None, key=self.key or None
+        )
         return ClientOptions(
-            name_server=self.namesrv, namespace=self.namespace, credentials=keys, vip_channel=False
+            name_server=self.namesrv,
+            namespace=self.namespace,
+            credentials=keys,
+            tls=self.tls and tls,
+            vip_channel=False,
         )
 
 

@@ -13,4 +13,5 @@
 - `route_retry`: RouteRetry, which requests missing routes again, soon at first and then less often
 - `routes`: RouteTable, the queues of topics and the addresses of brokers
 - `service`: Service, the life cycle of a producer or consumer by Java's ServiceState
+- `tls`: ClientTls, the contexts of TLS connections, made again after the files have changed
 """

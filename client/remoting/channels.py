@@ -19,6 +19,7 @@ from firearrow.client.base.errors import ConfigError, ConnectFailed, NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.options import ClientOptions, SocksProxy
 from firearrow.client.remoting.channel import Channel, sign
+from firearrow.client.remoting.tls import ClientTls, tls_fault
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -109,7 +110,7 @@ class Channels:
         self._opening: dict[str, asyncio.Task[Channel]] = {}
         self._all: set[Channel] = set()
         self._reached: set[str] = set()
-        self._tls = _tls(options.tls)
+        self._tls = ClientTls(options.tls) if options.tls else None
         self._proxies = SocksProxies(options.socks_proxies)
         self._closed = False
         self._empty = asyncio.Event()
@@ -204,7 +205,7 @@ class Channels:
         except TimeoutError:
             raise ConnectFailed(f"{address}: not connected within {options.connect_timeout_s} s") from None
         except (OSError, ssl.SSLError) as error:
-            raise ConnectFailed(f"{address}: {error}") from error
+            raise ConnectFailed(f"{address}: {tls_fault(error)}") from error
         self._open[address] = channel
         self._all.add(channel)
         self._empty.clear()
@@ -216,7 +217,8 @@ class Channels:
     async def _opened(self, address: str, host: str, port: int) -> Channel:
         """A direct connection, or one through the proxy of that host."""
         options = self._options
-        name = host if self._tls else None
+        context = None if self._tls is None else self._tls.context()
+        name = None if self._tls is None else self._tls.server_name(host)
 
         def new_channel() -> Channel:
             return Channel(self.loop, address, self._request_received, self._left, options.pending_max)
@@ -224,12 +226,12 @@ class Channels:
         proxy = self._proxies.of(host)
         if proxy is None:
             _, channel = await self.loop.create_connection(
-                new_channel, host, port, ssl=self._tls, server_hostname=name
+                new_channel, host, port, ssl=context, server_hostname=name
             )
         else:
             proxied = await connect_through(proxy, host, port, options.connect_timeout_s)
             _, channel = await self.loop.create_connection(
-                new_channel, sock=proxied, ssl=self._tls, server_hostname=name
+                new_channel, sock=proxied, ssl=context, server_hostname=name
             )
         keep_alive(channel.transport.get_extra_info("socket"))
         return channel
@@ -270,9 +272,3 @@ def host_port(address: str) -> tuple[str, int]:
     if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"an address must be `host:port`, not {address!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _tls(option: bool | ssl.SSLContext) -> ssl.SSLContext | None:
-    if isinstance(option, ssl.SSLContext):
-        return option
-    return ssl.create_default_context() if option else None

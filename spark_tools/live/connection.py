@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from firearrow._native.wire.command import RemotingCommand, WireError
 from firearrow.client.base.errors import ConnectFailed
 from firearrow.client.remoting.channels import SocksProxies, connect_through, host_port
+from firearrow.client.remoting.tls import ClientTls, tls_fault
 from firearrow.spark_tools.live.client_link import SharedAdmin
 
 READ_BYTES = 1 << 18
@@ -32,12 +33,13 @@ def connect(admin: SharedAdmin, address: str) -> "BrokerSocket":
     try:
         made.settimeout(options.connect_timeout_s)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if isinstance(options.tls, ssl.SSLContext):
-            made = options.tls.wrap_socket(made, server_hostname=host)
+        if options.tls:
+            tls = ClientTls(options.tls)
+            made = tls.context().wrap_socket(made, server_hostname=tls.server_name(host))
         return BrokerSocket(made)
     except ssl.SSLError as error:
         made.close()
-        raise ConnectFailed(f"{address}: {error}") from error
+        raise ConnectFailed(f"{address}: {tls_fault(error)}") from error
     except BaseException:
         made.close()
         raise

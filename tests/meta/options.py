@@ -23,10 +23,18 @@ from firearrow.client.base.options import (
     ProducerOptions,
     PullConsumerOptions,
     PushConsumerOptions,
+    TlsOptions,
 )
 
 OPTIONS = Path(__file__).resolve().parents[2] / "OPTIONS.md"
-CLIENT_KINDS = (ClientOptions, ProducerOptions, PushConsumerOptions, PullConsumerOptions, PopConsumerOptions)
+CLIENT_KINDS = (
+    ClientOptions,
+    TlsOptions,
+    ProducerOptions,
+    PushConsumerOptions,
+    PullConsumerOptions,
+    PopConsumerOptions,
+)
 COMPUTED = {"brokerName": "the host's name", "storePathRootDir": "`~/firearrow/store`"}
 JAVA_PROPERTY = "com.rocketmq.remoting.frameMaxLength"
 UNITS = {"ms": "ms", "s": "s", "hours": "h", "percent": "%", "bytes": "bytes"}
@@ -184,9 +192,10 @@ def _client_range(kind: Any, field: dataclasses.Field[Any]) -> str:  # noqa: ANN
         return "True, False"
     if isinstance(field.default, Enum):
         return ", ".join(str(each.value) for each in type(field.default))
-    if field.name not in kind.RANGES:
+    ranges = getattr(kind, "RANGES", {})
+    if field.name not in ranges:
         return ""
-    least, most = kind.RANGES[field.name]
+    least, most = ranges[field.name]
     return f"{least:,} to {most:,}"
 
 

@@ -1,0 +1,64 @@
+"""`firearrow tls init`: a broker with its certificate, checked by clients with its authority."""
+
+import ssl
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from firearrow._native.wire.codes import RequestCode
+from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import settings
+from tests.support.client_socket import ClientSocket
+
+
+def init(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    code = "from firearrow.client.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "tls", "init", *names, "--dir", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def context(folder: Path) -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=str(folder / "authority.pem"))
+    made.load_cert_chain(folder / "client.pem", folder / "client.key")
+    return made
+
+
+def test_a_broker_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "tls"
+    done = init(folder, "broker.example")
+    assert (done.returncode, "--tls-cert" in done.stderr) == (0, True)
+    assert "broker.example" in done.stdout
+    for name in ("authority.key", "server.key", "client.key"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+    arguments = (
+        *("--tls-cert", str(folder / "server.pem"), "--tls-key", str(folder / "server.key")),
+        *settings(server_mode="enforcing", server_need_client_auth="require", server_authClient="true"),
+        *settings(server_trustCertPath=str(folder / "authority.pem")),
+    )
+    first = context(folder)
+    with BrokerProcess(tmp_path / "store", *arguments) as running:
+        with ClientSocket(running.address, tls=first) as connection:
+            assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+        authority = (folder / "authority.pem").read_bytes()
+        assert init(folder).returncode == 0
+        assert (folder / "authority.pem").read_bytes() == authority
+        with ClientSocket(running.address, tls=context(folder)) as connection:
+            assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = init(tmp_path / "file")
+    assert (done.returncode, "cannot write to" in done.stderr) == (2, True)
+
+
+def test_without_the_package(tmp_path: Path) -> None:
+    code = (
+        "from firearrow._native.base import certificates\n"
+        "certificates.find_spec = lambda name: None\n"
+        "from firearrow.client.cli.main import main; main()"
+    )
+    command = [sys.executable, "-c", code, "tls", "init", "--dir", str(tmp_path / "tls")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, "pip install 'firearrow[tls]'" in done.stderr) == (2, True)
