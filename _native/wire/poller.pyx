@@ -429,6 +429,7 @@ cdef class SocketTransport(RawTransport):
             if not self.tls.established:
                 self.handshake(max(count, 0))
                 return -1
+            self.tls.note_pause(self.poller.current_time() - self.connection.last_seen)
             self.tls.feed(max(count, 0))
             taken = self.tls.decrypt(at, capacity[0])
             if self.tls.shared.buffers.size > 0:

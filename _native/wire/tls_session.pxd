@@ -37,13 +37,15 @@ cdef class TlsSession:
     cdef uint8_t *rest
     cdef Py_ssize_t rest_bytes, rest_capacity
     cdef bint established, ended
-    cdef int busy                         # reads since OpenSSL's buffers were released
+    cdef bint keeps_buffers               # OpenSSL's buffers are kept between records
+    cdef int reads                        # in quick succession
 
     cdef int keep(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef bint has_rest(self) noexcept
     cdef int begin(self) except -1
     cdef int handshake(self, Py_ssize_t count) except -1
     cdef Py_ssize_t decrypt(self, uint8_t *to, Py_ssize_t capacity) except -1
+    cdef void note_pause(self, double seconds) noexcept
     cdef int encrypt(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int end(self) except -1
     cdef int feed(self, Py_ssize_t count) except -1
