@@ -15,6 +15,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.integration.latency_probe import LatencyProbe
 from tests.integration.test_command import WRONG_USAGE, run_broker, sentence
+from tests.integration.test_process import COMMAND
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles, settings
 from tests.support.client_socket import ClientSocket
@@ -214,6 +215,40 @@ def wait_until(done: object, within_s: float = 10) -> None:
     while not done():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_broker_registers_over_tls(tmp_path: Path, files: CertificateFiles) -> None:
+    """With name servers that accept TLS only, and want to see the broker's certificate."""
+    wanted = (
+        *settings(server_mode="enforcing", server_need_client_auth="require", server_authClient="true"),
+        *settings(server_trustCertPath=files.path("authority.pem")),
+    )
+    with BrokerProcess(tmp_path / "names", *files.arguments, *wanted) as names:
+        assert names.name_server is not None
+        address = "{}:{}".format(*names.name_server)
+        own = settings(client_certPath=files.path("client.pem"), client_keyPath=files.path("client.key"))
+        checks = settings(client_authServer="true", client_trustCertPath=files.path("authority.pem"))
+        outgoing = ("--namesrv", address, "--set", "brokerName=far", *settings(enable="true"), *own, *checks)
+        with (
+            BrokerProcess(tmp_path / "store", *outgoing),
+            ClientSocket(names.name_server, tls=files.client("client")) as connection,
+        ):
+            wait_until(
+                lambda: b'"far"' in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body, within_s=20
+            )
+
+
+def test_a_name_server_alone(tmp_path: Path, files: CertificateFiles) -> None:
+    config = tmp_path / "namesrv.conf"
+    config.write_text("tls.server.mode=enforcing\n")
+    command = [COMMAND, "namesrv", "--listen", "127.0.0.1:0", "--config", str(config), *files.arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().split(",")[0].rpartition(":")[2])
+        assert works(("127.0.0.1", port), files.client())
+        assert not works(("127.0.0.1", port))
+        process.terminate()
+        assert process.wait(10) == 0
 
 
 # ---- peers that lie or stall ----

@@ -1,11 +1,17 @@
 """BrokerProcess: a real `firearrow broker` in a separate process, on free ports."""
 
+import atexit
 import os
 import re
+import shutil
+import ssl
+import tempfile
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 from firearrow.client.local_broker import LocalBroker
+from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
 
 WAYS = {
@@ -13,8 +19,18 @@ WAYS = {
     "transports": ("fastPath=true", "fastSockets=false"),
     "engine": ("fastPath=true", "fastSockets=true"),
 }
-"""The request path: FIREARROW_TEST_WAY selects another one for every test of a process."""
-WAY = WAYS[os.environ.get("FIREARROW_TEST_WAY", "engine")]
+"""The request path: FIREARROW_TEST_WAY selects another one for every test of a process. `tls` is `engine`, but brokers
+accept TLS, and a ClientSocket of the tests speaks it."""
+CHOSEN = os.environ.get("FIREARROW_TEST_WAY", "engine")
+WAY = WAYS["engine" if CHOSEN == "tls" else CHOSEN]
+
+
+@cache
+def shared_certificates() -> CertificateFiles:
+    """Those of the way `tls`, for all brokers of this process."""
+    folder = tempfile.mkdtemp(prefix="firearrow-certificates-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return CertificateFiles(Path(folder))
 
 
 class BrokerProcess:
@@ -29,6 +45,10 @@ class BrokerProcess:
         way: tuple[str, ...] = WAY,
     ) -> None:
         arguments = (*(word for option in way for word in ("--set", option)), *args)
+        self._tls: ssl.SSLContext | None = None
+        if CHOSEN == "tls" and way is WAY and "--tls-cert" not in args and "--config" not in args:
+            arguments += shared_certificates().arguments
+            self._tls = shared_certificates().client()
         self.running = LocalBroker(store, arguments=arguments, environment=environment, wait_s=wait_s)
         self.store = store
         self.log = self.running.log
@@ -41,11 +61,11 @@ class BrokerProcess:
         self.seconds = float(ready["seconds"])
 
     def connect(self) -> ClientSocket:
-        return ClientSocket(self.address)
+        return ClientSocket(self.address, tls=self._tls)
 
     def connect_name_server(self) -> ClientSocket:
         assert self.name_server is not None
-        return ClientSocket(self.name_server)
+        return ClientSocket(self.name_server, tls=self._tls)
 
     def stop(self, within_s: float = 10) -> int:
         """SIGTERM, and the exit code."""

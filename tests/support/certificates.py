@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import trustme
-
-KEY_PASSWORD = "secret word"
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 
 class CertificateFiles:
@@ -31,7 +35,10 @@ class CertificateFiles:
         made = (authority or self.authority).issue_cert(
             "localhost", "127.0.0.1", key_type=trustme.KeyType.ECDSA, common_name=name, **settings
         )
-        Path(self.path(f"{name}.key")).write_bytes(made.private_key_pem.bytes())
+        key = load_pem_private_key(made.private_key_pem.bytes(), None)
+        Path(self.path(f"{name}.key")).write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # the form that Java reads
+        )
         Path(self.path(f"{name}.pem")).write_bytes(b"".join(each.bytes() for each in made.cert_chain_pems))
 
     @property
