@@ -53,7 +53,6 @@ cdef enum:                                # openssl/ssl.h and openssl/bio.h
     BIO_FLAGS_SHOULD_RETRY = 8
 
 cdef enum:
-    OUTGOING_KEPT = 262144                # a larger buffer is freed after its use
     RECORD_HANDSHAKE = 0x16
     CLIENT_HELLO = 1
     CLIENT_HELLO_MAX = 16384              # OpenSSL reserves what the length says, up to 128 KiB

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Iterator
 
 from firearrow._native.wire.tls_session import SUPPORTED, TlsContext
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.tls import TlsFault, TlsSettings, client_context, expiry, server_context
 
 log = logging.getLogger("firearrow.tls")
@@ -24,7 +25,7 @@ Signature = tuple[tuple[int, int, int] | None, ...]
 
 class ServerTls:
     """`listening` is the context of new connections to us, None: they cannot speak TLS; `connecting` that of
-    connections to other servers, None: they are plain. TlsFault: the files cannot be used."""
+    connections to other servers, None: they are plain. StartError: the files cannot be used any more."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
@@ -33,7 +34,10 @@ class ServerTls:
         self.connecting: ssl.SSLContext | None = None
         self.session_context: TlsContext | None = None
         self._watching: asyncio.TimerHandle | None = None
-        self._load()
+        try:
+            self._load()
+        except TlsFault as fault:
+            raise StartError(str(fault)) from None
         for warning in self._expiries():
             log.warning("%s", warning)
 
