@@ -99,7 +99,8 @@ class Workload:
     """A number of requests over some connections, with `depth` requests in flight on each.
 
     `rate`: requests per second, evenly spaced. `spread`: connections start far apart in the list of requests.
-    `check` False: the server is a floor, whose responses have no content. `step`: messages per send.
+    `check` False: the server is a floor, whose responses have no content. `step`: messages per send. `tls`: the
+    connections speak TLS.
     """
 
     connections: int
@@ -109,14 +110,16 @@ class Workload:
     spread: bool = False
     check: bool = True
     step: int = 1
+    tls: bool = False
 
 
 def drive(address: Address, frames: Sequence[bytes], workload: Workload, *, pinned: bool = True) -> Load:
     """Send the frames repeatedly. LoadError."""
     with kept(frames) as path:
         numbers = {key: int(n) if isinstance(n, bool) else n for key, n in asdict(workload).items()}
+        name = "loadgen_tls" if numbers.pop("tls") else "loadgen"
         words = (f"{key}={value}" for key, value in numbers.items())
-        return run_program(command("loadgen", *address, path, *words, pinned=pinned))
+        return run_program(command(name, *address, path, *words, pinned=pinned))
 
 
 def ask(address: Address, frame: bytes) -> RemotingCommand:
@@ -142,9 +145,16 @@ def create_topics(address: Address, names: Sequence[str]) -> None:
 
 
 def send(
-    address: Address, *, body_bytes: int, connections: int, depth: int, requests: int, check: bool = True
+    address: Address,
+    *,
+    body_bytes: int,
+    connections: int,
+    depth: int,
+    requests: int,
+    check: bool = True,
+    tls: bool = False,
 ) -> Load:
-    return drive(address, sends(body_bytes), Workload(connections, depth, requests, check=check))
+    return drive(address, sends(body_bytes), Workload(connections, depth, requests, check=check, tls=tls))
 
 
 def batch(

@@ -10,7 +10,7 @@ from bench.maven import class_path
 from bench.programs import CACHE
 from bench.rows import OURS
 from bench.servers import Server
-from bench.whole_rows import BARE, MANY, ROLLING
+from bench.whole_rows import BARE, MANY, ROLLING, TLS
 
 RECORD_BYTES = 1200
 """The size of a message of 1 KiB in a pull response."""
@@ -39,6 +39,7 @@ def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
         (ROLLING,): lambda at: servers.firearrow(at, *ROLLS),
         (MANY,): servers.firearrow,
         (BARE,): lambda at: servers.firearrow(at, "messageIndexEnable=false"),
+        (TLS,): servers.firearrow_with_tls,
         ("floor",): lambda at: servers.floor(at, "append", file_mib=file_mib),
         ("synced floor",): lambda at: servers.floor(at, "synced", file_mib=file_mib),
         ("relay floor",): lambda at: servers.relay(at, file_gib=RELAY_GIB if part > SMALL_PART else 1),

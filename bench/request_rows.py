@@ -12,7 +12,9 @@ from bench.servers import Server
 QUEUE_MESSAGES = 8192
 
 
-def sending(body_bytes: int, connections: int, depth: int, requests: int, *, check: bool = True) -> Work:
+def sending(
+    body_bytes: int, connections: int, depth: int, requests: int, *, check: bool = True, tls: bool = False
+) -> Work:
     return lambda server, part: load.send(
         server.address,
         body_bytes=body_bytes,
@@ -20,6 +22,7 @@ def sending(body_bytes: int, connections: int, depth: int, requests: int, *, che
         depth=depth,
         requests=int(requests * part),
         check=check,
+        tls=tls,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from bench.ports import free_port
 from bench.programs import built
+from firearrow._native.base import certificates
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 
@@ -156,6 +157,15 @@ def firearrow(folder: Path, *settings: str) -> Server:
     address = ("127.0.0.1", _bound(process, log))
     _first_send(process, address, log)
     return Server("firearrow", address, time.monotonic() - started, [process])
+
+
+def firearrow_with_tls(folder: Path) -> Server:
+    """It accepts TLS and plain connections, with a certificate that it has signed itself."""
+    made = certificates.self_signed("localhost")
+    chain, key = folder / "server.pem", folder / "server.key"
+    chain.write_bytes(made.certificate)
+    key.write_bytes(made.key)
+    return firearrow(folder, f"tls.server.certPath={chain}", f"tls.server.keyPath={key}")
 
 
 def _bound(process: subprocess.Popen[bytes], log: Path) -> int:

@@ -16,6 +16,7 @@ PACED_S = 60
 MANY = "firearrow with topics"
 ROLLING = "firearrow rolling"
 BARE = "firearrow without index"
+TLS = "firearrow with TLS"
 
 
 def flowing(body_bytes: int, messages: int) -> Work:
@@ -193,6 +194,22 @@ def shared_cpus() -> Row:
     )
 
 
+def encrypted(connections: int, depth: int, of_plain: float) -> Row:
+    """TLS 1.3, compared with plain connections to the same broker; Apache's broker has a certificate by default."""
+    plain = f"{TLS}: plain"
+    return Row(
+        f"send {connections} x {depth}, 128 B, TLS",
+        TLS,
+        {
+            TLS: sending(128, connections, depth, 200_000, tls=True),
+            plain: sending(128, connections, depth, 200_000),
+            "apache": sending(128, connections, depth, 40_000, tls=True),
+        },
+        (rows.of(plain, of_plain), rows.of("apache", 5), rows.memory()),
+        prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC),
+    )
+
+
 def whole_rows() -> list[Row]:
     return [
         flat_out(128, 800_000),
@@ -204,4 +221,6 @@ def whole_rows() -> list[Row]:
         features(),
         varied(),
         shared_cpus(),
+        encrypted(64, 1, 0.6),
+        encrypted(8, 32, 0.5),
     ]

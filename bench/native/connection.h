@@ -20,6 +20,7 @@ typedef struct {
     int fd, watching_out;                     /* -1: not watched yet */
     unsigned char *in, *out;
     size_t in_bytes, in_capacity, out_at, out_bytes, out_capacity;
+    void *tls;                                /* its session, in programs that define BENCH_TLS */
 } Connection;
 
 static const char *program;
@@ -58,6 +59,21 @@ static inline int ready_soon(int epoll, struct epoll_event *events, int count, i
     return epoll_wait(epoll, events, count, sleep_ms);
 }
 
+#ifdef BENCH_TLS
+#include "tls.h"
+#else
+static inline void open_tls(Connection *connection) { (void) connection; }
+
+static inline void encrypt_out(Connection *connection) { (void) connection; }
+
+static inline void all_sent(Connection *connection) { (void) connection; }
+
+static inline ssize_t receive(Connection *connection, void *to, size_t length)
+{
+    return recv(connection->fd, to, length, MSG_DONTWAIT);
+}
+#endif
+
 static inline void watch(int epoll, Connection *connection, void *owner, int out)
 {
     struct epoll_event event = { .events = EPOLLIN | (out ? EPOLLOUT : 0), .data.ptr = owner };
@@ -75,6 +91,7 @@ static inline void open_connection(int epoll, Connection *connection, void *owne
     if (connection->fd < 0) fail("socket");
     if (connect(connection->fd, (const struct sockaddr *) &remote, sizeof remote) < 0) fail("connect");
     setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    open_tls(connection);
     connection->in = malloc(in_capacity);
     if (!connection->in) fail("malloc");
     connection->in_capacity = in_capacity;
@@ -96,6 +113,7 @@ static inline unsigned char *reserve_out(Connection *connection, size_t size)
 
 static inline void push(int epoll, Connection *connection, void *owner)
 {
+    encrypt_out(connection);
     while (connection->out_at < connection->out_bytes) {
         ssize_t sent = send(connection->fd, connection->out + connection->out_at, connection->out_bytes - connection->out_at, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0) {
@@ -106,13 +124,14 @@ static inline void push(int epoll, Connection *connection, void *owner)
         connection->out_at += sent;
     }
     connection->out_at = connection->out_bytes = 0;
+    all_sent(connection);
     watch(epoll, connection, owner, 0);
 }
 
 /* Reads after the incomplete response; 0: nothing to read. */
 static inline int read_available(Connection *connection)
 {
-    ssize_t got = recv(connection->fd, connection->in + connection->in_bytes, connection->in_capacity - connection->in_bytes, MSG_DONTWAIT);
+    ssize_t got = receive(connection, connection->in + connection->in_bytes, connection->in_capacity - connection->in_bytes);
     if (got < 0 && errno == EAGAIN) return 0;
     if (got < 0) fail("recv");
     if (got == 0) die("the server closed a connection");

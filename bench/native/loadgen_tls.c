@@ -1,0 +1,3 @@
+/* The load generator (loadgen.c) over TLS. */
+#define BENCH_TLS
+#include "loadgen.c"
