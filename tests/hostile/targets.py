@@ -3,6 +3,7 @@
 from tests.hostile.fuzz import Target
 from tests.hostile.targets_store import STORE
 from tests.hostile.targets_tables import TABLES
+from tests.hostile.targets_tls import TLS
 from tests.hostile.targets_wire import WIRE
 
-TARGETS: dict[str, Target] = {target.name: target for target in (*WIRE, *TABLES, *STORE)}
+TARGETS: dict[str, Target] = {target.name: target for target in (*WIRE, *TLS, *TABLES, *STORE)}
