@@ -25,6 +25,8 @@ from tests.client.scripted import Scripted
 from tests.interop.peers import Peer
 from tests.spark.background_loop import BackgroundLoop
 from tests.spark.record_bytes import record_bytes, spans_of
+from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import CertificateFiles, settings
 
 COUNT = 120
 
@@ -109,6 +111,27 @@ def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_
         pytest.raises(Unreachable, match="certificate"),
     ):
         sender.queues(topic)
+
+
+def test_a_broker_that_accepts_only_tls_and_wants_certificates(tmp_path: Path) -> None:
+    files = CertificateFiles(tmp_path / "certificates")
+    wanted = settings(server_mode="enforcing", server_need_client_auth="require", server_authClient="true")
+    trusted = settings(server_trustCertPath=files.path("authority.pem"))
+    with BrokerProcess(tmp_path / "store", *files.arguments, *wanted, *trusted) as running:
+        assert running.name_server is not None
+        target = Cluster.of(
+            {
+                "nameServer": "{}:{}".format(*running.name_server),
+                "rocketmq.useTLS": "true",
+                "rocketmq.tls.client.trustCertPath": files.path("authority.pem"),
+                "rocketmq.tls.client.certPath": files.path("client.pem"),
+                "rocketmq.tls.client.keyPath": files.path("client.key"),
+            }
+        )
+        name = unique("encrypted")
+        with blocking.Admin(client=target.options()) as admin:
+            admin.create_topic(name, 1)
+        there_and_back(target, name)
 
 
 def test_a_peer_without_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
