@@ -3,7 +3,9 @@
 Run by `attacker`, a separate process, so that the background client's measurements do not include the attacker.
 """
 
+import contextlib
 import itertools
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -145,6 +147,22 @@ def other_protocols(field: Field) -> AttackSockets:
     return sockets
 
 
+def handshakes(field: Field) -> AttackSockets:
+    """TLS handshakes that end with the ClientHello, as many as possible: the broker makes and signs keys for each."""
+    outgoing = ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    hello = outgoing.read()
+    until = time.monotonic() + field.seconds
+    sockets = AttackSockets()
+    while time.monotonic() < until:
+        sockets.close()
+        sockets = field.open_sockets()
+        sockets.send(hello)
+    return sockets
+
+
 def one_ways(field: Field) -> AttackSockets:
     """One-way requests, as many as possible."""
     sockets = field.open_sockets(20)
@@ -175,6 +193,7 @@ SOCKETS: dict[str, Attack] = {
         unread_answers,
         churn,
         other_protocols,
+        handshakes,
         one_ways,
     )
 }

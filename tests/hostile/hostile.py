@@ -73,7 +73,7 @@ class Siege:
         self.broker = broker
         self._watched = Watched(broker.process.pid)
         pid = broker.process.pid
-        self._client = BackgroundClient(broker.address, lambda: worked_s(pid))
+        self._client = BackgroundClient(broker.address, lambda: worked_s(pid), tls=broker.tls)
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
         self._attacker = subprocess.Popen(
             [

@@ -45,10 +45,10 @@ class BrokerProcess:
         way: tuple[str, ...] = WAY,
     ) -> None:
         arguments = (*(word for option in way for word in ("--set", option)), *args)
-        self._tls: ssl.SSLContext | None = None
+        self.tls: ssl.SSLContext | None = None
         if CHOSEN == "tls" and way is WAY and "--tls-cert" not in args and "--config" not in args:
             arguments += shared_certificates().arguments
-            self._tls = shared_certificates().client()
+            self.tls = shared_certificates().client()
         self.running = LocalBroker(store, arguments=arguments, environment=environment, wait_s=wait_s)
         self.store = store
         self.log = self.running.log
@@ -61,11 +61,11 @@ class BrokerProcess:
         self.seconds = float(ready["seconds"])
 
     def connect(self) -> ClientSocket:
-        return ClientSocket(self.address, tls=self._tls)
+        return ClientSocket(self.address, tls=self.tls)
 
     def connect_name_server(self) -> ClientSocket:
         assert self.name_server is not None
-        return ClientSocket(self.name_server, tls=self._tls)
+        return ClientSocket(self.name_server, tls=self.tls)
 
     def stop(self, within_s: float = 10) -> int:
         """SIGTERM, and the exit code."""
