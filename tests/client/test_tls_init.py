@@ -1,5 +1,7 @@
 """`firearrow tls init`: a broker with its certificate, checked by clients with its authority."""
 
+import json
+import os
 import ssl
 import stat
 import subprocess
@@ -45,6 +47,30 @@ def test_a_broker_with_it(tmp_path: Path) -> None:
         assert (folder / "authority.pem").read_bytes() == authority
         with ClientSocket(running.address, tls=context(folder)) as connection:
             assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+
+
+def test_a_command_with_a_context_that_has_tls(tmp_path: Path) -> None:
+    folder = tmp_path / "tls"
+    assert init(folder).returncode == 0
+    arguments = "--tls-cert", str(folder / "server.pem"), "--tls-key", str(folder / "server.key")
+    with BrokerProcess(tmp_path / "store", *arguments, *settings(server_mode="enforcing")) as running:
+        assert running.name_server is not None
+        secure = {"namesrv": "{}:{}".format(*running.name_server), "tls": True}
+        contexts = {"secure": secure | {"authority": str(folder / "authority.pem")}, "wrong": secure}
+        config = tmp_path / "firearrow" / "contexts.json"
+        config.parent.mkdir()
+        config.write_text(json.dumps({"current": "secure", "contexts": contexts}))
+        done = listed(tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        done = listed(tmp_path, "--context", "wrong")
+        assert (done.returncode, "CERTIFICATE_VERIFY_FAILED" in done.stderr) == (3, True)
+
+
+def listed(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    code = "from firearrow.client.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "topic", "list", "--all", *words]
+    environment = os.environ | {"XDG_CONFIG_HOME": str(config)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
