@@ -287,7 +287,7 @@ cdef class EpollPoller:
         if not transport.interest & EPOLLIN or transport.lost:
             return 0
         if transport.tls is not None and transport.tls.has_rest():
-            transport.unread |= is_ending
+            transport.unread |= is_ending or count < 0    # a step of a handshake may have met the end
             self.read_later(transport)
         elif count == capacity or count < 0 or is_ending:
             self.watch(transport, transport.interest, True)

@@ -48,5 +48,6 @@ cdef class TlsSession:
     cdef void note_pause(self, double seconds) noexcept
     cdef int encrypt(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int end(self) except -1
+    cdef int prepare(self) except -1
     cdef int feed(self, Py_ssize_t count) except -1
     cdef int save_rest(self) except -1

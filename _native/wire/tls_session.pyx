@@ -192,7 +192,13 @@ cdef class TlsSession:
             buffers.incoming, buffers.left = self.rest, self.rest_bytes
         else:
             buffers.incoming, buffers.left = self.shared.scratch, count
-        if openssl.peek_error() != 0:         # of another user of the library in this thread
+        return self.prepare()
+
+    cdef int prepare(self) except -1:
+        """Before a call of OpenSSL's: drop errors of another user of the library in this thread, and outgoing
+        bytes of another session that had no memory left to send them."""
+        self.shared.buffers.size = 0
+        if openssl.peek_error() != 0:
             openssl.clear_errors()
         return 0
 
@@ -291,8 +297,7 @@ cdef class TlsSession:
         cdef int count
         if not self.established:
             raise TlsError("the handshake is not complete")
-        if openssl.peek_error() != 0:
-            openssl.clear_errors()
+        self.prepare()
         count = openssl.write(self.ssl, data, <int> length)
         if count != length:
             raise self.error(openssl.get_error(self.ssl, count))
@@ -300,6 +305,7 @@ cdef class TlsSession:
 
     cdef int end(self) except -1:
         """Append close_notify to the outgoing bytes."""
+        self.prepare()
         if self.established and openssl.shutdown(self.ssl) < 0:
             openssl.clear_errors()
         return 0

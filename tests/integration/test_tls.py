@@ -145,13 +145,21 @@ def test_bytes_one_by_one(broker: BrokerProcess, files: CertificateFiles) -> Non
 class MemoryClient:
     """A client that sends its ciphertext in pieces of some bytes, and can change them."""
 
-    def __init__(self, context: ssl.SSLContext, address: tuple[str, int], piece: int = 1 << 16) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        address: tuple[str, int],
+        piece: int = 1 << 16,
+        *,
+        handshakes: bool = True,
+    ) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
         self.socket = socket.create_connection(address, 10)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.piece = piece
-        self._until(self.tls.do_handshake)
+        if handshakes:
+            self._until(self.tls.do_handshake)
 
     def _until(self, step: object) -> bytes:
         while True:
@@ -348,6 +356,27 @@ def test_fuzzed_handshakes_harm_no_other(broker: BrokerProcess, files: Certifica
                 pass
             client.close()
         assert other.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+
+
+def test_an_end_right_after_the_handshake(broker: BrokerProcess, files: CertificateFiles) -> None:
+    """The client's last handshake message, a request and the end of the stream in one packet."""
+    for version in (TLS_1_2, TLS_1_3):
+        client = MemoryClient(files.client(version=version), broker.address, handshakes=False)
+        while True:
+            try:
+                client.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                client.flush()
+                client.incoming.write(client.socket.recv(1 << 16))
+            else:
+                break
+        client.tls.write(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, {}, b"").encode())
+        client.flush()
+        client.socket.shutdown(socket.SHUT_WR)
+        client.socket.settimeout(5)
+        while client.socket.recv(1 << 16):
+            pass
+        client.close()
 
 
 def test_a_clean_end(broker: BrokerProcess, files: CertificateFiles) -> None:
