@@ -27,6 +27,7 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.app.access import make_access
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.message_services import MessageServices
 from firearrow.broker.app.name_server import NameServer
@@ -120,6 +121,7 @@ class App:
         self._start_writing(options, running)
         self._make_write_batch(options)
         self._load_tables(options)
+        files.callback(self._access.close)
         await self._listen(options, files)
         self._register(options, running)
         tables = self._tables
@@ -208,6 +210,7 @@ class App:
         self._config.listen(self._tables.configure)
         load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
+        self._access = make_access(options, self._store, self._saver, self._clock)
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
         store, tables, config, clock, stats = (
@@ -228,7 +231,7 @@ class App:
         self._message_services = MessageServices(context, filters, store_host)
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
-        if config.options.fast_path:
+        if config.options.fast_path and self._access.check is None:
             self._fast_path = FastPathSetup(context, store_host, pulls, self._hold_service)
         handlers = (
             pulls,
@@ -257,7 +260,8 @@ class App:
             ColdReadsHandler(),
             SingleBrokerHandler(config),
         )
-        return [*(handler.routes() for handler in handlers), *self._message_services.routes()]
+        own = [handler.routes() for handler in handlers]
+        return [*own, *self._message_services.routes(), *self._access.routes()]
 
     def _runtime_parts(self) -> list[Callable[[], dict[str, str]]]:
         fast_path = [] if self._fast_path is None else [self._fast_path.runtime_info]
@@ -270,10 +274,10 @@ class App:
         if self._naming_listen is not None:
             naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
             self._naming = await self._server.listen(
-                *self._naming_listen, Dispatch(naming), option="--namesrv-listen"
+                *self._naming_listen, Dispatch(naming, self._access.check), option="--namesrv-listen"
             )
             self._name_server.describe(self._naming, self._kv_file)
-        self._dispatch, vip_dispatch = Dispatch(), Dispatch()
+        self._dispatch, vip_dispatch = (Dispatch(check=self._access.check) for _ in range(2))
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._passed.close()
         self._address = address

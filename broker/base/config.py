@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from firearrow.broker.base import properties
+from firearrow.broker.base.auth_options import auth_faults
 from firearrow.broker.base.config_keys import (
     apache_defaults,
     apache_keys,
@@ -23,6 +24,8 @@ from firearrow.broker.base.config_keys import (
 from firearrow.broker.base.options import Options, options_by_key, text_of, value_of
 
 log = logging.getLogger("firearrow.config")
+
+HIDDEN = "(hidden)"
 
 
 class ConfigError(ValueError):
@@ -67,7 +70,7 @@ class Config:
 
     def properties(self) -> dict[str, str]:
         """The current values by Apache's keys."""
-        return {key: text_of(getattr(self.options, field.name)) for key, field in options_by_key().items()}
+        return {key: _shown(self.options, field) for key, field in options_by_key().items()}
 
     def set_port(self, port: int) -> None:
         """The port that was found for `listenPort=0`."""
@@ -117,10 +120,16 @@ class Config:
             changed(options)
 
 
+def _shown(options: Options, field: dataclasses.Field[Any]) -> str:
+    """The option's value as Java prints it; of a secret, only whether it is set."""
+    text = text_of(getattr(options, field.name))
+    return HIDDEN if text and field.metadata["secret"] else text
+
+
 def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) -> Options:
     """The options with `pairs` set. ConfigError names the key."""
     known = options_by_key()
-    if (fault := security_fault(pairs)) is not None:
+    if (fault := security_fault(pairs, known)) is not None:
         raise ConfigError(fault)
     changes: dict[str, Any] = {}
     for key, text in pairs.items():
@@ -174,11 +183,11 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
             merged[key] = _expand(text)
         except ConfigError as error:
             complaints.append(Complaint(str(error), fatal=True))
-    refused = security_faults(merged)
+    ours = options_by_key()
+    refused = security_faults(merged, ours)
     if merged.get("brokerRole", "").strip() == "SLAVE":
         refused["brokerRole"] = "brokerRole=SLAVE: this broker is always a master"
     complaints += [Complaint(fault, fatal=True) for fault in refused.values()]
-    ours = options_by_key()
     complaints += _unknown_keys(path, merged, pairs)
     judged = ours.keys() | refused.keys()
     foreign = {key: text for key, text in merged.items() if key not in judged and is_known(key)}
@@ -190,7 +199,10 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
             values[ours[key].name] = value_of(ours[key], merged[key])
         except ValueError as error:
             complaints.append(Complaint(str(error), fatal=True))
-    return Judged(dataclasses.replace(options, **values), complaints, sorted(foreign.keys() - set(changed)))
+    is_off = merged.get("authenticationEnabled", "").strip().lower() == "false"
+    judged_options = dataclasses.replace(options, **values)
+    complaints += [Complaint(fault, fatal=True) for fault in auth_faults(judged_options, off=is_off)]
+    return Judged(judged_options, complaints, sorted(foreign.keys() - set(changed)))
 
 
 def _unknown_keys(

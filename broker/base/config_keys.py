@@ -1,11 +1,11 @@
 """The keys of Apache's configuration: which exist, with which defaults, and which ask for security.
 
 `apache_keys.txt` has each key of Apache's broker 5.5.0 with its default; no value if that depends on the host or
-is null. This broker has no TLS, no authentication and no ACL. A configuration that asks for them is refused:
-its author relies on them.
+is null. A configuration that asks for protection which the server does not have, or by a key that is written in
+another way, is refused: its author relies on it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -43,20 +43,27 @@ def apache_keys() -> frozenset[str]:
     return frozenset(apache_defaults())
 
 
-def security_fault(pairs: Mapping[str, str]) -> str | None:
+def security_fault(pairs: Mapping[str, str], supported: Container[str] = ()) -> str | None:
     """The first of `security_faults`; None if there is none."""
-    return next(iter(security_faults(pairs).values()), None)
+    return next(iter(security_faults(pairs, supported).values()), None)
 
 
-def security_faults(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Each of these keys that asks for security → what to do about it."""
+def security_faults(pairs: Mapping[str, str], supported: Container[str] = ()) -> dict[str, str]:
+    """Each of these keys that asks for security which cannot take effect → what to do about it. `supported`: keys
+    that the server has."""
     found: dict[str, str] = {}
     for key, text in pairs.items():
         protection = protection_of(key)
-        if protection is not None and not _switched_off(key, text, pairs):
+        if protection is None or key in supported or _switched_off(key, text, pairs):
+            continue
+        shown = key[:KEY_CHARS_SHOWN]
+        meant = "" if key in _SWITCHES else similar(key, _SWITCHES) or ""
+        if meant in supported and _SWITCHES[meant] == protection:
+            found[key] = f"{shown} asks for {protection}, but is no key of this broker: write {meant}"
+        else:
             found[key] = (
-                f"{key[:KEY_CHARS_SHOWN]} asks for {protection}, which this broker does not have: remove the "
-                "key, and let only trusted hosts reach the ports (SECURITY.md)"
+                f"{shown} asks for {protection}, which this server does not have: remove the key, and let only "
+                "trusted hosts reach the ports (SECURITY.md)"
             )
     return found
 

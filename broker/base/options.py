@@ -26,10 +26,19 @@ def _option(
     low: int = 0,
     high: int = INT_MAX,
     choices: tuple[str, ...] = (),
+    *,
+    secret: bool = False,
 ) -> Any:  # noqa: ANN401
     """`change`: until when it can be set. `low` and `high` bound a number; `choices` are all values of a
-    string."""
-    metadata = {"key": key, "change": change, "low": low, "high": high, "choices": choices}
+    string. `secret`: the value is never printed or answered."""
+    metadata = {
+        "key": key,
+        "change": change,
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "secret": secret,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -298,6 +307,35 @@ class Options:
     """Answers requests for all topics or groups in pages, for clients that ask for pages."""
     split_metadata_size: int = _option(2000, "splitMetadataSize", "running", low=1)
     """Most topics or groups in a page of `enableSplitMetadata`."""
+    # users and rules
+    authentication: bool = _option(False, "authenticationEnabled")
+    """Requires each request to be signed by a user of `users.json`, also those to the name server in this process."""
+    authorization: bool = _option(False, "authorizationEnabled")
+    """Refuses requests that no rule of `acls.json` allows; Super users may do everything."""
+    initial_user: str = _option("", "initAuthenticationUser", secret=True)
+    """`{"username":"…","password":"…"}`: a Super user that is created at the start if there is no user of this name."""
+    inner_credentials: str = _option("", "innerClientAuthenticationCredentials", secret=True)
+    """`{"accessKey":"…","secretKey":"…"}`: with these the broker signs its requests to other name servers; also
+    created as a Super user."""
+    authentication_whitelist: str = _option("", "authenticationWhitelist")
+    """Request codes, separated by commas, that need no signature."""
+    authorization_whitelist: str = _option("", "authorizationWhitelist")
+    """Request codes, separated by commas, that every user may send."""
+    authentication_strategy: str = _option("", "authenticationStrategy")
+    """Empty or Apache's `…StatelessAuthenticationStrategy`: each request's signature is checked;
+    `…StatefulAuthenticationStrategy`: the first one of a connection and user, and then once a minute."""
+    authorization_strategy: str = _option("", "authorizationStrategy")
+    """Empty or one of Apache's two classes; decisions are kept until a rule changes in both cases."""
+    authentication_provider: str = _option("", "authenticationProvider")
+    """Empty or Apache's `…DefaultAuthenticationProvider`; others cannot run here and end the start."""
+    authorization_provider: str = _option("", "authorizationProvider")
+    """Empty or Apache's `…DefaultAuthorizationProvider`; others cannot run here and end the start."""
+    user_provider: str = _option("", "authenticationMetadataProvider")
+    """Empty or Apache's `…LocalAuthenticationMetadataProvider`; others cannot run here and end the start."""
+    rule_provider: str = _option("", "authorizationMetadataProvider")
+    """Empty or Apache's `…LocalAuthorizationMetadataProvider`; others cannot run here and end the start."""
+    audit_log: str = _option("", "authAuditLog")
+    """A file that gets a line of JSON for each change of users and rules, and for each refusal; empty: none."""
     # administration
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running", high=NO_LIMIT)
     """Refuses sends before this time, in milliseconds since 1970."""

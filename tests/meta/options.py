@@ -39,8 +39,8 @@ This file is generated from the source: `python -m tests.meta.options`.
 
 `firearrow broker` reads options from Apache's `broker.conf` (`--config FILE`) and from `--set KEY=VALUE`, which
 overrides the file. Other keys of Apache 5.5.0 have no effect: the log names them, as a warning if their value is not
-Apache's default. Unknown keys are warnings in the file and errors in `--set`. Keys that ask for TLS, authentication or
-access control (`aclEnable`, `authenticationEnabled`, `authorizationEnabled`, `useTLS`, `tls.…`) end the start with exit
+Apache's default. Unknown keys are warnings in the file and errors in `--set`. Keys that ask for protection which
+cannot take effect (`useTLS`, `tls.…`, `authorizationEnabled` alone, one that is misspelled) end the start with exit
 code 2, unless their value switches it off. The defaults are Apache's if the table does not say otherwise.
 
 The file is read as `java.util.Properties` reads it. Keys and values must be ASCII or `\\uXXXX`; comments may have any

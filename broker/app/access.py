@@ -1,0 +1,118 @@
+"""Access: builds what checks requests: users and rules with their files, the check itself, the handlers for them.
+
+Loop thread.
+"""
+
+import logging
+from pathlib import Path
+
+from firearrow._native.store.message_store import MessageStore
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.access_control import AccessControl, AccessSettings
+from firearrow.broker.auth.audit_log import AuditLog
+from firearrow.broker.auth.facts import StoreFacts
+from firearrow.broker.auth.failed_logins import FailedLogins
+from firearrow.broker.auth.model import User, UserType
+from firearrow.broker.auth.signatures import sign
+from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
+from firearrow.broker.base import auth_options
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Routes
+from firearrow.broker.handlers.acls import AclsHandler
+from firearrow.broker.handlers.users import UsersHandler
+from firearrow.broker.net.dispatch import Check
+from firearrow.broker.services.table_saver import TableSaver
+from firearrow.broker.tables.config_file import ConfigFile
+
+log = logging.getLogger("firearrow.auth")
+
+SECRET_MODE = 0o600
+
+
+class Access:
+    """`check`: the dispatchers call it before each request; None: everyone may do everything."""
+
+    check: Check | None = None
+
+    def routes(self) -> list[Routes]:
+        return []
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Sign a request of the broker to another server, if it has keys."""
+
+    def close(self) -> None: ...
+
+
+class UserAccess(Access):
+    """Authentication and authorization of Apache 5.3 and later. StartError: a file cannot be used."""
+
+    def __init__(self, options: Options, store: MessageStore, saver: TableSaver, clock: Clock) -> None:
+        self._saver = saver
+        self._inner = auth_options.inner_credentials(options)
+        self._audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
+        self._users = UserTable(lambda: self._changed("users"))
+        self._acls = AclTable(lambda: self._changed("acls"))
+
+        def now() -> float:
+            return clock.monotonic_ms() / 1000
+
+        settings = AccessSettings(
+            options.authorization,
+            auth_options.codes("authenticationWhitelist", options.authentication_whitelist),
+            auth_options.codes("authorizationWhitelist", options.authorization_whitelist),
+            auth_options.stateful_s(options),
+        )
+        self._facts = StoreFacts(options.cluster_name, store)
+        self._control = AccessControl(
+            settings, self._users, self._acls, self._facts, FailedLogins(now), self._audit, now
+        )
+        folder = Path(options.store_root) / "config"
+        _load(saver, "users", folder / USERS_FILE, self._users)
+        _load(saver, "acls", folder / ACLS_FILE, self._acls)
+        self._create_initial(options)
+        self.check = self._control.check
+
+    def _create_initial(self, options: Options) -> None:
+        """Create the users that the options name, if there are none of their names: later changes of their passwords
+        are made with updateUser."""
+        for found in (auth_options.initial_user(options), self._inner):
+            if found is not None and self._users.get(found.name) is None:
+                self._users.create(User(found.name, found.password, UserType.SUPER))
+        if not any(user.is_super and user.is_enabled for user in self._users):
+            log.warning(
+                "there is no Super user, so nobody can create users and rules: set initAuthenticationUser"
+            )
+
+    def _changed(self, table: str) -> None:
+        self._control.forget()
+        self._saver.schedule(table)
+
+    def routes(self) -> list[Routes]:
+        return [
+            UsersHandler(self._users, self._acls, self._control, self._audit).routes(),
+            AclsHandler(self._users, self._acls, self._audit).routes(),
+        ]
+
+    def sign(self, request: RemotingCommand) -> None:
+        if self._inner is not None:
+            sign(request, self._inner.name, self._inner.password)
+
+    def close(self) -> None:
+        if self._audit is not None:
+            self._audit.close()
+
+
+def make_access(options: Options, store: MessageStore, saver: TableSaver, clock: Clock) -> Access:
+    """What the options ask for. StartError."""
+    if options.authentication:
+        return UserAccess(options, store, saver, clock)
+    return Access()
+
+
+def _load(saver: TableSaver, name: str, path: Path, table: UserTable | AclTable) -> None:
+    """Load the table, and register it with `saver`. StartError: a file with secrets or rules that is damaged is not
+    replaced by nothing, or by an older one."""
+    file = ConfigFile(path, mode=SECRET_MODE, strict=True)
+    file.load(table.load)
+    saver.add(name, lambda: file.write(table.to_json()))

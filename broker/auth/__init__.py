@@ -1,0 +1,14 @@
+"""Who may do what: users, rules, signatures, and the check before each request. Apache: the module `auth`.
+
+- `access_control`: AccessControl: lets requests through, or refuses them, before they reach their handlers
+- `audit_log`: one JSON line for each change of users and rules, and for each refusal
+- `authorization`: whether a user may do something on a resource from an address
+- `bodies`: UserInfo and AclInfo, the JSON objects of bodies and of our files, and users and acls
+- `body_needs`: what requests need whose body names topics and groups
+- `facts`: what rules know about the broker: its cluster, and whose message is at an offset
+- `failed_logins`: slows down who guesses passwords, and logs failures once
+- `model`: users, resources, policies, with the texts of Apache's bodies
+- `rules`: what each request code needs, in one table
+- `signatures`: the signature of a request, and its check
+- `tables`: the users and what they may do, with their files
+"""
