@@ -16,6 +16,7 @@ cdef enum:
 
 REASON_NAMES = (
     "fields", "body", "store", "topic", "properties", "size", "subscription", "offset", "no match",
+    "access",
 )
 
 

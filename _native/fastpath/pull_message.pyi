@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from firearrow._native.base.clock import Clock
+from firearrow._native.fastpath.access_check import AccessCheck
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.store.log.journal_page import JournalPage
 from firearrow._native.store.message_store import MessageStore
@@ -47,6 +48,8 @@ class Puller:
         stats: Stats,
         clock: Clock,
     ) -> None: ...
+    def protect(self, access: AccessCheck) -> None:
+        """Handle only what `access` lets through."""
     def configure(self, lite_pull: bool) -> None:
         """Whether LITE_PULL_MESSAGE is permitted."""
     def forget(self) -> None:

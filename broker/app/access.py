@@ -4,21 +4,25 @@ Loop thread.
 """
 
 import logging
+import socket
 from pathlib import Path
 
+from firearrow._native.fastpath.access_check import AccessCheck
+from firearrow._native.fastpath.fast_connection import FastConnection
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.access_control import AccessControl, AccessSettings
 from firearrow.broker.auth.audit_log import AuditLog
+from firearrow.broker.auth.body_needs import consumed, sent
 from firearrow.broker.auth.facts import StoreFacts
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.model import User, UserType
+from firearrow.broker.auth.model import Action, User, UserType
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
 from firearrow.broker.base import auth_options
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.options import Options
-from firearrow.broker.base.peer import Routes
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.handlers.acls import AclsHandler
 from firearrow.broker.handlers.users import UsersHandler
 from firearrow.broker.net.dispatch import Check
@@ -28,12 +32,15 @@ from firearrow.broker.tables.config_file import ConfigFile
 log = logging.getLogger("firearrow.auth")
 
 SECRET_MODE = 0o600
+IPV4_HOST_BYTES, PORT_BYTES = 8, 4
 
 
 class Access:
     """`check`: the dispatchers call it before each request; None: everyone may do everything."""
 
     check: Check | None = None
+    fast_check: AccessCheck | None = None
+    """The same for plain sends and pulls of connections that have logged in."""
 
     def routes(self) -> list[Routes]:
         return []
@@ -65,7 +72,17 @@ class UserAccess(Access):
         )
         self._facts = StoreFacts(options.cluster_name, store)
         self._control = AccessControl(
-            settings, self._users, self._acls, self._facts, FailedLogins(now), self._audit, now
+            settings,
+            self._users,
+            self._acls,
+            self._facts,
+            FailedLogins(now),
+            self._audit,
+            now,
+            self._logged_in,
+        )
+        self.fast_check = AccessCheck(
+            self._allows, authorization=options.authorization, each=settings.stateful_s == 0
         )
         folder = Path(options.store_root) / "config"
         _load(saver, "users", folder / USERS_FILE, self._users)
@@ -86,7 +103,18 @@ class UserAccess(Access):
 
     def _changed(self, table: str) -> None:
         self._control.forget()
+        if self.fast_check is not None:
+            self.fast_check.forget()
         self._saver.schedule(table)
+
+    def _logged_in(self, peer: Peer, user: User, until: float) -> None:
+        if self.fast_check is not None and isinstance(peer, FastConnection):
+            self.fast_check.log_in(peer, user.name, user.password, until)
+
+    def _allows(self, user: str, topic: str, group: str | None, host: bytes) -> bool:
+        needs = sent(topic) if group is None else consumed(group, topic, Action.SUB)
+        family = socket.AF_INET if len(host) == IPV4_HOST_BYTES else socket.AF_INET6
+        return self._control.allows(user, list(needs), socket.inet_ntop(family, host[:-PORT_BYTES]))
 
     def routes(self) -> list[Routes]:
         return [

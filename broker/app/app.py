@@ -231,8 +231,10 @@ class App:
         self._message_services = MessageServices(context, filters, store_host)
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
-        if config.options.fast_path and self._access.check is None:
-            self._fast_path = FastPathSetup(context, store_host, pulls, self._hold_service)
+        if config.options.fast_path:
+            self._fast_path = FastPathSetup(
+                context, store_host, pulls, self._hold_service, self._access.fast_check
+            )
         handlers = (
             pulls,
             QueryHandler(store, clients, config),

@@ -6,6 +6,7 @@ topic but that of message traces, no retry topic, dead letter queue or LMQ. Loop
 
 from collections.abc import Iterable
 
+from firearrow._native.fastpath.access_check import AccessCheck
 from firearrow._native.fastpath.fast_connection import FastHandler, RequestCounts
 from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
@@ -26,7 +27,12 @@ class FastPathSetup:
     """`fast_dispatch` is for the broker's port, `vip_dispatch` for the VIP port, which takes no pulls."""
 
     def __init__(
-        self, context: BrokerContext, store_host: bytes, pulls: PullHandler, hold_service: PullHoldService
+        self,
+        context: BrokerContext,
+        store_host: bytes,
+        pulls: PullHandler,
+        hold_service: PullHoldService,
+        access: AccessCheck | None,
     ) -> None:
         self._topics = context.tables.topics
         self._plain_topics = PlainTopics()
@@ -50,6 +56,9 @@ class FastPathSetup:
             context.stats,
             context.clock,
         )
+        if access is not None:
+            self._sender.protect(access)
+            self._puller.protect(access)
         context.stats.source(self._sender.count)
         context.stats.source(self._puller.count)
         self._counters = RequestCounters()

@@ -36,7 +36,7 @@ class AccessSettings:
 
 
 class AccessControl:
-    """`now()`: monotonic time in s."""
+    """`now()`: monotonic time in s. `logged_in(peer, user, until)`: a request of the user was let through."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class AccessControl:
         failed: FailedLogins,
         audit: AuditLog | None,
         now: Callable[[], float],
+        logged_in: Callable[[Peer, User, float], None] = lambda peer, user, until: None,
     ) -> None:
         self._settings = settings
         self._users = users
@@ -55,6 +56,7 @@ class AccessControl:
         self._failed = failed
         self._audit = audit
         self._now = now
+        self._report_login = logged_in
         self._decisions: dict[tuple[str, Need, str], str | None] = {}
         self._logged_in: dict[Peer, dict[str, float]] = {}
 
@@ -93,17 +95,17 @@ class AccessControl:
             self._failed.note(address, NO_USER)
             raise Refusal(ResponseCode.NO_PERMISSION, NO_USER)
         user = self._users.get(name)
-        logins = self._logged_in.get(peer)
-        if logins is None:
+        until = self._logged_in.get(peer, {}).get(name)
+        if until is None:
             self._wait_for(address)
-        elif user is not None and logins.get(name, 0.0) > self._now() and user.is_enabled:
+        elif user is not None and until > self._now() and user.is_enabled:
             return user
         fault = self._login_fault(request, name, user)
         if fault is not None:
             delay_s = self._failed.failed(address, fault)
             raise Refusal(ResponseCode.NO_PERMISSION, fault, delay_s=delay_s)
         assert user is not None
-        self._note_login(peer, name)
+        self._note_login(peer, user)
         return user
 
     def _login_fault(self, request: RemotingCommand, name: str, user: User | None) -> str | None:
@@ -120,15 +122,17 @@ class AccessControl:
             remark = f"too many failed logins from {address}: try again in {wait_s:.1f} s"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
 
-    def _note_login(self, peer: Peer, name: str) -> None:
+    def _note_login(self, peer: Peer, user: User) -> None:
         logins = self._logged_in.get(peer)
         if logins is None:
             if peer.closed:
                 return
             logins = self._logged_in[peer] = {}
             peer.on_close(self._closed)
-        if self._settings.stateful_s:
-            logins[name] = self._now() + self._settings.stateful_s
+        if self._settings.stateful_s or user.name not in logins:
+            until = self._now() + self._settings.stateful_s if self._settings.stateful_s else 0.0
+            logins[user.name] = until
+            self._report_login(peer, user, until)
 
     def _closed(self, peer: Peer) -> None:
         self._logged_in.pop(peer, None)

@@ -27,6 +27,11 @@ def group_need(name: str, actions: Action) -> Need:
     return Need(Resource.group(name), actions)
 
 
+def sent(topic: str) -> Iterator[Need]:
+    """A retry topic is written by the members of its group."""
+    yield topic_need(topic, SUB if topic.startswith(name_rules.RETRY_PREFIX) else PUB)
+
+
 def consumed(group: str, topic: str, actions: Action) -> Iterator[Need]:
     yield topic_need(topic, actions)
     if topic != name_rules.retry_topic(group):

@@ -13,7 +13,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import body_needs
 from firearrow.broker.auth.authorization import Need
-from firearrow.broker.auth.body_needs import consumed, group_need, topic_need
+from firearrow.broker.auth.body_needs import consumed, group_need, sent, topic_need
 from firearrow.broker.auth.model import Action, Resource
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.tables import name_rules
@@ -59,11 +59,10 @@ def _names(action: Action, *, topic: str = "", group: str = "", more: tuple[str,
 
 
 def _sent(topic: str) -> Rule:
-    """Sends: a retry topic is written by the members of its group."""
+    """Sends: the topic is in this field."""
 
     def needs(request: RemotingCommand, _: Facts) -> Iterator[Need]:
-        name = request.text(topic)
-        yield topic_need(name, SUB if name.startswith(name_rules.RETRY_PREFIX) else PUB)
+        return sent(request.text(topic))
 
     return Rule(needs, "Topic Pub; a retry topic: Group Sub")
 
@@ -154,27 +153,15 @@ def _viewed(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
     return _read_at(request.integer("offset"), facts, SUB | GET)
 
 
-def _trimmed(request: RemotingCommand, _: Facts) -> Iterator[Need]:
-    yield topic_need(request.text("topic"), GET if request.boolean_or("dryRun", False) else DELETE)
+def _both(action: Action, more: tuple[str, ...] = ()) -> Rule:
+    """As clients name them."""
+    return _names(action, topic="topic", group="consumerGroup", more=more)
 
 
-def _named_or_cluster(*, topic: str = "", group: str = "") -> Rule:
-    """Get on what the fields name; without any, on the whole cluster."""
+def _admin(action: Action, more: tuple[str, ...] = ()) -> Rule:
+    """As tools name them."""
+    return _names(action, topic="topic", group="group", more=more)
 
-    def needs(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
-        names = request.text_or(topic, "") if topic else "", request.text_or(group, "") if group else ""
-        if not any(names):
-            yield Need(Resource.cluster(facts.cluster), GET)
-        if names[0]:
-            yield topic_need(names[0], GET)
-        if names[1]:
-            yield group_need(names[1], GET)
-
-    return Rule(needs, "Get of the topic and group that are named, else Cluster Get")
-
-
-_BOTH = {"topic": "topic", "group": "consumerGroup"}
-_ADMIN = {"topic": "topic", "group": "group"}
 
 RULES: dict[int, Rule] = {
     # messages
@@ -191,7 +178,7 @@ RULES: dict[int, Rule] = {
     RequestCode.RECALL_MESSAGE: Rule(body_needs.recalled, "Topic Pub, also of the recall handle"),
     RequestCode.VIEW_MESSAGE_BY_ID: Rule(_viewed, "Topic Sub or Get of the message"),
     RequestCode.QUERY_MESSAGE: _names(SUB | GET, topic="topic"),
-    RequestCode.QUERY_CONSUME_QUEUE: _names(GET, **_BOTH, more=("consumerGroup",)),
+    RequestCode.QUERY_CONSUME_QUEUE: _both(GET, more=("consumerGroup",)),
     # clients
     RequestCode.HEART_BEAT: Rule(
         body_needs.heartbeat, "for each group: Group Sub, and Topic Sub of its topics"
@@ -205,13 +192,13 @@ RULES: dict[int, Rule] = {
     RequestCode.SET_MESSAGE_REQUEST_MODE: Rule(body_needs.request_mode, "Group Update and Topic Update"),
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _cluster(GET),
     # POP
-    RequestCode.POP_MESSAGE: _names(SUB, **_BOTH),
-    RequestCode.PEEK_MESSAGE: _names(SUB, **_BOTH),
-    RequestCode.ACK_MESSAGE: _names(SUB, **_BOTH),
+    RequestCode.POP_MESSAGE: _both(SUB),
+    RequestCode.PEEK_MESSAGE: _both(SUB),
+    RequestCode.ACK_MESSAGE: _both(SUB),
     RequestCode.BATCH_ACK_MESSAGE: Rule(body_needs.acknowledged, "for each entry: Group Sub and Topic Sub"),
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _names(SUB, **_BOTH),
-    RequestCode.NOTIFICATION: _names(SUB, **_BOTH),
-    RequestCode.POLLING_INFO: _names(GET, **_BOTH),
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _both(SUB),
+    RequestCode.NOTIFICATION: _both(SUB),
+    RequestCode.POLLING_INFO: _both(GET),
     RequestCode.POP_ROLLBACK: _cluster(UPDATE),
     # offsets
     RequestCode.QUERY_CONSUMER_OFFSET: Rule(_queried(SUB | GET), "Topic Sub or Get, and Group Sub or Get"),
@@ -224,8 +211,8 @@ RULES: dict[int, Rule] = {
     RequestCode.GET_EARLIEST_MSG_STORETIME: _names(GET, topic="topic"),
     RequestCode.GET_ALL_CONSUMER_OFFSET: _cluster(GET),
     RequestCode.GET_ALL_DELAY_OFFSET: _cluster(GET),
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _names(UPDATE, **_ADMIN),
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _names(GET, **_ADMIN),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _admin(UPDATE),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _admin(GET),
     RequestCode.QUERY_CORRECTION_OFFSET: Rule(_corrected, "Topic Get, and Group Get of all groups named"),
     RequestCode.CLONE_GROUP_OFFSET: Rule(_cloned, "Group Update of both groups, Topic Update"),
     # topics
@@ -244,19 +231,19 @@ RULES: dict[int, Rule] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: _names(DELETE, group="groupName"),
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _cluster(GET),
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: _names(GET, group="group"),
-    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: _names(UPDATE, **_ADMIN),
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: _admin(UPDATE),
     # inspection
     RequestCode.GET_CONSUMER_CONNECTION_LIST: _names(GET, group="consumerGroup"),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: _cluster(GET),
     RequestCode.GET_CONSUME_STATS: Rule(_stats, "Group Get, and Topic Get of the topics named"),
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _names(GET, topic="topic"),
-    RequestCode.QUERY_CONSUME_TIME_SPAN: _names(GET, **_ADMIN),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: _admin(GET),
     RequestCode.GET_CONSUMER_RUNNING_INFO: _names(GET, group="consumerGroup"),
     RequestCode.CONSUME_MESSAGE_DIRECTLY: Rule(_consumed_directly, "Group Sub, and Topic Sub of the message"),
     RequestCode.GET_BROKER_CONSUME_STATS: _cluster(GET),
     RequestCode.GET_ALL_PRODUCER_INFO: _cluster(GET),
     RequestCode.QUERY_TOPICS_BY_CONSUMER: _names(GET, group="group"),
-    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: _names(GET, **_ADMIN, more=("topic",)),
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: _admin(GET, more=("topic",)),
     RequestCode.VIEW_BROKER_STATS_DATA: _cluster(GET),
     # the broker
     RequestCode.UPDATE_BROKER_CONFIG: _cluster(UPDATE),
