@@ -2,11 +2,11 @@
 # connection's login still holds), and that the user may send to the topic, or pull it for the group. False means "not
 # checked here": the complete path checks again, refuses, counts and logs.
 #
-# Login: the user of a connection, whose first request the complete path has let through. Only requests of this user
-# are checked here, so that guesses of passwords never are. It holds until users or rules change (`generation`).
+# Login: the user of a connection, whose first request the complete path has let through. Only requests of
+# this user are checked here, so that guesses of passwords never are. It holds until users or rules change
+# (`generation`).
 #
-# SigningPlan: the order in which the values of a templated header are signed: constants, and values that change.
-# Ownership: a plan owns copies of its constants; spans are borrowed from the frame. Thread: the loop's.
+# Ownership: spans are borrowed from the frame. Thread: the loop's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -38,7 +38,7 @@ cdef class Login:
     cdef bytes name
     cdef fa_hmac_key key
     cdef int64_t generation
-    cdef double until                     # with the stateful strategy: when a signature has to be checked again
+    cdef double until                     # with the stateful strategy: when a signature is checked again
     cdef set allowed                      # `topic`, and `topic\0group`, that it may use; None: everything
     cdef bytes last                       # of them, the last one
 

@@ -113,7 +113,9 @@ cdef class AccessCheck:
     def forget(self):
         self.generation += 1
 
-    def log_in(self, FastConnection connection not None, str name not None, str password not None, double until):
+    def log_in(
+        self, FastConnection connection not None, str name not None, str password not None, double until
+    ):
         cdef Login login = Login.__new__(Login)
         cdef bytes secret = password.encode()
         login.name = name.encode()
@@ -252,7 +254,8 @@ cdef class AccessCheck:
         key = PyBytes_FromStringAndSize(<const char *> name, length)
         if key not in login.allowed:
             if not self.allows(
-                login.name.decode(), text_of(topic), None if group is NULL else text_of(group), connection.host
+                login.name.decode(), text_of(topic), None if group is NULL else text_of(group),
+                connection.host,
             ):
                 return False
             if len(login.allowed) >= NAMES_MAX:

@@ -13,10 +13,13 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.access_control import AccessControl, AccessSettings
 from firearrow.broker.auth.audit_log import AuditLog
+from firearrow.broker.auth.authorization import Need
 from firearrow.broker.auth.body_needs import consumed, sent
 from firearrow.broker.auth.facts import StoreFacts
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.model import Action, User, UserType
+from firearrow.broker.auth.plain_access import PlainAccess, read_accounts
+from firearrow.broker.auth.plain_accounts import Account, migrated
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
 from firearrow.broker.base import auth_options
@@ -47,6 +50,9 @@ class Access:
 
     def sign(self, request: RemotingCommand) -> None:
         """Sign a request of the broker to another server, if it has keys."""
+
+    def read_again(self) -> None:
+        """Read files again that others change. Called every few seconds."""
 
     def close(self) -> None: ...
 
@@ -88,6 +94,8 @@ class UserAccess(Access):
         _load(saver, "users", folder / USERS_FILE, self._users)
         _load(saver, "acls", folder / ACLS_FILE, self._acls)
         self._create_initial(options)
+        if options.migrate_accounts:
+            self._migrate(options)
         self.check = self._control.check
 
     def _create_initial(self, options: Options) -> None:
@@ -101,6 +109,17 @@ class UserAccess(Access):
                 "there is no Super user, so nobody can create users and rules: set initAuthenticationUser"
             )
 
+    def _migrate(self, options: Options) -> None:
+        """Create a user with its rules for each account of `plain_acl.yml` whose user does not exist."""
+        path = auth_options.plain_acl_path(options)
+        assert path is not None
+        for account in read_accounts(path).values():
+            if self._users.get(account.access_key) is None:
+                user, policies = migrated(account)
+                self._users.create(user)
+                if policies:
+                    self._acls.update(user.name, policies)
+
     def _changed(self, table: str) -> None:
         self._control.forget()
         if self.fast_check is not None:
@@ -112,9 +131,10 @@ class UserAccess(Access):
             self.fast_check.log_in(peer, user.name, user.password, until)
 
     def _allows(self, user: str, topic: str, group: str | None, host: bytes) -> bool:
-        needs = sent(topic) if group is None else consumed(group, topic, Action.SUB)
         family = socket.AF_INET if len(host) == IPV4_HOST_BYTES else socket.AF_INET6
-        return self._control.allows(user, list(needs), socket.inet_ntop(family, host[:-PORT_BYTES]))
+        return self._control.allows(
+            user, fast_needs(topic, group), socket.inet_ntop(family, host[:-PORT_BYTES])
+        )
 
     def routes(self) -> list[Routes]:
         return [
@@ -131,10 +151,51 @@ class UserAccess(Access):
             self._audit.close()
 
 
+class AccountAccess(Access):
+    """The accounts of `plain_acl.yml`, as in brokers up to 5.2. StartError: the file cannot be used."""
+
+    def __init__(self, options: Options, store: MessageStore, clock: Clock) -> None:
+        path = auth_options.plain_acl_path(options)
+        assert path is not None
+        self._audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
+        self.fast_check: AccessCheck = AccessCheck(self._allows, authorization=True, each=True)
+        self._plain = PlainAccess(
+            path,
+            StoreFacts(options.cluster_name, store),
+            FailedLogins(lambda: clock.monotonic_ms() / 1000),
+            self._audit,
+            self._logged_in,
+            self.fast_check.forget,
+        )
+        self._plain.load()
+        self.check = self._plain.check
+
+    def _logged_in(self, peer: Peer, account: Account) -> None:
+        if isinstance(peer, FastConnection):
+            self.fast_check.log_in(peer, account.access_key, account.secret_key, 0)
+
+    def _allows(self, user: str, topic: str, group: str | None, _: bytes) -> bool:
+        return self._plain.allows(user, fast_needs(topic, group))
+
+    def read_again(self) -> None:
+        self._plain.reload()
+
+    def close(self) -> None:
+        if self._audit is not None:
+            self._audit.close()
+
+
+def fast_needs(topic: str, group: str | None) -> list[Need]:
+    """Of a send to the topic, or a pull of it for the group."""
+    return list(sent(topic) if group is None else consumed(group, topic, Action.SUB))
+
+
 def make_access(options: Options, store: MessageStore, saver: TableSaver, clock: Clock) -> Access:
     """What the options ask for. StartError."""
     if options.authentication:
         return UserAccess(options, store, saver, clock)
+    if options.plain_acl:
+        return AccountAccess(options, store, clock)
     return Access()
 
 

@@ -75,7 +75,7 @@ from firearrow.broker.tables.subscription_filter import FilterCache
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
-CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S = 10, 5, 1
+CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
 VIP_PORT_GAP = 2
 LOOPBACK = ("127.0.0.1", "::1")
 VIP_TRIES = 50
@@ -382,6 +382,7 @@ class App:
         running.callback(self._name_server.stop)
         periodic = Periodic(self._loop)
         running.callback(periodic.stop)
+        periodic.every(ACCESS_READ_S, self._access.read_again)
         periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
         periodic.every(CLIENTS_SWEEP_S, self._tables.locks.sweep)
         periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.expire)

@@ -8,6 +8,10 @@
 - `facts`: what rules know about the broker: its cluster, and whose message is at an offset
 - `failed_logins`: slows down who guesses passwords, and logs failures once
 - `model`: users, resources, policies, with the texts of Apache's bodies
+- `plain_access`: checks requests by the accounts of `plain_acl.yml`, which is read again when it changes
+- `plain_accounts`: the accounts of that file, by which brokers up to 5.2 check requests
+- `plain_yaml`: the part of YAML in which it is written
+- `remote_addresses`: its white addresses
 - `rules`: what each request code needs, in one table
 - `signatures`: the signature of a request, and its check
 - `tables`: the users and what they may do, with their files

@@ -3,7 +3,9 @@
 A configuration that asks for protection which cannot take effect is refused: the broker would be open.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import orjson
@@ -70,6 +72,16 @@ def _switch_faults(options: Options) -> Iterator[str]:
         yield (
             "authorizationEnabled=true needs authenticationEnabled=true: without it anyone may name any user"
         )
+    if options.plain_acl and options.authentication:
+        yield (
+            "aclEnable=true and authenticationEnabled=true exclude each other: remove aclEnable, and set "
+            "migrateAuthFromV1Enabled=true to take over the accounts of plain_acl.yml"
+        )
+    if options.migrate_accounts and not options.authentication:
+        yield "migrateAuthFromV1Enabled=true needs authenticationEnabled=true"
+    if (options.plain_acl or options.migrate_accounts) and plain_acl_path(options) is None:
+        key = "aclEnable" if options.plain_acl else "migrateAuthFromV1Enabled"
+        yield f"{key}=true needs the path of plain_acl.yml in rocketmq.acl.plain.file"
 
 
 def initial_user(options: Options) -> Credentials | None:
@@ -101,6 +113,14 @@ def codes(key: str, text: str) -> frozenset[int]:
 def stateful_s(options: Options) -> float:
     """How long a login holds; 0: each request's signature is checked."""
     return STATEFUL_S if options.authentication_strategy.endswith("StatefulAuthenticationStrategy") else 0.0
+
+
+def plain_acl_path(options: Options, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The path of `plain_acl.yml`; None: nothing names it."""
+    if options.plain_acl_file:
+        return Path(options.plain_acl_file)
+    home = environment.get("ROCKETMQ_HOME")
+    return Path(home, "conf", "plain_acl.yml") if home else None
 
 
 def _class_faults(options: Options) -> Iterator[str]:

@@ -334,6 +334,14 @@ class Options:
     """Empty or Apache's `…LocalAuthenticationMetadataProvider`; others cannot run here and end the start."""
     rule_provider: str = _option("", "authorizationMetadataProvider")
     """Empty or Apache's `…LocalAuthorizationMetadataProvider`; others cannot run here and end the start."""
+    migrate_accounts: bool = _option(False, "migrateAuthFromV1Enabled")
+    """Creates a user with its rules for each account of `plain_acl.yml` whose user does not exist, at the start."""
+    plain_acl: bool = _option(False, "aclEnable")
+    """Checks requests by the accounts of `plain_acl.yml`, as brokers up to 5.2 do; not together with
+    `authenticationEnabled`."""
+    plain_acl_file: str = _option("", "rocketmq.acl.plain.file")
+    """Path of `plain_acl.yml`, which is read again when it changes; empty: `conf/plain_acl.yml` below the folder in
+    the environment's `ROCKETMQ_HOME`."""
     audit_log: str = _option("", "authAuditLog")
     """A file that gets a line of JSON for each change of users and rules, and for each refusal; empty: none."""
     # administration

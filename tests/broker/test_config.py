@@ -25,6 +25,7 @@ OURS = {
     "advertisedPort",
     "fastPath",
     "fastSockets",
+    "rocketmq.acl.plain.file",
     "authAuditLog",
 }
 
@@ -182,25 +183,23 @@ OF_APACHE = "org.apache.rocketmq.auth.authentication."
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("aclEnable=true", "aclEnable asks for access control, which this server does not have"),
+        ("aclEnabled=TRUE", "aclEnabled asks for access control, but is no key of this broker: write aclEnable"),
+        ("aclenable=true", "aclenable asks for access control, but is no key of this broker: write aclEnable"),
         ("authenticationEnable=true", "write authenticationEnabled"),
         ("enableACL=true", "enableACL asks for access control, which this server does not have"),
+        ("aclEnable=true", "aclEnable=true needs the path of plain_acl.yml in rocketmq.acl.plain.file"),
         ("authorizationEnabled=true", "authorizationEnabled=true needs authenticationEnabled=true"),
+        ("migrateAuthFromV1Enabled=true", "migrateAuthFromV1Enabled=true needs authenticationEnabled=true"),
         (f"initAuthenticationUser={USER}", "initAuthenticationUser needs authenticationEnabled=true"),
         (f"innerClientAuthenticationCredentials={KEYS}", "Credentials needs authenticationEnabled=true"),
         ("authenticationEnabled=true\ninitAuthenticationUser={}", "initAuthenticationUser must be {"),
         (f"authenticationEnabled=true\ninitAuthenticationUser={KEYS}", "initAuthenticationUser must be {"),
         ("authenticationEnabled=true\ninitAuthenticationUser=a", "initAuthenticationUser must be {"),
-        (
-            "authenticationEnabled=true\nauthenticationWhitelist=a,b",
-            "authenticationWhitelist must be request",
-        ),
+        ("authenticationEnabled=true\nauthenticationWhitelist=a,b", "authenticationWhitelist must be request"),
         ("authenticationEnabled=true\nauthorizationWhitelist=-1", "authorizationWhitelist must be request"),
-        (
-            "authenticationEnabled=true\nauthenticationProvider=com.example.Own",
-            "this broker runs no other class",
-        ),
+        ("authenticationEnabled=true\nauthenticationProvider=com.example.Own", "this broker runs no other class"),
         ("authenticationEnabled=true\nauthenticationStrategy=Stateful", "this broker runs no other class"),
+        ("authenticationEnabled=true\naclEnable=true\nrocketmq.acl.plain.file=/a", "exclude each other"),
         ("authenticationEnabled=yes", "authenticationEnabled must be true or false"),
     ],
 )
@@ -242,7 +241,7 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert USER not in str(shown)
 
 
-@pytest.mark.parametrize("key", ["authenticationEnabled", "authorizationEnabled", "initAuthenticationUser"])
+@pytest.mark.parametrize("key", ["authenticationEnabled", "aclEnable", "initAuthenticationUser"])
 def test_protection_does_not_change_while_the_broker_runs(key: str) -> None:
     with pytest.raises(ConfigError, match="cannot change while the broker runs"):
         Config(Options()).update({key: "true"})
