@@ -1,6 +1,6 @@
-# AccessCheck: what the fast path checks where users have to log in: the signature of each request (or that the
-# connection's login still holds), and that the user may send to the topic, or pull it for the group. False means "not
-# checked here": the complete path checks again, refuses, counts and logs.
+# AccessCheck: what the fast path checks where users have to log in: the signature of each request (or that
+# the connection's login still holds), and that the user may send to the topic, or pull it for the group.
+# False means "not checked here": the complete path checks again, refuses, counts and logs.
 #
 # Login: the user of a connection, whose first request the complete path has let through. Only requests of
 # this user are checked here, so that guesses of passwords never are. It holds until users or rules change

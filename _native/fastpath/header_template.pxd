@@ -12,7 +12,8 @@
 # form is remembered once it has come twice in a row, so that two alternating forms cost only comparisons.
 # Ownership: it owns a copy of the names; results of `read_properties` point into `buffer`.
 #
-# SigningPlan: the order in which the values of such a header are signed. It owns copies of those that do not change.
+# SigningPlan: the order in which the values of such a header are signed. It owns copies of those that do not
+# change.
 #
 # Thread: the loop's.
 

@@ -7,7 +7,8 @@ from firearrow._native.fastpath.batch_items cimport ITEMS_MAX, item_at, items_by
 from firearrow._native.fastpath.send_properties cimport BUFFER_BYTES, add, add_unique_key, read_given
 from firearrow._native.fastpath.request_fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
 from firearrow._native.fastpath.fast_connection cimport (
-    HANDLED, LEFT_ACCESS, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_SIZE, LEFT_STORE, LEFT_TOPIC, NOT_HANDLED,
+    HANDLED, LEFT_ACCESS, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_SIZE, LEFT_STORE, LEFT_TOPIC,
+    NOT_HANDLED,
 )
 from firearrow._native.fastpath.header_template cimport HeaderTemplate, with_header
 from firearrow._native.store.files.layout cimport (

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from firearrow._native.fastpath.access_check import AccessCheck
 from firearrow._native.fastpath.fast_connection import FastConnection
+from firearrow._native.protocol.access_model import Action, User, UserType
+from firearrow._native.protocol.authorization import Need
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.access_control import AccessControl, AccessSettings
 from firearrow.broker.auth.audit_log import AuditLog
-from firearrow.broker.auth.authorization import Need
 from firearrow.broker.auth.body_needs import consumed, sent
 from firearrow.broker.auth.facts import StoreFacts
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.model import Action, User, UserType
 from firearrow.broker.auth.plain_access import PlainAccess, read_accounts
 from firearrow.broker.auth.plain_accounts import Account, migrated
 from firearrow.broker.auth.signatures import sign

@@ -7,13 +7,13 @@ remarks. What was decided is kept until users or rules change.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from firearrow._native.protocol.access_model import User, address_of
+from firearrow._native.protocol.authorization import Need, decide, refusal_text
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, ip_of
-from firearrow.broker.auth.authorization import Need, decide, refusal_text
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.model import User, address_of
 from firearrow.broker.auth.rules import Facts, rule_of
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base.errors import Refusal

@@ -6,8 +6,7 @@ Errors are Refusals with Apache's codes and remarks.
 from collections.abc import Iterable
 from typing import Any
 
-from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.auth.model import (
+from firearrow._native.protocol.access_model import (
     Acl,
     Action,
     Decision,
@@ -19,6 +18,7 @@ from firearrow.broker.auth.model import (
     UserType,
     network_of,
 )
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables import json_fields
 

@@ -5,9 +5,9 @@ Bodies are read as their handlers read them. A malformed one is a ValueError: it
 
 from collections.abc import Iterator
 
+from firearrow._native.protocol.access_model import Action, Resource
+from firearrow._native.protocol.authorization import Need
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.auth.authorization import Need
-from firearrow.broker.auth.model import Action, Resource
 from firearrow.broker.base.fastjson import loads_body, message_queue
 from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.subscriptions import HeartbeatData

@@ -5,13 +5,13 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from firearrow._native.protocol.access_model import address_of
+from firearrow._native.protocol.authorization import Need
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, ip_of
-from firearrow.broker.auth.authorization import Need
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.model import address_of
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
 from firearrow.broker.auth.plain_yaml import BYTES_MAX
 from firearrow.broker.auth.rules import Facts, rule_of

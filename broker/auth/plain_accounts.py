@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 
-from firearrow.broker.auth import plain_yaml
-from firearrow.broker.auth.authorization import Need
-from firearrow.broker.auth.bodies import Policies
-from firearrow.broker.auth.model import (
+from firearrow._native.protocol.access_model import (
     Action,
     Decision,
     Pattern,
@@ -21,6 +18,9 @@ from firearrow.broker.auth.model import (
     User,
     UserType,
 )
+from firearrow._native.protocol.authorization import Need
+from firearrow.broker.auth import plain_yaml
+from firearrow.broker.auth.bodies import Policies
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
 from firearrow.broker.tables import name_rules
 

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow.broker.auth.model import Address, address_of
+from firearrow._native.protocol.access_model import Address, address_of
 
 Ranges = tuple[tuple[int, int], ...]
 EVERYWHERE = {"*", "*.*.*.*", "*:*:*:*:*:*:*:*"}

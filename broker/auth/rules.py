@@ -9,12 +9,12 @@ the handler would refuse it, too.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from firearrow._native.protocol.access_model import Action, Resource
+from firearrow._native.protocol.authorization import Need
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import body_needs
-from firearrow.broker.auth.authorization import Need
 from firearrow.broker.auth.body_needs import consumed, group_need, sent, topic_need
-from firearrow.broker.auth.model import Action, Resource
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.tables import name_rules
 

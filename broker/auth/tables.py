@@ -7,9 +7,9 @@ decided before is void. Loop thread; `to_json` may run in another one.
 
 from collections.abc import Callable, Iterator
 
+from firearrow._native.protocol.access_model import Acl, PolicyType, Resource, User, user_of
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, Policies, no_permission
-from firearrow.broker.auth.model import Acl, PolicyType, Resource, User, user_of
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables import json_fields

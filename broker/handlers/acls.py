@@ -3,12 +3,19 @@
 Bodies and remarks are Apache's.
 """
 
+from firearrow._native.protocol.access_model import (
+    USER_PREFIX,
+    Acl,
+    PolicyEntry,
+    PolicyType,
+    Resource,
+    user_of,
+)
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.audit_log import AuditLog, audit_change
 from firearrow.broker.auth.bodies import no_permission
-from firearrow.broker.auth.model import USER_PREFIX, Acl, PolicyEntry, PolicyType, Resource, user_of
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal

@@ -6,4 +6,5 @@
 - `output`: tables on a terminal, JSON Lines when piped
 - `times`: times and durations as they are typed and shown
 - `topic`: topics
+- `user`: users and rules
 """

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firearrow._native.protocol.access_model import address_of
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.auth import plain_yaml
-from firearrow.broker.auth.model import address_of
 from firearrow.broker.auth.plain_accounts import (
     ACCOUNTS_MAX,
     PERMISSIONS_MAX,

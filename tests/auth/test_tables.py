@@ -5,10 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol.access_model import (
+    Acl,
+    Action,
+    PolicyType,
+    Resource,
+    User,
+    UserStatus,
+    UserType,
+)
 from firearrow.broker.app.access import SECRET_MODE
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, PASSWORD_CHARS_MAX, SOURCES_MAX, TEXT_CHARS_MAX
-from firearrow.broker.auth.model import Acl, Action, PolicyType, Resource, User, UserStatus, UserType
 from firearrow.broker.auth.tables import USERS_MAX, AclTable, UserTable
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.tables.config_file import ConfigFile

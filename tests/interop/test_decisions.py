@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from firearrow._native.protocol.access_model import Acl, Action, Resource, address_of
+from firearrow._native.protocol.authorization import Need, decide, refusal_text
 from firearrow.broker.auth import bodies
-from firearrow.broker.auth.authorization import Need, decide, refusal_text
-from firearrow.broker.auth.model import Acl, Action, Resource, address_of
 from tests.interop.driver import java
 from tests.interop.toolchain import java_class_path, need
 

@@ -11,12 +11,11 @@ from enum import Enum, IntFlag, StrEnum
 from functools import lru_cache
 from typing import Self
 
-from firearrow.broker.tables import name_rules
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 USER_PREFIX = "User:"
+RETRY_PREFIX = "%RETRY%"
 
 
 class _Named(StrEnum):
@@ -120,7 +119,7 @@ class Resource:
     @staticmethod
     def group(name: str) -> "Resource":
         """A retry topic counts as its group."""
-        return Resource(ResourceType.GROUP, name.removeprefix(name_rules.RETRY_PREFIX))
+        return Resource(ResourceType.GROUP, name.removeprefix(RETRY_PREFIX))
 
     @staticmethod
     def cluster(name: str) -> "Resource":

@@ -6,7 +6,15 @@ The rules are those of Apache's AclAuthorizationHandler; tests/auth compares the
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from firearrow.broker.auth.model import Acl, Action, Address, Decision, PolicyEntry, PolicyType, Resource
+from firearrow._native.protocol.access_model import (
+    Acl,
+    Action,
+    Address,
+    Decision,
+    PolicyEntry,
+    PolicyType,
+    Resource,
+)
 
 NO_POLICY = "no matched policies."
 DENIED = "the decision is deny."
