@@ -59,7 +59,7 @@ from firearrow.broker.handlers.reset_offsets import ResetsHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
-from firearrow.broker.net.server import Server
+from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -288,7 +288,7 @@ class App:
         self._routing = RouteLookup(
             self._name_server.routes if self._naming_listen is not None else None,
             self._other_name_servers(options),
-            connect=self._server.connect,
+            connect=self._connect,
             clock=self._clock,
             period_ms=options.route_period_ms,
         )
@@ -336,13 +336,17 @@ class App:
             permission=lambda: self._config.options.broker_permission,
             own=(self._name_server.routes, self._name_server.kv) if embedded else None,
             others=self._other_name_servers(options),
-            connect=self._server.connect,
+            connect=self._connect,
             period_ms=options.register_period_ms,
         )
         self._registrar.start()
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)
+
+    async def _connect(self, host: str, port: int) -> ServerConnection:
+        """A connection to another server, on which our requests are signed if there are keys."""
+        return await self._server.connect(host, port, self._access.sign)
 
     def _other_name_servers(self, options: Options) -> list[Address]:
         return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)

@@ -183,8 +183,14 @@ OF_APACHE = "org.apache.rocketmq.auth.authentication."
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("aclEnabled=TRUE", "aclEnabled asks for access control, but is no key of this broker: write aclEnable"),
-        ("aclenable=true", "aclenable asks for access control, but is no key of this broker: write aclEnable"),
+        (
+            "aclEnabled=TRUE",
+            "aclEnabled asks for access control, but is no key of this broker: write aclEnable",
+        ),
+        (
+            "aclenable=true",
+            "aclenable asks for access control, but is no key of this broker: write aclEnable",
+        ),
         ("authenticationEnable=true", "write authenticationEnabled"),
         ("enableACL=true", "enableACL asks for access control, which this server does not have"),
         ("aclEnable=true", "aclEnable=true needs the path of plain_acl.yml in rocketmq.acl.plain.file"),
@@ -195,9 +201,15 @@ OF_APACHE = "org.apache.rocketmq.auth.authentication."
         ("authenticationEnabled=true\ninitAuthenticationUser={}", "initAuthenticationUser must be {"),
         (f"authenticationEnabled=true\ninitAuthenticationUser={KEYS}", "initAuthenticationUser must be {"),
         ("authenticationEnabled=true\ninitAuthenticationUser=a", "initAuthenticationUser must be {"),
-        ("authenticationEnabled=true\nauthenticationWhitelist=a,b", "authenticationWhitelist must be request"),
+        (
+            "authenticationEnabled=true\nauthenticationWhitelist=a,b",
+            "authenticationWhitelist must be request",
+        ),
         ("authenticationEnabled=true\nauthorizationWhitelist=-1", "authorizationWhitelist must be request"),
-        ("authenticationEnabled=true\nauthenticationProvider=com.example.Own", "this broker runs no other class"),
+        (
+            "authenticationEnabled=true\nauthenticationProvider=com.example.Own",
+            "this broker runs no other class",
+        ),
         ("authenticationEnabled=true\nauthenticationStrategy=Stateful", "this broker runs no other class"),
         ("authenticationEnabled=true\naclEnable=true\nrocketmq.acl.plain.file=/a", "exclude each other"),
         ("authenticationEnabled=yes", "authenticationEnabled must be true or false"),

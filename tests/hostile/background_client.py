@@ -22,6 +22,7 @@ class BackgroundClient:
     worked_s: Callable[[], float] = lambda: 0.0
     """How much the broker has worked so far: on a busy machine it waits for other processes itself."""
     topic: str = "Background"
+    open_connection: Callable[[tuple[str, int]], ClientSocket] = ClientSocket
     sent: int = 0
     waits_s: list[float] = field(default_factory=list)
     works_s: list[float] = field(default_factory=list)
@@ -30,7 +31,7 @@ class BackgroundClient:
     """How long a new connection took until its first response."""
 
     def __post_init__(self) -> None:
-        self._connection = ClientSocket(self.address)
+        self._connection = self.open_connection(self.address)
         self._stop = threading.Event()
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
@@ -79,7 +80,7 @@ class BackgroundClient:
                 self._round()
                 if self.sent % GREET_EVERY == 0:
                     begun = time.monotonic()
-                    with ClientSocket(self.address) as fresh:
+                    with self.open_connection(self.address) as fresh:
                         assert pull(fresh, self.topic, self.sent - 1).code == 0
                     self.greeting_s.append(time.monotonic() - begun)
         except BaseException as fault:

@@ -1,8 +1,9 @@
 """All targets by name."""
 
 from tests.hostile.fuzz import Target
+from tests.hostile.targets_access import ACCESS
 from tests.hostile.targets_store import STORE
 from tests.hostile.targets_tables import TABLES
 from tests.hostile.targets_wire import WIRE
 
-TARGETS: dict[str, Target] = {target.name: target for target in (*WIRE, *TABLES, *STORE)}
+TARGETS: dict[str, Target] = {target.name: target for target in (*WIRE, *TABLES, *STORE, *ACCESS)}
