@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import is_signed, sign
 from tests.auth.secured import SignedSocket, ask_ok, create_user, grant, secured
 from tests.support.client_socket import ClientSocket
 
@@ -88,3 +90,16 @@ def test_only_super_users_see_passwords(tmp_path: Path, code: int) -> None:
             body = ask_ok(app, code, ext).body
             assert b'"username":"app"' in body
             assert b"password" not in body
+
+
+def test_signatures_of_the_java_client() -> None:
+    """Of requests to name server and broker, with and without a body; one session has a wrong key."""
+    lines = list(map(json.loads, gzip.decompress((RECORDED / "java.jsonl.gz").read_bytes()).splitlines()))
+    requests = [(RemotingCommand.decode(base64.b64decode(line["raw64"])), line["right"]) for line in lines]
+    assert {right for _, right in requests} == {True, False}
+    assert len(requests) > 8
+    for request, right in requests:
+        assert is_signed(request, "12345678") == right, request
+        copy = RemotingCommand(request.code, request.ext, request.body, version=request.version)
+        sign(copy, request.ext["AccessKey"], "12345678")
+        assert (copy.ext["Signature"] == request.ext["Signature"]) == right
