@@ -1,6 +1,6 @@
 """Users and rules with the official clients and Apache's mqadmin, against us and Apache alike.
 
-The Java client 4.9.8 signs as for the ACL of 4.x; that of `plain_acl.yml` has its own test.
+Also with the accounts of `plain_acl.yml`, against us and Apache 4.9.
 """
 
 import re
@@ -14,9 +14,9 @@ from firearrow._native.wire.codes import RequestCode
 from tests.auth.secured import INITIAL, ROOT, ROOT_PASSWORD, SignedSocket, ask_ok, create_user, grant
 from tests.interop.driver import Driver, Failed
 from tests.interop.messages import hexed
-from tests.interop.peers import Apache, FireArrow, Peer, address
+from tests.interop.peers import Apache, Apache4, FireArrow, Peer, address
 from tests.interop.toolchain import java_class_path, need
-from tests.support.requests import topic_ext
+from tests.support.requests import send_ext, topic_ext
 
 CLIENTS = ("java5", "java4", "go")
 OF = "org.apache.rocketmq.auth."
@@ -111,3 +111,73 @@ def test_mqadmin(guarded: Peer, make: Make) -> None:
     assert "Group:g" not in printed("getAcl -b {b} -s User:tool")
     assert "success" in printed("deleteUser -b {b} -u tool")
     assert "tool" not in printed("listUser -b {b}")
+
+
+PLAIN_ACL = """\
+accounts:
+  - accessKey: orders-app
+    secretKey: orders-secret
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms:
+      - Plain=PUB|SUB
+      - ReadOnly=SUB
+    groupPerms:
+      - plain-group=SUB
+  - accessKey: orders-admin
+    secretKey: admin-secret
+    admin: true
+    defaultTopicPerm: PUB|SUB
+    defaultGroupPerm: SUB
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A broker with `plain_acl.yml`: ours, or Apache's 4.9."""
+    need(lambda: java_class_path("client4"))
+    store = tmp_path_factory.mktemp("plain") / "store"
+    if request.config.getoption("--against", "firearrow") == "apache":
+        need(lambda: java_class_path("broker4"))
+        path = store.parent / f"{store.name}-apache" / "conf" / "plain_acl.yml"
+        path.parent.mkdir(parents=True)
+        path.write_text(PLAIN_ACL)
+        with Apache4(store, {"aclEnable": "true"}) as apache:
+            yield apache
+    else:
+        path = store.parent / "plain_acl.yml"
+        path.write_text(PLAIN_ACL)
+        with FireArrow(store, {"aclEnable": "true", "rocketmq.acl.plain.file": str(path)}) as ours:
+            yield ours
+
+
+@pytest.mark.parametrize("name", ["java4", "go"])
+def test_accounts_of_brokers_4(plain: Peer, tmp_path: Path, name: str) -> None:
+    with SignedSocket(address(plain.address), "orders-admin", "admin-secret") as admin:
+        for topic in ("Plain", "ReadOnly"):
+            ask_ok(admin, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+        ask_ok(admin, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, {"groupName": "plain-group"})
+    with SignedSocket(address(plain.address), "orders-app", "orders-secret") as app:
+        for topic, wanted in (("ReadOnly", "No default permission for topic:ReadOnly"), ("Plain", None)):
+            answer = app.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic), b"x")
+            assert (answer.code == 0) == (wanted is None), answer.remark
+            assert wanted is None or f"AclException: {wanted}" in (answer.remark or "")
+        answer = app.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("More"))
+        assert answer.code == 1
+        assert "AclException: Need admin permission for request code=17, but accessKey=orders-app" in (
+            answer.remark or ""
+        )
+        app.password = "wrong"
+        answer = app.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Plain"), b"x")
+        assert "AclException: Check signature failed for accessKey=orders-app" in (answer.remark or "")
+        app.user = "stranger"
+        answer = app.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Plain"), b"x")
+        assert "AclException: No acl config for stranger" in (answer.remark or "")
+    with Driver(name, plain.name_server, tmp_path / name, ("orders-app", "orders-secret")) as client:
+        bodies = hexed(f"{name} one", f"{name} two")
+        client.ask("send", group="P", topic="Plain", body=bodies)
+        client.ask("consume", name="member", group="plain-group", topic="Plain")
+        client.await_bodies(["member"], bodies)
+        client.ask("stop", name="member")
+        with pytest.raises(Failed):
+            client.ask("send", group="P", topic="ReadOnly", body=bodies)
