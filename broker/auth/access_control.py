@@ -13,6 +13,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, ip_of
+from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.rules import Facts, rule_of
 from firearrow.broker.auth.tables import AclTable, UserTable
@@ -22,6 +23,7 @@ from firearrow.broker.base.peer import Peer
 DECISIONS_MAX = 10_000
 """Decisions that are kept; then all are forgotten."""
 NO_USER = "username cannot be null."
+WRONG_SIGNATURE = "check signature failed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +102,21 @@ class AccessControl:
             self._wait_for(address)
         elif user is not None and until > self._now() and user.is_enabled:
             return user
-        fault = self._login_fault(request, name, user)
+        fault = self._login_fault(request, user)
         if fault is not None:
-            delay_s = self._failed.failed(address, fault)
-            raise Refusal(ResponseCode.NO_PERMISSION, fault, delay_s=delay_s)
+            delay_s = self._failed.failed(address, fault, name)
+            remark = fault if fault is WRONG_SIGNATURE else f"User:{name[:TEXT_CHARS_MAX]} {fault}"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark, delay_s=delay_s)
         assert user is not None
         self._note_login(peer, user)
         return user
 
-    def _login_fault(self, request: RemotingCommand, name: str, user: User | None) -> str | None:
+    def _login_fault(self, request: RemotingCommand, user: User | None) -> str | None:
         if user is None:
-            return f"User:{name} is not found."
+            return "is not found."
         if not user.is_enabled:
-            return f"User:{name} is disabled."
-        return None if signatures.is_signed(request, user.password) else "check signature failed."
+            return "is disabled."
+        return None if signatures.is_signed(request, user.password) else WRONG_SIGNATURE
 
     def _wait_for(self, address: str) -> None:
         """Refusal: too many failed logins from the address."""
@@ -140,7 +143,7 @@ class AccessControl:
     def _is_login(self, request: RemotingCommand) -> bool:
         """Whether a request that needs no login has a valid one."""
         user = self._users.get(request.ext.get(signatures.ACCESS_KEY, ""))
-        return user is not None and self._login_fault(request, user.name, user) is None
+        return user is not None and self._login_fault(request, user) is None
 
     # ---- authorization ----
 
@@ -175,6 +178,8 @@ class AccessControl:
         except KeyError:
             pass
         verdict = decide(self._acls.get(user), need, address_of(address))
+        if len(need.resource.name) > TEXT_CHARS_MAX:  # the name comes from the request: it is not kept
+            return None if verdict.allowed else verdict.reason
         if len(self._decisions) >= DECISIONS_MAX:
             self._decisions.clear()
         reason = self._decisions[key] = None if verdict.allowed else verdict.reason

@@ -21,6 +21,7 @@ ADDRESSES_MAX = 10_000
 """Addresses that are remembered; the one that failed first is forgotten."""
 FORGET_S = 300.0
 LOG_PERIOD_S = 60.0
+USER_CHARS_SHOWN = 64
 
 
 class _Address:
@@ -51,9 +52,10 @@ class FailedLogins:
         found.waiting = [at for at in found.waiting if at > now]
         return min(found.waiting) - now if len(found.waiting) >= WAITING_MAX else 0.0
 
-    def failed(self, address: str, reason: str) -> float:
-        """Note a failed login; returns how long its answer waits, in s."""
-        self.note(address, reason)
+    def failed(self, address: str, reason: str, user: str) -> float:
+        """Note a failed login; returns how long its answer waits, in s. `reason` is one of few texts, `user` what the
+        peer calls itself."""
+        self.note(address, reason, user)
         now = self._now()
         found = self._addresses.pop(address, None)
         if found is None or now - found.last_s > FORGET_S:
@@ -69,7 +71,7 @@ class FailedLogins:
         found.waiting.append(now + delay)
         return delay
 
-    def note(self, address: str, reason: str) -> None:
+    def note(self, address: str, reason: str, user: str = "") -> None:
         """Count a refusal; log the first one of an address and reason, and then their number once a minute."""
         self.total += 1
         now = self._now()
@@ -79,7 +81,8 @@ class FailedLogins:
             self._logged[key] = [now, 0.0]
             if len(self._logged) > ADDRESSES_MAX:
                 self._logged.popitem(last=False)
-            return log.warning("refused %s: %s", address, reason)
+            named = f" (user {user[:USER_CHARS_SHOWN]!r})" if user else ""
+            return log.warning("refused %s: %s%s", address, reason, named)
         entry[1] += 1
         if now - entry[0] >= LOG_PERIOD_S:
             log.warning("refused %s: %s (%d times more)", address, reason, int(entry[1]))

@@ -11,6 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, ip_of
+from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
 from firearrow.broker.auth.plain_yaml import BYTES_MAX
@@ -104,18 +105,18 @@ class PlainAccess:
             raise _refused("No accessKey is configured")
         account = self.acl.accounts.get(name)
         if account is None:
-            raise self._failed_login(ip, f"No acl config for {name}")
+            raise self._failed_login(ip, "No acl config for ", name)
         if account.white.match(address):
             return
         if not signatures.is_signed(request, account.secret_key, always_without_query=True):
-            raise self._failed_login(ip, f"Check signature failed for accessKey={name}")
+            raise self._failed_login(ip, "Check signature failed for accessKey=", name)
         self._note_login(peer, account)
         if is_served:
             self._authorize(request, account)
 
-    def _failed_login(self, ip: str, fault: str) -> Refusal:
-        delay_s = self._failed.failed(ip, fault)
-        return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + fault, delay_s=delay_s)
+    def _failed_login(self, ip: str, fault: str, name: str) -> Refusal:
+        delay_s = self._failed.failed(ip, fault.rstrip(" ="), name)
+        return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + fault + name[:TEXT_CHARS_MAX], delay_s=delay_s)
 
     def _note_login(self, peer: Peer, account: Account) -> None:
         known = self._logins.get(peer)

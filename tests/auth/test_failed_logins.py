@@ -33,23 +33,23 @@ class Times:
 def test_delays_grow_and_are_forgotten() -> None:
     times = Times()
     failed = FailedLogins(times)
-    delays = [failed.failed("1.1.1.1", "wrong") for _ in range(FREE + 10)]
+    delays = [failed.failed("1.1.1.1", "wrong", "u") for _ in range(FREE + 10)]
     assert delays[:FREE] == [0] * FREE
     assert delays[FREE:] == sorted(delays[FREE:])
     assert delays[FREE] == pytest.approx(0.1)
     assert delays[-1] == DELAY_MAX_S
-    assert failed.failed("2.2.2.2", "wrong") == 0
+    assert failed.failed("2.2.2.2", "wrong", "u") == 0
     times.now += 301
-    assert failed.failed("1.1.1.1", "wrong") == 0
+    assert failed.failed("1.1.1.1", "wrong", "u") == 0
 
 
 def test_nobody_of_an_address_tries_while_too_many_wait() -> None:
     times = Times()
     failed = FailedLogins(times)
     for _ in range(FREE + WAITING_MAX - 1):
-        failed.failed("1.1.1.1", "wrong")
+        failed.failed("1.1.1.1", "wrong", "u")
     assert failed.wait_s("1.1.1.1") == 0
-    failed.failed("1.1.1.1", "wrong")
+    failed.failed("1.1.1.1", "wrong", "u")
     assert 0 < failed.wait_s("1.1.1.1") <= DELAY_MAX_S
     assert failed.wait_s("2.2.2.2") == 0
     times.now += DELAY_MAX_S + 1
@@ -59,13 +59,13 @@ def test_nobody_of_an_address_tries_while_too_many_wait() -> None:
 def test_addresses_are_bounded_and_the_one_that_failed_first_is_forgotten() -> None:
     failed = FailedLogins(Times())
     for _ in range(FREE):
-        failed.failed("first", "wrong")
+        failed.failed("first", "wrong", "u")
     for n in range(ADDRESSES_MAX - 1):
-        failed.failed(str(n), "wrong")
-    assert failed.failed("first", "wrong") > 0  # and is now the last one
+        failed.failed(str(n), "wrong", "u")
+    assert failed.failed("first", "wrong", "u") > 0  # and is now the last one
     for n in range(ADDRESSES_MAX):
-        failed.failed(f"more {n}", "wrong")
-    assert failed.failed("first", "wrong") == 0
+        failed.failed(f"more {n}", "wrong", "u")
+    assert failed.failed("first", "wrong", "u") == 0
 
 
 def test_failures_are_logged_once_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,16 +73,26 @@ def test_failures_are_logged_once_with_their_number(caplog: pytest.LogCaptureFix
     failed = FailedLogins(times)
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
-            failed.failed("1.1.1.1", "wrong")
+            failed.failed("1.1.1.1", "wrong", "u")
         times.now += LOG_PERIOD_S
-        failed.failed("1.1.1.1", "wrong")
+        failed.failed("1.1.1.1", "wrong", "u")
         failed.note("1.1.1.1", "other")
     assert [record.getMessage() for record in caplog.records] == [
-        "refused 1.1.1.1: wrong",
+        "refused 1.1.1.1: wrong (user 'u')",
         "refused 1.1.1.1: wrong (5 times more)",
         "refused 1.1.1.1: other",
     ]
     assert failed.total == 7
+
+
+def test_names_of_peers_fill_neither_log_nor_memory(caplog: pytest.LogCaptureFixture) -> None:
+    failed = FailedLogins(Times())
+    with caplog.at_level(logging.WARNING):
+        for n in range(100):
+            failed.failed("1.1.1.1", "wrong", f"{n}\n" + "x" * 100_000)
+    [record] = caplog.records
+    assert record.getMessage().startswith("refused 1.1.1.1: wrong (user '0\\nxxx")
+    assert len(record.getMessage()) < 200
 
 
 def test_a_guesser_is_slowed_down_and_its_neighbour_is_not(tmp_path: Path) -> None:
