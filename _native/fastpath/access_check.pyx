@@ -12,8 +12,8 @@ from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, SPAN_RAW, un
 cdef enum:
     SIGNED_FIELDS_MAX = 32        # of a header; more take the complete path
     BUFFER_BYTES = 65536
-    NAMES_MAX = 256               # topics and groups of a login that are remembered
-    NAME_BYTES_MAX = 512
+    NAMES_MAX = 64                # topics and groups of a login that are remembered
+    NAME_BYTES_MAX = 256          # a topic and a group
     SHORT_BODY = 1024
     SIGNATURE_BYTES = 28
     DIGEST_BYTES = 20

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -51,6 +52,7 @@ class Pair:
 
     def __init__(self, root: SignedSocket, app: SignedSocket) -> None:
         self.root, self.app = root, app
+        self._numbers = itertools.count()
         ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("T"))
         create_user(root, "app", "secret88")
         for resource, action in (("Topic:T", "Pub"), ("Topic:T", "Sub"), ("Group:CG", "Sub")):
@@ -70,7 +72,7 @@ class Pair:
 
     def send(self, **more: str) -> RemotingCommand:
         properties = f"KEYS\x01k{random.random()}\x02TAGS\x01a\x02"
-        ext = send_ext("T", i=properties, e=str(random.randrange(4))) | more
+        ext = send_ext("T", i=properties, e=str(next(self._numbers) % 4)) | more
         return self.app.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x" * random.randrange(1, 300))
 
 
