@@ -1,5 +1,6 @@
 """Plain sends and pulls without a Python object for each message; all other requests go to the handlers.
 
+- `access_check`: signatures and rights of plain sends and pulls
 - `arrivals`: notifies of queues with messages that readers could not see before
 - `batch_items`: the items of a batch body, read in place
 - `fast_connection`: a connection that offers each request to the fast path first

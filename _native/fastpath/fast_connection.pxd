@@ -34,6 +34,7 @@ cdef enum Reason:
     LEFT_SUBSCRIPTION             # the group may not pull, or filters by more than tags
     LEFT_OFFSET                   # outside of the queue, or about to be reset
     LEFT_NO_MATCH                 # no message matches, or it cannot be held
+    LEFT_ACCESS                   # its user has to log in first, or may not do it
     REASONS
 
 
@@ -52,6 +53,7 @@ cdef class FastConnection(Connection):
     cdef unsigned int unmatched           # sends since one matched a template
     cdef RequestCounts counts             # of its kind of client; None: no request yet
     cdef readonly int language, version   # of its last request that was parsed; -1: no request yet
+    cdef object login                     # a Login (access_check.pxd); None: nobody has logged in
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int schedule_flush(self) except -1

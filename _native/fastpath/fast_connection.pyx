@@ -17,6 +17,7 @@ cdef enum:
 
 REASON_NAMES = (
     "fields", "body", "store", "topic", "properties", "size", "subscription", "offset", "no match",
+    "access",
 )
 
 

@@ -12,6 +12,9 @@
 # form is remembered once it has come twice in a row, so that two alternating forms cost only comparisons.
 # Ownership: it owns a copy of the names; results of `read_properties` point into `buffer`.
 #
+# SigningPlan: the order in which the values of such a header are signed. It owns copies of those that do not
+# change.
+#
 # Thread: the loop's.
 
 cimport cython
@@ -56,6 +59,26 @@ cdef struct TemplateField:
     int32_t which                 # index of the value (request_fields.pxd)
 
 
+cdef enum:
+    PIECES_MAX = 32
+
+cdef struct Piece:
+    int32_t which                 # index of a value that changes; -1: a constant
+    int32_t at, length            # of the constant
+
+
+@cython.final
+cdef class SigningPlan:
+    # what is signed in a header of a template, in order; constants that follow each other are one piece
+    cdef uint8_t constants[LITERALS_MAX]
+    cdef Piece pieces[PIECES_MAX]
+    cdef int count
+    cdef int32_t used             # of `constants`
+
+    cdef bint add_constant(self, const Span *value) noexcept nogil
+    cdef bint add_changing(self, int which) noexcept nogil
+
+
 @cython.final
 cdef class HeaderTemplate:
     cdef uint8_t literals[LITERALS_MAX]
@@ -64,6 +87,7 @@ cdef class HeaderTemplate:
     cdef int32_t tail_bytes       # bytes after the last value
     cdef SendFields fields        # of the last header; its values are invalid
     cdef PropertiesTemplate properties
+    cdef SigningPlan plan         # None: signatures are not checked by it
     cdef HeaderTemplate following  # None: it is the last
 
     cdef void prefetch(self) noexcept nogil

@@ -14,7 +14,9 @@ from firearrow._native.fastpath.send_properties cimport GIVEN_BYTES_MAX, is_fals
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.store.log.record cimport Text, clear
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
-from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span, fa_copy_ascii, scan_string_body
+from firearrow._native.wire.json cimport (
+    SPAN_ABSENT, SPAN_ESCAPED, Span, fa_copy_ascii, scan_string_body, unescape,
+)
 
 
 cdef enum:
@@ -190,6 +192,35 @@ cdef inline const uint8_t *request_number(
     return at
 
 
+cdef class SigningPlan:
+    cdef bint add_changing(self, int which) noexcept nogil:
+        """False: there is no room."""
+        if self.count == PIECES_MAX:
+            return False
+        self.pieces[self.count] = Piece(which=which, at=0, length=0)
+        self.count += 1
+        return True
+
+    cdef bint add_constant(self, const Span *value) noexcept nogil:
+        """Copy the value, unescaped. False: there is no room, or it is malformed."""
+        cdef Py_ssize_t length = value.length
+        if value.length > LITERALS_MAX - self.used:
+            return False
+        if value.kind == SPAN_ESCAPED:
+            length = unescape(value.at, value.length, self.constants + self.used)
+            if length < 0:
+                return False
+        else:
+            memcpy(self.constants + self.used, value.at, length)
+        if self.count == 0 or self.pieces[self.count - 1].which >= 0:
+            if not self.add_changing(-1):
+                return False
+            self.pieces[self.count - 1].at = self.used
+        self.pieces[self.count - 1].length += <int32_t> length
+        self.used += <int32_t> length
+        return True
+
+
 cdef class HeaderTemplate:
     def __cinit__(self):
         self.properties = PropertiesTemplate()
@@ -249,10 +280,13 @@ cdef class HeaderTemplate:
             stop = NULL
             if gap.which == PROPERTIES_VALUE:
                 stop = self.properties.read_properties(at, end, buffer, done)
+                fields.value[PROPERTIES_VALUE].kind = SPAN_ESCAPED
             if stop is NULL:
                 stop = value_at(at, end, gap.which, fields)
             if stop is NULL:
                 return False
+            fields.value[gap.which].at = at
+            fields.value[gap.which].length = <int32_t> (stop - at)
             at = stop
         return end - at == self.tail_bytes and fa_same(at, literal, self.tail_bytes)
 

@@ -10,6 +10,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.fastpath.access_check cimport AccessCheck
 from firearrow._native.fastpath.request_fields cimport PullFields
 from firearrow._native.fastpath.long_polling cimport HeldRequest, PullHoldService
 from firearrow._native.fastpath.fast_connection cimport FastConnection
@@ -64,6 +65,7 @@ cdef class Puller:
     cdef RequestTimes times
     cdef int reason                       # a Reason why it did not handle the last request
     cdef readonly bint lite_pull          # LITE_PULL_MESSAGE is permitted
+    cdef AccessCheck access               # None: everyone may pull
 
     cdef int leave(self, int reason) noexcept
     cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1

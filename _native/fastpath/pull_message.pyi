@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from firearrow._native.base.clock import Clock
+from firearrow._native.fastpath.access_check import AccessCheck
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.store.log.journal_page import JournalPage
@@ -49,6 +50,8 @@ class Puller:
         clock: Clock,
         times: RequestTimes | None = None,
     ) -> None: ...
+    def protect(self, access: AccessCheck) -> None:
+        """Handle only what `access` lets through."""
     def configure(self, lite_pull: bool) -> None:
         """Whether LITE_PULL_MESSAGE is permitted."""
     def forget(self) -> None:

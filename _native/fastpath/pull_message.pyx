@@ -12,7 +12,7 @@ from firearrow._native.fastpath.request_times cimport (
     KIND_HELD_LITE_PULL, KIND_HELD_PULL, KIND_LITE_PULL, KIND_PULL,
 )
 from firearrow._native.fastpath.fast_connection cimport (
-    HANDLED, LEFT_FIELDS, LEFT_NO_MATCH, LEFT_OFFSET, LEFT_SUBSCRIPTION, NOT_HANDLED,
+    HANDLED, LEFT_ACCESS, LEFT_FIELDS, LEFT_NO_MATCH, LEFT_OFFSET, LEFT_SUBSCRIPTION, NOT_HANDLED,
 )
 from firearrow._native.store.get_message cimport FOUND, PICKED_MAX, copy_picked, pick
 from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, OFFSET_ENTRY
@@ -112,6 +112,9 @@ cdef class Puller:
     def __dealloc__(self):
         PyMem_Free(self.picked)
 
+    def protect(self, AccessCheck access not None):
+        self.access = access
+
     def configure(self, bint lite_pull):
         self.lite_pull = lite_pull
 
@@ -130,6 +133,11 @@ cdef class Puller:
             return self.leave(LEFT_FIELDS)
         if fields.flags & ~<int64_t> KNOWN_FLAGS:
             return self.leave(LEFT_FIELDS)
+        if self.access is not None and not (
+            self.access.is_signed(connection, frame, header)
+            and self.access.may_use(connection, &fields.topic, &fields.group)
+        ):
+            return self.leave(LEFT_ACCESS)
         subscription = self.subscription_of(&fields, connection.last_seen)
         if subscription is None or not subscription.mine or fields.queue_id >= subscription.queues:
             return self.leave(LEFT_SUBSCRIPTION)

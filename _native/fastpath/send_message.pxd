@@ -7,6 +7,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.fastpath.access_check cimport AccessCheck
 from firearrow._native.fastpath.send_properties cimport CompletedProperties
 from firearrow._native.fastpath.request_fields cimport SendFields
 from firearrow._native.fastpath.topic_cache cimport PlainTopics, Topic
@@ -44,6 +45,7 @@ cdef class Sender:
     cdef uint8_t *buffer
     cdef RequestTimes times
     cdef int reason                       # a Reason why it did not handle the last request
+    cdef AccessCheck access               # None: everyone may send
 
     cdef int leave(self, int reason) noexcept
     cdef bint may_match(self, FastConnection connection) noexcept

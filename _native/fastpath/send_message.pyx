@@ -10,7 +10,8 @@ from firearrow._native.fastpath.request_times cimport (
     KIND_SEND, KIND_SEND_BATCH, KIND_SEND_V2, SMALL_BYTES, PutCounts,
 )
 from firearrow._native.fastpath.fast_connection cimport (
-    HANDLED, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_SIZE, LEFT_STORE, LEFT_TOPIC, NOT_HANDLED,
+    HANDLED, LEFT_ACCESS, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_SIZE, LEFT_STORE, LEFT_TOPIC,
+    NOT_HANDLED,
 )
 from firearrow._native.fastpath.header_template cimport HeaderTemplate, with_header
 from firearrow._native.store.files.layout cimport (
@@ -56,6 +57,9 @@ cdef class Sender:
             raise MemoryError()
         self.configure(b"", {}, 0)
 
+    def protect(self, AccessCheck access not None):
+        self.access = access
+
     def __dealloc__(self):
         PyMem_Free(self.buffer)
 
@@ -74,6 +78,11 @@ cdef class Sender:
         done.text.at = NULL
         if not send_fields(header, long_names, &fields):
             return self.leave(LEFT_FIELDS)
+        if self.access is not None and not (
+            self.access.is_signed(connection, frame, header)
+            and self.access.may_use(connection, &fields.value[TOPIC_VALUE], NULL)
+        ):
+            return self.leave(LEFT_ACCESS)
         fields.kind = KIND_SEND if long_names else KIND_SEND_V2
         if header.code == SEND_BATCH_MESSAGE:
             fields.kind = KIND_SEND_BATCH
@@ -82,6 +91,8 @@ cdef class Sender:
         connection.unmatched += 1
         if frame.serializer == SERIALIZER_JSON and self.may_match(connection):
             connection.template = with_header(connection.template, frame, &fields)
+            if self.access is not None:
+                connection.template.plan = self.access.plan_of(header, &fields)
         return HANDLED
 
     cdef inline bint may_match(self, FastConnection connection) noexcept:
@@ -101,6 +112,11 @@ cdef class Sender:
             before, template = template, template.following
             if template is None:
                 return NOT_HANDLED
+        if self.access is not None and not (
+            self.access.is_templated_signed(connection, frame, &fields, template.plan)
+            and self.access.may_use(connection, &fields.value[TOPIC_VALUE], NULL)
+        ):
+            return NOT_HANDLED
         connection.unmatched = 0
         if before is not None:
             before.following, template.following = template.following, connection.template

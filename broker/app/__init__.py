@@ -1,5 +1,6 @@
 """Composition: builds, starts and stops the broker and the name server.
 
+- `access`: builds what checks requests: users and rules with their files, the check, the handlers for them
 - `app`: the composition root of the broker: builds, starts and stops everything in order
 - `commands`: what `firearrow broker` and `firearrow namesrv` do with their arguments: log, options, check or run
 - `fast_path`: builds the fast path and sets its plain topics

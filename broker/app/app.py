@@ -27,6 +27,7 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow.broker.app.access import make_access
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.message_services import MessageServices
 from firearrow.broker.app.metrics_services import MetricsServices
@@ -66,7 +67,7 @@ from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.refusals import RefusalLog
-from firearrow.broker.net.server import Server
+from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
@@ -83,7 +84,7 @@ from firearrow.broker.tables.subscription_filter import FilterCache
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
-CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S = 10, 5, 1
+CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
 VIP_PORT_GAP = 2
 LOOPBACK = ("127.0.0.1", "::1")
 VIP_TRIES = 50
@@ -138,6 +139,7 @@ class App:
         self._start_writing(options, running)
         self._make_write_batch(options)
         self._load_tables(options)
+        files.callback(self._access.close)
         await self._listen(options, files)
         self._register(options, running)
         tables = self._tables
@@ -222,6 +224,7 @@ class App:
         self._config.listen(self._tables.configure)
         load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
+        self._access = make_access(options, self._store, self._saver, self._clock)
         log_folder = options.commitlog_path or str(Path(options.store_root) / "commitlog")
         self._retention = Retention(
             self._loop,
@@ -255,7 +258,7 @@ class App:
         self._message_services.listen(self._arrivals)
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
-                context, store_host, pulls, self._hold_service, self._server.times
+                context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
             )
         handlers = (
             pulls,
@@ -299,7 +302,8 @@ class App:
                 lambda *span: self._metrics_services().history(*span),
             ),
         )
-        return [*(handler.routes() for handler in handlers), *self._message_services.routes()]
+        own = [handler.routes() for handler in handlers]
+        return [*own, *self._message_services.routes(), *self._access.routes()]
 
     def _runtime_parts(self) -> list[Callable[[], dict[str, str]]]:
         fast_path = [] if self._fast_path is None else [self._fast_path.runtime_info]
@@ -312,10 +316,14 @@ class App:
         if self._naming_listen is not None:
             naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
             self._naming = await self._server.listen(
-                *self._naming_listen, Dispatch(naming, self._refusals), option="--namesrv-listen"
+                *self._naming_listen,
+                Dispatch(naming, self._refusals, self._access.check),
+                option="--namesrv-listen",
             )
             self._name_server.describe(self._naming, self._kv_file)
-        self._dispatch, vip_dispatch = Dispatch(refusals=self._refusals), Dispatch(refusals=self._refusals)
+        self._dispatch, vip_dispatch = (
+            Dispatch(refusals=self._refusals, check=self._access.check) for _ in range(2)
+        )
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._passed.close()
         self._address = address
@@ -325,7 +333,7 @@ class App:
         self._routing = RouteLookup(
             self._name_server.routes if self._naming_listen is not None else None,
             self._other_name_servers(options),
-            connect=self._server.connect,
+            connect=self._connect,
             clock=self._clock,
             period_ms=options.route_period_ms,
         )
@@ -373,13 +381,17 @@ class App:
             permission=lambda: self._config.options.broker_permission,
             own=(self._name_server.routes, self._name_server.kv) if embedded else None,
             others=self._other_name_servers(options),
-            connect=self._server.connect,
+            connect=self._connect,
             period_ms=options.register_period_ms,
         )
         self._registrar.start()
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)
+
+    async def _connect(self, host: str, port: int) -> ServerConnection:
+        """A connection to another server, on which our requests are signed if there are keys."""
+        return await self._server.connect(host, port, self._access.sign)
 
     def _other_name_servers(self, options: Options) -> list[Address]:
         return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)
@@ -431,6 +443,7 @@ class App:
         running.callback(self._name_server.stop)
         periodic = Periodic(self._loop)
         running.callback(periodic.stop)
+        periodic.every(ACCESS_READ_S, self._access.read_again)
         periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
         periodic.every(CLIENTS_SWEEP_S, self._tables.locks.sweep)
         periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.expire)

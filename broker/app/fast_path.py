@@ -6,6 +6,7 @@ topic but that of message traces, no retry topic, dead letter queue or LMQ. Loop
 
 from collections.abc import Iterable
 
+from firearrow._native.fastpath.access_check import AccessCheck
 from firearrow._native.fastpath.fast_connection import FastHandler, RequestCounts
 from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
@@ -33,6 +34,7 @@ class FastPathSetup:
         pulls: PullHandler,
         hold_service: PullHoldService,
         times: RequestTimes,
+        access: AccessCheck | None,
     ) -> None:
         self._topics = context.tables.topics
         self._plain_topics = PlainTopics()
@@ -58,6 +60,9 @@ class FastPathSetup:
             context.clock,
             times,
         )
+        if access is not None:
+            self._sender.protect(access)
+            self._puller.protect(access)
         context.stats.source(self._sender.count)
         context.stats.source(self._puller.count)
         self.counters = RequestCounters()

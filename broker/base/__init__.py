@@ -1,6 +1,7 @@
 """What every package of the broker may import: options, clock, errors, peers, small formats.
 
 - `arguments`: the arguments of `firearrow broker` and `firearrow namesrv`, each declared once
+- `auth_options`: what the options of users and rules mean, and what is wrong with them
 - `clock`: the clock that is passed to all logic, which never reads the time itself
 - `config`: the current options, their file, and changes to them while the broker runs
 - `config_keys`: the keys of Apache's configuration: which exist, their defaults, which ask for security

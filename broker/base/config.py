@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from firearrow.broker.base import properties, tls
+from firearrow.broker.base.auth_options import auth_faults
 from firearrow.broker.base.config_keys import (
     apache_defaults,
     apache_keys,
@@ -201,6 +202,8 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
     judged_options = dataclasses.replace(options, **values)
     if (fault := tls.fault_of(tls_pairs(judged_options))) is not None:
         complaints.append(Complaint(fault, fatal=True))
+    is_off = merged.get("authenticationEnabled", "").strip().lower() == "false"
+    complaints += [Complaint(fault, fatal=True) for fault in auth_faults(judged_options, off=is_off)]
     return Judged(judged_options, complaints, sorted(foreign.keys() - set(changed)))
 
 

@@ -58,7 +58,7 @@ def security_faults(pairs: Mapping[str, str], supported: Collection[str] = ()) -
             continue
         shown = key[:KEY_CHARS_SHOWN]
         meant = None if key in _SWITCHES else similar(key, {*_SWITCHES, *supported})
-        if meant is not None and meant in supported:
+        if meant is not None and meant in supported and protection_of(meant) == protection:
             found[key] = f"{shown} asks for {protection}, but is no key of this broker: write {meant}"
         else:
             found[key] = (

@@ -6,13 +6,16 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 
 
 class Refusal(Exception):
-    """The request is answered with `code` (a ResponseCode) and `remark`; the connection stays open."""
+    """The request is answered with `code` (a ResponseCode) and `remark`, `delay_s` later; the connection stays open."""
 
-    def __init__(self, code: int, remark: str, ext: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, code: int, remark: str, ext: Mapping[str, str] | None = None, *, delay_s: float = 0.0
+    ) -> None:
         super().__init__(remark)
         self.code = code
         self.remark = remark
         self.ext = ext
+        self.delay_s = delay_s
 
 
 class StartError(Exception):

@@ -361,6 +361,43 @@ class Options:
     """Labels that every series gets, `name:value` separated by `,`."""
     metrics_series_max: int = _option(50_000, "metricsOtelCardinalityLimit", low=2, high=1_000_000)
     """Most series of a metric; all further ones are added up in one."""
+    # users and rules
+    authentication: bool = _option(False, "authenticationEnabled")
+    """Requires each request to be signed by a user of `users.json`, also those to the name server in this process."""
+    authorization: bool = _option(False, "authorizationEnabled")
+    """Refuses requests that no rule of `acls.json` allows; Super users may do everything."""
+    initial_user: str = _option("", "initAuthenticationUser", secret=True)
+    """`{"username":"…","password":"…"}`: a Super user that is created at the start if there is no user of this name."""
+    inner_credentials: str = _option("", "innerClientAuthenticationCredentials", secret=True)
+    """`{"accessKey":"…","secretKey":"…"}`: with these the broker signs its requests to other name servers; also
+    created as a Super user."""
+    authentication_whitelist: str = _option("", "authenticationWhitelist")
+    """Request codes, separated by commas, that need no signature."""
+    authorization_whitelist: str = _option("", "authorizationWhitelist")
+    """Request codes, separated by commas, that every user may send."""
+    authentication_strategy: str = _option("", "authenticationStrategy")
+    """Empty or Apache's `…StatelessAuthenticationStrategy`: each request's signature is checked;
+    `…StatefulAuthenticationStrategy`: the first one of a connection and user, and then once a minute."""
+    authorization_strategy: str = _option("", "authorizationStrategy")
+    """Empty or one of Apache's two classes; decisions are kept until a rule changes in both cases."""
+    authentication_provider: str = _option("", "authenticationProvider")
+    """Empty or Apache's `…DefaultAuthenticationProvider`; others cannot run here and end the start."""
+    authorization_provider: str = _option("", "authorizationProvider")
+    """Empty or Apache's `…DefaultAuthorizationProvider`; others cannot run here and end the start."""
+    user_provider: str = _option("", "authenticationMetadataProvider")
+    """Empty or Apache's `…LocalAuthenticationMetadataProvider`; others cannot run here and end the start."""
+    rule_provider: str = _option("", "authorizationMetadataProvider")
+    """Empty or Apache's `…LocalAuthorizationMetadataProvider`; others cannot run here and end the start."""
+    migrate_accounts: bool = _option(False, "migrateAuthFromV1Enabled")
+    """Creates a user with its rules for each account of `plain_acl.yml` whose user does not exist, at the start."""
+    plain_acl: bool = _option(False, "aclEnable")
+    """Checks requests by the accounts of `plain_acl.yml`, as brokers up to 5.2 do; not together with
+    `authenticationEnabled`."""
+    plain_acl_file: str = _option("", "rocketmq.acl.plain.file")
+    """Path of `plain_acl.yml`, which is read again when it changes; empty: `conf/plain_acl.yml` below the folder in
+    the environment's `ROCKETMQ_HOME`."""
+    audit_log: str = _option("", "authAuditLog")
+    """A file that gets a line of JSON for each change of users and rules, and for each refusal; empty: none."""
     # administration
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running", high=NO_LIMIT)
     """Refuses sends before this time, in milliseconds since 1970."""

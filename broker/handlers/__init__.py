@@ -1,6 +1,7 @@
 """One module for each family of request codes.
 
 - `acks`: acknowledges popped messages, changes their invisible time (200051, 200151, 200053)
+- `acls`: what users may do (3006 to 3010)
 - `assignment`: assigns queues to group members (400); whether a group pulls or pops a topic (401, 402)
 - `broker_admin`: runtime info (28), config (25, 26), statistics (315), HA status (907), cold read limits
   (2001 to 2004)
@@ -30,5 +31,6 @@
 - `timers`: timer checkpoint and metrics (60, 61), delay offsets (45), recalls (370)
 - `topics`: creates, changes, deletes and lists topics, their statistics, clean-up of unused files
 - `trim_topic`: removes the first messages of a topic's queues (30001, of FireArrow alone)
+- `users`: creates, changes, deletes and lists users (3001 to 3005)
 - `waiting_messages`: lists timer, delayed, half and popped messages (30002, 30003, 30005), of FireArrow alone
 """

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -18,13 +18,22 @@ RUNNING_MAX = 10_000
 RUNNING_BYTES_MAX = 256 << 20
 """Requests in progress, and bytes of their bodies; above it, further ones get SYSTEM_BUSY."""
 
+Check = Callable[[RemotingCommand, Peer, bool], None]
+
 
 class Dispatch:
-    """A table of handlers. Each listener has one: the VIP port serves fewer codes. `refusals` gets each
-    refused request."""
+    """A table of handlers. Each listener has one: the VIP port serves fewer codes. `refusals` gets each refused
+    request. `check` is called before each request, and raises a Refusal for what may not be done; its last argument
+    says whether there is a handler."""
 
-    def __init__(self, routes: Iterable[Routes] = (), refusals: RefusalLog | None = None) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Routes] = (),
+        refusals: RefusalLog | None = None,
+        check: Check | None = None,
+    ) -> None:
         self._refusals = refusals
+        self.check = check
         self._handlers: dict[int, Handler] = {}
         self._running: set[asyncio.Future[RemotingCommand | None]] = set()
         self._running_bytes = 0
@@ -39,8 +48,18 @@ class Dispatch:
                 if code not in without:
                     self._handlers[int(code)] = handler
 
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that have a handler."""
+        return frozenset(self._handlers)
+
     def __call__(self, request: RemotingCommand, peer: Peer) -> None:
         handler = self._handlers.get(request.code)
+        if self.check is not None:
+            try:
+                self.check(request, peer, handler is not None)
+            except Exception as error:  # nothing is served that could not be checked
+                return self._refuse(request, peer, error)
         if handler is None:
             refusal = Refusal(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
@@ -62,6 +81,14 @@ class Dispatch:
         self._running.add(future)
         future.add_done_callback(functools.partial(self._finish, request, peer, size))
         return None
+
+    def _refuse(self, request: RemotingCommand, peer: Peer, error: Exception) -> None:
+        answer = self._failed(request, peer, error)
+        if isinstance(error, Refusal) and error.delay_s > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(error.delay_s, self._answer, request, peer, answer)
+        else:
+            self._answer(request, peer, answer)
 
     def _busy(self) -> Refusal:
         remark = (

@@ -20,6 +20,12 @@ CHANGE_CODES = frozenset(
         RequestCode.PUT_KV_CONFIG,
         RequestCode.DELETE_KV_CONFIG,
         RequestCode.SET_MESSAGE_REQUEST_MODE,
+        RequestCode.AUTH_CREATE_USER,
+        RequestCode.AUTH_UPDATE_USER,
+        RequestCode.AUTH_DELETE_USER,
+        RequestCode.AUTH_CREATE_ACL,
+        RequestCode.AUTH_UPDATE_ACL,
+        RequestCode.AUTH_DELETE_ACL,
     )
 )
 

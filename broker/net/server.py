@@ -50,6 +50,8 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         self._receive = receive
         self._pending_calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
+        self.sign: Callable[[RemotingCommand], None] | None = None
+        """Signs our requests, on connections to other servers."""
         self._on_close: list[Callable[[Peer], None]] = []
         self.remote: Address = ("", 0)
         self.local: Address = ("", 0)
@@ -102,6 +104,8 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
     def oneway(self, command: RemotingCommand) -> None:
         self._opaque = (self._opaque + 1) & OPAQUE_MAX
         command.opaque = self._opaque
+        if self.sign is not None:
+            self.sign(command)
         self.send(command.encode())
 
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
@@ -251,8 +255,11 @@ class Server:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.debug("a connection was closed before it was served: %s", error)
 
-    async def connect(self, host: str, port: int) -> ServerConnection:
-        """Open a connection to another server. OSError, with the address in its text as asyncio's loop has it."""
+    async def connect(
+        self, host: str, port: int, sign: Callable[[RemotingCommand], None] | None = None
+    ) -> ServerConnection:
+        """Open a connection to another server; `sign` signs our requests on it. OSError, with the address in its text
+        as asyncio's loop has it."""
         context = None if self._tls is None else self._tls.connecting
         try:
             _, connection = await self.loop.create_connection(
@@ -264,6 +271,7 @@ class Server:
             )
         except ConnectionRefusedError as error:
             raise ConnectionRefusedError(error.errno, f"Connect call failed {(host, port)}") from None
+        connection.sign = sign
         return connection
 
     @property

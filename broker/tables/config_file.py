@@ -8,6 +8,7 @@ are kept from load to save up to a limit, and are never part of an answer. Loop 
 in another one.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -34,10 +35,16 @@ def set_aside(path: Path) -> str:
 
 
 class ConfigFile:
-    """`is_older`: the loaded state is not the last one written, or both files were damaged."""
+    """`is_older`: the loaded state is not the last one written, or both files were damaged.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    `mode`: of the file that is written. `strict`: a damaged file is a StartError, and `.bak` is not used, since an
+    older state of rules may allow what is forbidden now.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, mode: int = 0o666, strict: bool = False) -> None:
         self.path = Path(path)
+        self._mode = mode
+        self._strict = strict
         self._backup = Path(f"{self.path}.bak")
         self.is_older = False
 
@@ -49,7 +56,15 @@ class ConfigFile:
         """
         fault = self._fault(self.path, load_text)
         if fault is None:
+            self._restrict()
             return True
+        if self._strict and fault == MISSING:
+            return False
+        if self._strict:
+            raise StartError(
+                f"{self.path} {fault}: mend it, restore it from {self._backup.name}, or delete it and start without "
+                "its content"
+            )
         backup_fault = self._fault(self._backup, load_text)
         self.is_older = fault != MISSING or backup_fault != MISSING
         if not self.is_older:
@@ -76,7 +91,7 @@ class ConfigFile:
         """Write the file durably; a crash leaves a complete file, the old one or the new one. OSError."""
         make_dirs(str(self.path.parent.absolute()))
         fresh = Path(f"{self.path}.tmp")
-        with fresh.open("wb") as file:
+        with open(fresh, "wb", opener=lambda path, flags: os.open(path, flags, self._mode)) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -87,6 +102,14 @@ class ConfigFile:
             link.replace(self._backup)
         fresh.replace(self.path)
         fsync_dir(str(self.path.parent))
+
+    def _restrict(self) -> None:
+        """Take away rights of others on a file that only its owner may read."""
+        if self._mode & 0o077 or not self.path.stat().st_mode & 0o077:
+            return
+        log.warning("%s could be read by others: only its owner may read it now", self.path)
+        with contextlib.suppress(OSError):
+            self.path.chmod(self._mode)
 
     def _fault(self, path: Path, load_text: Callable[[bytes], None]) -> str | None:
         """Load the file; returns why it could not be loaded, None if it was. StartError."""

@@ -9,4 +9,5 @@
 - `records`: the values that the requests return, read from the JSON of brokers
 - `requests`: sends admin requests: to one broker, the masters of a cluster, the brokers of a topic, name
   servers
+- `users`: Users, for operators: users and rules
 """

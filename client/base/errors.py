@@ -1,5 +1,7 @@
 """The errors of the client: one hierarchy, with the codes of Java's client and the remarks of brokers."""
 
+import re
+
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 
@@ -88,10 +90,12 @@ class RequestTimeout(TransportError):
 
 
 class BrokerError(ClientError):
-    """A broker or name server answered with an error: `code` and `remark` are those of the response."""
+    """A broker or name server answered with an error: `code` and `remark` are those of the response. Of a refused login
+    or a missing right, the text also says what to do."""
 
     def __init__(self, code: int, remark: str, broker: str) -> None:
-        super().__init__(f"{broker}: {code} {code_name(code)}: {remark}", code)
+        hint = access_hint(code, remark)
+        super().__init__(f"{broker}: {code} {code_name(code)}: {remark}{f' ({hint})' if hint else ''}", code)
         self.remark = remark
         self.broker = broker
 
@@ -108,6 +112,44 @@ class OnlyFireArrow(ClientError):
 
 class OffsetUnknown(RocketMQError):
     """The stored offset could not be read; one may exist."""
+
+
+_NO_KEYS = "the broker requires a login: pass credentials=Credentials(access_key, secret_key)"
+_WRONG_KEY = "the secret key is not that of this user, or a proxy changed the request"
+_HINTS = (
+    (r"username cannot be null\.", _NO_KEYS),
+    (r"No accessKey is configured", _NO_KEYS),
+    (r"check signature failed\.", _WRONG_KEY),
+    (r"Check signature failed for accessKey=", _WRONG_KEY),
+    (r"User:(?P<user>\S+) is not found\.", "add the user: firearrow user add {user}"),
+    (r"No acl config for (?P<user>\S+)", "add the account {user} to plain_acl.yml"),
+    (
+        r"User:(?P<user>\S+) has no permission to access (?P<resource>\S+) from \S+, no matched",
+        "grant it: firearrow user grant {user} {resource} Pub, Sub, Get or what else it needs",
+    ),
+    (
+        r"User:(?P<user>\S+) has no permission to access (?P<resource>\S+) from \S+, the decision is deny",
+        "a rule denies it: firearrow user list {user}",
+    ),
+    (
+        r"No default permission for (?P<kind>topic|group):(?P<name>\S+)",
+        "add {name}=PUB|SUB to the {kind}Perms of the account in plain_acl.yml",
+    ),
+)
+NO_PERMISSION, SYSTEM_ERROR = 16, 1
+"""Codes of refused requests: of brokers from 5.3 on, and with the ACL of 4.x."""
+ACL_EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
+
+
+def access_hint(code: int, remark: str) -> str:
+    """What is missing for a request that was refused for its login or its rights; "" for other errors."""
+    if code not in (NO_PERMISSION, SYSTEM_ERROR):
+        return ""
+    text = remark[:1024].removeprefix(ACL_EXCEPTION)
+    for pattern, hint in _HINTS:
+        if found := re.match(pattern, text):
+            return hint.format(**found.groupdict())
+    return ""
 
 
 def code_name(code: int) -> str:

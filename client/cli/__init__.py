@@ -36,4 +36,5 @@ One module for each command:
 - `top`: rates and lags, refreshed
 - `topic`: topics
 - `tx`: transactions: list, ask, commit, rollback
+- `user`: users and rules
 """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.base import properties, tls
+from firearrow.broker.base import auth_options, properties, tls
 from firearrow.broker.base.config import Config, ConfigError, apply, configured, from_file
 from firearrow.broker.base.config_keys import apache_keys
 from firearrow.broker.base.options import Options, options_by_key
@@ -25,6 +25,8 @@ OURS = {
     "advertisedPort",
     "fastPath",
     "fastSockets",
+    "rocketmq.acl.plain.file",
+    "authAuditLog",
 }
 
 
@@ -131,16 +133,11 @@ def test_malformed_properties_text() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("aclEnable", "true"),
         ("aclEnabled", "TRUE"),
         ("aclenable", "true"),
-        ("authenticationEnabled", "true"),
         ("authenticationEnable", "true"),
-        ("authorizationEnabled", "true"),
-        ("migrateAuthFromV1Enabled", "true"),
-        ("initAuthenticationUser", '{"username":"a","password":"b"}'),
-        ("innerClientAuthenticationCredentials", '{"accessKey":"a","secretKey":"b"}'),
         ("tlsTestModeEnabled", "true"),
+        ("tlsKeyPath", "/etc/key.pem"),
         ("sslCertificate", "/etc/cert.pem"),
     ],
 )
@@ -175,10 +172,93 @@ def test_security_that_is_switched_off_is_fine(
     configured(Options(), None, properties.parse(text))
 
 
+USER, KEYS = '{"username":"a","password":"b"}', '{"accessKey":"a","secretKey":"b"}'
+OF_APACHE = "org.apache.rocketmq.auth.authentication."
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "aclEnabled=TRUE",
+            "aclEnabled asks for access control, but is no key of this broker: write aclEnable",
+        ),
+        (
+            "aclenable=true",
+            "aclenable asks for access control, but is no key of this broker: write aclEnable",
+        ),
+        ("authenticationEnable=true", "write authenticationEnabled"),
+        ("enableACL=true", "enableACL asks for access control, which this server does not have"),
+        ("aclEnable=true", "aclEnable=true needs the path of plain_acl.yml in rocketmq.acl.plain.file"),
+        ("authorizationEnabled=true", "authorizationEnabled=true needs authenticationEnabled=true"),
+        ("migrateAuthFromV1Enabled=true", "migrateAuthFromV1Enabled=true needs authenticationEnabled=true"),
+        (f"initAuthenticationUser={USER}", "initAuthenticationUser needs authenticationEnabled=true"),
+        (f"innerClientAuthenticationCredentials={KEYS}", "Credentials needs authenticationEnabled=true"),
+        ("authenticationEnabled=true\ninitAuthenticationUser={}", "initAuthenticationUser must be {"),
+        (f"authenticationEnabled=true\ninitAuthenticationUser={KEYS}", "initAuthenticationUser must be {"),
+        ("authenticationEnabled=true\ninitAuthenticationUser=a", "initAuthenticationUser must be {"),
+        (
+            "authenticationEnabled=true\nauthenticationWhitelist=a,b",
+            "authenticationWhitelist must be request",
+        ),
+        ("authenticationEnabled=true\nauthorizationWhitelist=-1", "authorizationWhitelist must be request"),
+        (
+            "authenticationEnabled=true\nauthenticationProvider=com.example.Own",
+            "this broker runs no other class",
+        ),
+        ("authenticationEnabled=true\nauthenticationStrategy=Stateful", "this broker runs no other class"),
+        ("authenticationEnabled=true\naclEnable=true\nrocketmq.acl.plain.file=/a", "exclude each other"),
+        ("authenticationEnabled=yes", "authenticationEnabled must be true or false"),
+    ],
+)
+def test_protection_that_cannot_take_effect_is_refused(
+    tmp_path: Path, text: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
+    path = tmp_path / "broker.conf"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(fault)):
+        from_file(Options(), path)
+    with pytest.raises(ConfigError, match=re.escape(fault)):
+        configured(Options(), None, properties.parse(text))
+
+
+def test_protection_is_configured_as_in_apaches_broker(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(
+        f"authenticationEnabled=true\nauthenticationProvider={OF_APACHE}provider.DefaultAuthenticationProvider\n"
+        f"authenticationStrategy={OF_APACHE}strategy.StatefulAuthenticationStrategy\n"
+        f"authenticationMetadataProvider={OF_APACHE}provider.LocalAuthenticationMetadataProvider\n"
+        f"initAuthenticationUser={USER}\ninnerClientAuthenticationCredentials={KEYS}\n"
+        "authorizationEnabled=true\nauthenticationWhitelist=105, 34,apache.rocketmq.v2.HeartbeatRequest\n"
+    )
+    options = from_file(Options(), path)
+    assert options.authentication
+    assert options.authorization
+    assert auth_options.initial_user(options) == ("a", "b") == auth_options.inner_credentials(options)
+    assert auth_options.codes("authenticationWhitelist", options.authentication_whitelist) == {105, 34}
+    assert auth_options.stateful_s(options) == 60
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    text = f"authenticationEnabled=true\ninitAuthenticationUser={USER}"
+    options = configured(Options(), None, properties.parse(text))
+    shown = Config(options).properties()
+    assert shown["initAuthenticationUser"] == "(hidden)"
+    assert shown["innerClientAuthenticationCredentials"] == ""
+    assert USER not in str(shown)
+
+
+@pytest.mark.parametrize("key", ["authenticationEnabled", "aclEnable", "initAuthenticationUser"])
+def test_protection_does_not_change_while_the_broker_runs(key: str) -> None:
+    with pytest.raises(ConfigError, match="cannot change while the broker runs"):
+        Config(Options()).update({key: "true"})
+
+
 def test_an_override_can_switch_security_off(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
-    path.write_text("aclEnable=true\n")
-    configured(Options(), path, {"aclEnable": "false"})
+    path.write_text("authorizationEnabled=true\n")
+    configured(Options(), path, {"authorizationEnabled": "false"})
 
 
 @pytest.mark.parametrize("by_set", [False, True])
@@ -186,14 +266,14 @@ def test_keys_without_effect_are_named_if_they_differ(
     tmp_path: Path, by_set: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = "warmMapedFileEnable=true\ntransientStorePoolEnable=False\nosPageCacheBusyTimeOutMills=01000\n"
-    text += "authenticationProvider=com.example.Own\nhaListenPort=10912\n"
+    text += "aclCacheMaxNum=5\nhaListenPort=10912\n"
     path = tmp_path / "broker.conf"
     path.write_text(text)
     with caplog.at_level(logging.INFO):
         configured(Options(), None if by_set else path, properties.parse(text) if by_set else {})
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == [
-        "authenticationProvider has no effect here",
+        "aclCacheMaxNum has no effect here (Apache's default: 1000)",
         "warmMapedFileEnable has no effect here (Apache's default: false)",
     ]
     assert "haListenPort, osPageCacheBusyTimeOutMills, transientStorePoolEnable\n" in caplog.text

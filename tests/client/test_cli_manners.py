@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -101,15 +102,19 @@ def test_a_reader_may_leave(peer: Peer, topic: str) -> None:
     assert (running.returncode, err) == (0, b"")
 
 
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+"""A shell lets commands in the background, and these tests among them, ignore SIGINT."""
+
+
 def test_ctrl_c_ends_a_watch(peer: Peer, topic: str) -> None:
     running = subprocess.Popen(
-        [*PROGRAM, "top", "--every", "0.1", "-n", peer.name_server],
+        [*PROGRAM[:2], INTERRUPTIBLE + PROGRAM[2], "top", "--every", "0.1", "-n", peer.name_server],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     assert running.stdout is not None
     assert running.stdout.readline()
-    running.send_signal(2)
+    running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=30)
     assert (running.returncode, err) == (130, b"")
 

@@ -87,7 +87,7 @@ def test_big_messages(broker: BrokerProcess, client: ClientSocket, size: int, is
         assert "1.0 MiB" in found["big-messages"]["found"]
 
 
-@pytest.mark.parametrize(("by_s", "words"), [(3600, "1h0m ahead of"), (-7200, "2h0m behind")])
+@pytest.mark.parametrize(("by_s", "words"), [(3630, "1h0m ahead of"), (-7230, "2h0m behind")])
 def test_a_client_with_a_wrong_clock(
     broker: BrokerProcess, client: ClientSocket, by_s: int, words: str
 ) -> None:

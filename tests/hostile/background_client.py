@@ -3,7 +3,6 @@
 A separate thread and connections. Acknowledged messages are read again at the end: none may be missing or out of order.
 """
 
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ class BackgroundClient:
     worked_s: Callable[[], float] = lambda: 0.0
     """How much the broker has worked so far: on a busy machine it waits for other processes itself."""
     topic: str = "Background"
-    tls: ssl.SSLContext | None = None
+    open_connection: Callable[[tuple[str, int]], ClientSocket] = ClientSocket
     sent: int = 0
     waits_s: list[float] = field(default_factory=list)
     works_s: list[float] = field(default_factory=list)
@@ -32,7 +31,7 @@ class BackgroundClient:
     """How long a new connection took until its first response."""
 
     def __post_init__(self) -> None:
-        self._connection = ClientSocket(self.address, tls=self.tls)
+        self._connection = self.open_connection(self.address)
         self._stop = threading.Event()
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
@@ -81,7 +80,7 @@ class BackgroundClient:
                 self._round()
                 if self.sent % GREET_EVERY == 0:
                     begun = time.monotonic()
-                    with ClientSocket(self.address, tls=self.tls) as fresh:
+                    with self.open_connection(self.address) as fresh:
                         assert pull(fresh, self.topic, self.sent - 1).code == 0
                     self.greeting_s.append(time.monotonic() - begun)
         except BaseException as fault:

@@ -1,8 +1,8 @@
 """Hostile clients against a real broker: their cost in memory and in other clients' time.
 
-`python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY]`: every attack for T
-seconds with N connections, while a well-behaved client works. One line per attack; exit code 1 if a bound was
-exceeded.
+`python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY] [--users]`: every attack
+for T seconds with N connections, while a well-behaved client works; with `--users`, as the only one that may log in.
+One line per attack; exit code 1 if a bound was exceeded.
 """
 
 import argparse
@@ -12,13 +12,16 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from tests.auth.secured import SignedSocket, options
 from tests.hostile.attacker import ATTACKS, FREE
 from tests.hostile.background_client import BackgroundClient
 from tests.hostile.memory import Watched, worked_s
 from tests.support.broker_process import WAY, WAYS, BrokerProcess
+from tests.support.client_socket import ClientSocket
 
 WORK_S, WORK_S_EACH = 1.0, 0.0005
 """How long the broker may work for others before it answers the background client: once for each connection."""
@@ -68,12 +71,15 @@ class Seen:
 class Siege:
     """A broker, a background client and an attacker; `attack` runs one attack and closes its connections."""
 
-    def __init__(self, broker: BrokerProcess, connections: int, seconds: float) -> None:
+    def __init__(
+        self, broker: BrokerProcess, connections: int, seconds: float, *, users: bool = False
+    ) -> None:
         assert broker.name_server is not None
         self.broker = broker
         self._watched = Watched(broker.process.pid)
         pid = broker.process.pid
-        self._client = BackgroundClient(broker.address, lambda: worked_s(pid), tls=broker.tls)
+        plain = SignedSocket if users else partial(ClientSocket, tls=broker.tls)
+        self._client = BackgroundClient(broker.address, lambda: worked_s(pid), open_connection=plain)
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
         self._attacker = subprocess.Popen(
             [
@@ -138,11 +144,15 @@ class Siege:
         self._client.stop()
 
 
-def besiege(names: list[str], connections: int, seconds: float, way: tuple[str, ...] = WAY) -> Iterator[Seen]:
-    """One broker for all attacks, one after another; at the end it stops cleanly and nothing is missing."""
+def besiege(
+    names: list[str], connections: int, seconds: float, way: tuple[str, ...] = WAY, *, users: bool = False
+) -> Iterator[Seen]:
+    """One broker for all attacks, one after another; at the end it stops cleanly and nothing is missing. `users`: it
+    requires a login, which only the background client has."""
     with tempfile.TemporaryDirectory() as folder:
-        with BrokerProcess(Path(folder) / "store", way=way) as broker:
-            with Siege(broker, connections, seconds) as siege:
+        arguments = options() if users else ()
+        with BrokerProcess(Path(folder) / "store", *arguments, way=way) as broker:
+            with Siege(broker, connections, seconds, users=users) as siege:
                 for name in names:
                     yield siege.attack(name)
             code, log = broker.stop(PATIENCE_S), broker.log.read_text()
@@ -156,9 +166,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--name", action="append", choices=sorted(ATTACKS))
     parser.add_argument("--way", choices=sorted(WAYS), default="engine")
+    parser.add_argument("--users", action="store_true")
     given = parser.parse_args(arguments)
     broken = 0
-    for seen in besiege(given.name or list(ATTACKS), given.connections, given.seconds, WAYS[given.way]):
+    names, way = given.name or list(ATTACKS), WAYS[given.way]
+    for seen in besiege(names, given.connections, given.seconds, way, users=given.users):
         print(seen, flush=True)
         broken += bool(seen.faults)
     return 1 if broken else 0

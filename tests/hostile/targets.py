@@ -1,9 +1,10 @@
 """All targets by name."""
 
 from tests.hostile.fuzz import Target
+from tests.hostile.targets_access import ACCESS
 from tests.hostile.targets_store import STORE
 from tests.hostile.targets_tables import TABLES
 from tests.hostile.targets_tls import TLS
 from tests.hostile.targets_wire import WIRE
 
-TARGETS: dict[str, Target] = {target.name: target for target in (*WIRE, *TLS, *TABLES, *STORE)}
+TARGETS: dict[str, Target] = {target.name: target for target in (*WIRE, *TLS, *TABLES, *STORE, *ACCESS)}

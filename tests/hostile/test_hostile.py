@@ -17,6 +17,11 @@ def test_every_attack_leaves_memory_bounded_and_others_served() -> None:
     assert not [str(each) for each in seen if each.faults]
 
 
+def test_the_same_where_users_have_to_log_in() -> None:
+    seen = list(besiege(list(ATTACKS), CONNECTIONS, SECONDS, users=True))
+    assert not [str(each) for each in seen if each.faults]
+
+
 def half_of_a_frame(size: int) -> bytes:
     return (size + 1000).to_bytes(4) + b"\0" + (100).to_bytes(3) + bytes(size)
 

@@ -66,11 +66,11 @@ def test_every_complaint_about_a_file_is_shown(tmp_path: Path) -> None:
     )
     code, lines, complaints = check(config)
     assert code == 2
-    named = "aclEnable sslCert SLAVE fileReserveTime warmMapedFileEnable maxMessageSize flushDiskType namesrvAddr port"
+    named = "sslCert SLAVE fileReserveTime warmMapedFileEnable maxMessageSize flushDiskType aclEnable namesrvAddr port"
     assert len(complaints) == len(named.split())
     for word, complaint in zip(named.split(), complaints, strict=True):
         assert word in complaint, complaints
-    assert "did you mean fileReservedTime?" in complaints[3]
+    assert "did you mean fileReservedTime?" in complaints[2]
     assert {"regionId=here", "maxMessageSize=4194304"} <= set(lines)
 
 

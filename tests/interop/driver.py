@@ -37,11 +37,12 @@ class Failed(Exception):
 class Driver:
     """`name`: `java5`, `java4`, `go`, or `python`, which is ours. `name_server` as `host:port`.
 
-    `home` contains its logs and its local offsets.
+    `home` contains its logs and its local offsets. `keys`: access key and secret key, with which its clients sign.
     """
 
-    def __init__(self, name: str, name_server: str, home: Path) -> None:
+    def __init__(self, name: str, name_server: str, home: Path, keys: tuple[str, str] | None = None) -> None:
         self.name = name
+        signed = {} if keys is None else {"INTEROP_ACCESS_KEY": keys[0], "INTEROP_SECRET_KEY": keys[1]}
         home.mkdir(parents=True, exist_ok=True)
         self.log = home / f"{name}.log"
         with self.log.open("wb") as log:
@@ -52,7 +53,7 @@ class Driver:
                 stderr=log,
                 text=True,
                 cwd=home,
-                env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
+                env=os.environ | signed | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
             )
         self.events: list[Event] = []
         self._news = threading.Condition()

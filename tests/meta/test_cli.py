@@ -29,6 +29,6 @@ def test_the_first_day(line: str) -> None:
 @pytest.mark.parametrize("verb", verbs(), ids=lambda verb: verb.prog)
 def test_examples_are_accepted(verb: ArgumentParser) -> None:
     """Each verb's own example, without what it redirects."""
-    command, _, _ = (verb.epilog or "").removeprefix("example: ").partition(" > ")
+    command = re.split(" [<>] ", (verb.epilog or "").removeprefix("example: "))[0]
     _, name, *arguments = shlex.split(command)
     parsers()[name].parse_args(arguments)

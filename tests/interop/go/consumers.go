@@ -84,6 +84,9 @@ func (c *consumers) consume(parameters url.Values) error {
 		return err
 	}
 	chosen = append(chosen, consumer.WithNameServer([]string{c.nameServer}), consumer.WithStrategy(c.allocate(name)))
+	if keys, signed := credentials(); signed {
+		chosen = append(chosen, consumer.WithCredentials(keys))
+	}
 	created, err := rocketmq.NewPushConsumer(chosen...)
 	if err != nil {
 		return err

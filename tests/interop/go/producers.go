@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,12 +64,21 @@ func (p *producers) of(parameters url.Values) (rocketmq.Producer, error) {
 	if parameters.Get("compression") == "none" {
 		options = append(options, producer.WithCompressMsgBodyOverHowmuch(math.MaxInt32))
 	}
+	if keys, signed := credentials(); signed {
+		options = append(options, producer.WithCredentials(keys))
+	}
 	created, err := rocketmq.NewProducer(options...)
 	if err != nil {
 		return nil, err
 	}
 	p.started[group] = created
 	return created, created.Start()
+}
+
+// credentials are those with which all clients of this process sign, from its environment.
+func credentials() (primitive.Credentials, bool) {
+	key, signed := os.LookupEnv("INTEROP_ACCESS_KEY")
+	return primitive.Credentials{AccessKey: key, SecretKey: os.Getenv("INTEROP_SECRET_KEY")}, signed
 }
 
 func messages(parameters url.Values) ([]*primitive.Message, error) {

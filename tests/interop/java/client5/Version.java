@@ -77,7 +77,7 @@ final class Version {
         System.setOut(capture);
         System.setErr(capture);
         try {
-            MQAdminStartup.main0(arguments.toArray(new String[0]), null);
+            MQAdminStartup.main0(arguments.toArray(new String[0]), Keys.hook());
         } finally {
             System.setOut(out);
             System.setErr(err);

@@ -2,6 +2,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -33,8 +34,8 @@ final class Consumers {
 
     private void consume(Parameters parameters) throws Exception {
         String name = parameters.text("name");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(parameters.text("group"),
-            !parameters.text("trace", "").isEmpty(), null);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(parameters.text("group"), Keys.hook(),
+            new AllocateMessageQueueAveragely(), !parameters.text("trace", "").isEmpty(), null);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(name);
         consumer.setConsumeThreadMin(2);

@@ -47,7 +47,7 @@ final class Producers {
         String group = parameters.text("group");
         DefaultMQProducer producer = producers.get(group);
         if (producer == null) {
-            producer = new DefaultMQProducer(group, !parameters.text("trace", "").isEmpty(), null);
+            producer = new DefaultMQProducer(group, Keys.hook(), !parameters.text("trace", "").isEmpty(), null);
             producer.setNamesrvAddr(nameServer);
             producer.setInstanceName(parameters.text("instance", group));
             producer.setPollNameServerInterval(500);

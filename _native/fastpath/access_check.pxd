@@ -1,0 +1,63 @@
+# AccessCheck: what the fast path checks where users have to log in: the signature of each request (or that
+# the connection's login still holds), and that the user may send to the topic, or pull it for the group.
+# False means "not checked here": the complete path checks again, refuses, counts and logs.
+#
+# Login: the user of a connection, whose first request the complete path has let through. Only requests of
+# this user are checked here, so that guesses of passwords never are. It holds until users or rules change
+# (`generation`).
+#
+# Ownership: spans are borrowed from the frame. Thread: the loop's.
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from firearrow._native.fastpath.fast_connection cimport FastConnection
+from firearrow._native.fastpath.header_template cimport SigningPlan
+from firearrow._native.fastpath.request_fields cimport SendFields
+from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.header cimport Header
+from firearrow._native.wire.json cimport Span
+
+cdef extern from "base/sha1.h" nogil:
+    int fa_sha1_best
+    ctypedef struct fa_sha1:
+        uint32_t used
+    ctypedef struct fa_hmac_key:
+        uint32_t inner[5]
+    void fa_sha1_prepare() noexcept
+    void fa_sha1_add(int way, fa_sha1 *hash, const uint8_t *at, size_t length) noexcept
+    void fa_hmac_set_key(int way, fa_hmac_key *key, const uint8_t *secret, size_t length) noexcept
+    void fa_hmac_start(const fa_hmac_key *key, fa_sha1 *hash) noexcept
+    void fa_hmac_end(int way, const fa_hmac_key *key, fa_sha1 *hash, uint8_t *digest) noexcept
+    void fa_digest_text(const uint8_t *digest, uint8_t *text) noexcept
+    bint fa_same_secret(const uint8_t *one, const uint8_t *other, size_t length) noexcept
+
+
+@cython.final
+cdef class Login:
+    cdef bytes name
+    cdef fa_hmac_key key
+    cdef int64_t generation
+    cdef double until                     # with the stateful strategy: when a signature is checked again
+    cdef set allowed                      # `topic`, and `topic\0group`, that it may use; None: everything
+    cdef bytes last                       # of them, the last one
+
+
+@cython.final
+cdef class AccessCheck:
+    cdef object allows
+    cdef bint each                        # checks each signature
+    cdef bint authorization
+    cdef int64_t generation
+    cdef uint8_t *buffer                  # of one unescaped value, or of a name
+
+    cdef Login login_of(self, FastConnection connection)
+    cdef bint is_signed(
+        self, FastConnection connection, const Frame *frame, const Header *header
+    ) except -1
+    cdef bint is_templated_signed(
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, SigningPlan plan
+    ) except -1
+    cdef bint may_use(self, FastConnection connection, const Span *topic, const Span *group) except -1
+    cdef int add(self, fa_sha1 *hash, const Span *value) noexcept
+    cdef SigningPlan plan_of(self, const Header *header, const SendFields *fields)

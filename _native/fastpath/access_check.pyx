@@ -1,0 +1,284 @@
+"""AccessCheck: signatures and rights of plain sends and pulls (see access_check.pxd)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.string cimport memcmp, memcpy
+
+from firearrow._native.base.memory cimport fa_copy_short
+from firearrow._native.fastpath.header_template cimport Piece
+from firearrow._native.fastpath.request_fields cimport SIGNATURE_VALUE, TOPIC_VALUE
+from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, SPAN_RAW, unescape
+
+cdef enum:
+    SIGNED_FIELDS_MAX = 32        # of a header; more take the complete path
+    BUFFER_BYTES = 65536
+    NAMES_MAX = 64                # topics and groups of a login that are remembered
+    NAME_BYTES_MAX = 256          # a topic and a group
+    SHORT_BODY = 1024
+    SIGNATURE_BYTES = 28
+    DIGEST_BYTES = 20
+
+fa_sha1_prepare()
+SHA1_WAYS = fa_sha1_best + 1
+
+
+def hmac_sha1(bytes secret not None, list parts not None, way=None):
+    cdef fa_hmac_key key
+    cdef fa_sha1 hash
+    cdef uint8_t digest[DIGEST_BYTES]
+    cdef uint8_t text[SIGNATURE_BYTES]
+    cdef int by = fa_sha1_best if way is None else way
+    if not 0 <= by <= fa_sha1_best:
+        raise ValueError(f"this processor does not support way {way}")
+    fa_hmac_set_key(by, &key, <const uint8_t *> PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret))
+    fa_hmac_start(&key, &hash)
+    for part in parts:
+        fa_sha1_add(by, &hash, <const uint8_t *> PyBytes_AS_STRING(part), len(<bytes> part))
+    fa_hmac_end(by, &key, &hash, digest)
+    fa_digest_text(digest, text)
+    return PyBytes_FromStringAndSize(<const char *> text, SIGNATURE_BYTES)
+
+
+cdef inline bint is_named(const Span *span, const char *name, Py_ssize_t length) noexcept nogil:
+    return span.length == length and memcmp(span.at, name, length) == 0
+
+
+cdef inline bint is_before(const Span *one, const Span *other) noexcept nogil:
+    """In the order of Java's strings, for ASCII names."""
+    cdef Py_ssize_t shorter = min(one.length, other.length)
+    cdef int order = memcmp(one.at, other.at, shorter)
+    return order < 0 or (order == 0 and one.length < other.length)
+
+
+cdef inline str text_of(const Span *span):
+    return (<const char *> span.at)[:span.length].decode("utf-8", "replace")
+
+
+cdef struct Signed:
+    # the fields that are signed, in order; the key and the signature
+    const Span *name[SIGNED_FIELDS_MAX]
+    const Span *value[SIGNED_FIELDS_MAX]
+    int count
+    const Span *access_key
+    const Span *signature
+
+
+cdef bint sort_fields(const Header *header, Signed *found) noexcept nogil:
+    """False: the complete path has to look at them."""
+    cdef int n, at
+    cdef const Span *name
+    found.count = 0
+    found.access_key = found.signature = NULL
+    if header.fields > SIGNED_FIELDS_MAX:
+        return False
+    for n in range(header.fields):
+        name = &header.field[n].key
+        if name.kind != SPAN_RAW or name.length == 0:
+            return False
+        if name.length > 8:
+            if is_named(name, b"Signature", 9):
+                if found.signature is not NULL:
+                    return False
+                found.signature = &header.field[n].value
+                continue
+            if is_named(name, b"AccessKey", 9):
+                found.access_key = &header.field[n].value
+            elif is_named(name, b"SecurityToken", 13) or is_named(name, b"_UNIQUE_KEY_QUERY", 17):
+                return False
+        at = found.count
+        while at > 0 and is_before(name, found.name[at - 1]):
+            found.name[at], found.value[at] = found.name[at - 1], found.value[at - 1]
+            at -= 1
+        if at > 0 and not is_before(found.name[at - 1], name):
+            return False              # twice the same
+        if name.at[0] >= 0x80:
+            return False
+        found.name[at], found.value[at] = name, &header.field[n].value
+        found.count += 1
+    return found.access_key is not NULL and found.signature is not NULL
+
+
+cdef class AccessCheck:
+    def __cinit__(self, allows not None, *, bint authorization, bint each):
+        self.allows = allows
+        self.authorization = authorization
+        self.each = each
+        self.buffer = <uint8_t *> PyMem_Malloc(BUFFER_BYTES)
+        if self.buffer is NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        PyMem_Free(self.buffer)
+
+    def forget(self):
+        self.generation += 1
+
+    def log_in(
+        self, FastConnection connection not None, str name not None, str password not None, double until
+    ):
+        cdef Login login = Login.__new__(Login)
+        cdef bytes secret = password.encode()
+        login.name = name.encode()
+        login.generation = self.generation
+        login.until = until
+        login.allowed = set() if self.authorization else None
+        fa_hmac_set_key(
+            fa_sha1_best, &login.key, <const uint8_t *> PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret)
+        )
+        connection.login = login
+        connection.template = None        # each template is of the login's user
+        connection.unmatched = 0
+
+    cdef Login login_of(self, FastConnection connection):
+        """The login of the connection, None: there is none that counts."""
+        if connection.login is None:
+            return None
+        login = <Login> connection.login
+        return login if login.generation == self.generation else None
+
+    # ---- signatures ----
+
+    cdef bint is_signed(
+        self, FastConnection connection, const Frame *frame, const Header *header
+    ) except -1:
+        cdef Signed found
+        cdef fa_sha1 hash
+        cdef int n
+        cdef Login login = self.login_of(connection)
+        if login is None or not sort_fields(header, &found):
+            return False
+        if found.access_key.kind != SPAN_RAW or found.signature.kind != SPAN_RAW:
+            return False
+        if not is_named(found.access_key, PyBytes_AS_STRING(login.name), PyBytes_GET_SIZE(login.name)):
+            return False
+        if not self.each:
+            return connection.last_seen < login.until
+        fa_hmac_start(&login.key, &hash)
+        for n in range(found.count):
+            if self.add(&hash, found.value[n]) < 0:
+                return False
+        fa_sha1_add(fa_sha1_best, &hash, frame.body, frame.body_bytes)
+        return is_digest(login, &hash, found.signature)
+
+    cdef bint is_templated_signed(
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, SigningPlan plan
+    ) except -1:
+        cdef fa_sha1 hash
+        cdef const Piece *piece
+        cdef const Span *value
+        cdef Py_ssize_t length, used = 0
+        cdef int n
+        cdef Login login = self.login_of(connection)
+        if login is None:
+            return False
+        if not self.each:
+            return connection.last_seen < login.until
+        if plan is None:
+            return False
+        for n in range(plan.count):
+            piece = &plan.pieces[n]
+            if piece.which < 0:
+                fa_copy_short(self.buffer + used, plan.constants + piece.at, piece.length)
+                used += piece.length
+                continue
+            value = &fields.value[piece.which]
+            if value.length > BUFFER_BYTES // 2 - used:
+                return False
+            if value.kind == SPAN_ESCAPED:
+                length = unescape(value.at, value.length, self.buffer + used)
+                if length < 0:
+                    return False
+                used += length
+            else:
+                fa_copy_short(self.buffer + used, value.at, value.length)
+                used += value.length
+        if frame.body_bytes <= SHORT_BODY:     # so that whole blocks are hashed where they are
+            memcpy(self.buffer + used, frame.body, frame.body_bytes)
+            used += frame.body_bytes
+        fa_hmac_start(&login.key, &hash)
+        fa_sha1_add(fa_sha1_best, &hash, self.buffer, used)
+        if frame.body_bytes > SHORT_BODY:
+            fa_sha1_add(fa_sha1_best, &hash, frame.body, frame.body_bytes)
+        return is_digest(login, &hash, &fields.value[SIGNATURE_VALUE])
+
+    cdef int add(self, fa_sha1 *hash, const Span *value) noexcept:
+        """Hash a value; -1: it is too long, or malformed."""
+        cdef Py_ssize_t length
+        if value.kind != SPAN_ESCAPED:
+            fa_sha1_add(fa_sha1_best, hash, value.at, value.length)
+            return 0
+        if value.length > BUFFER_BYTES:
+            return -1
+        length = unescape(value.at, value.length, self.buffer)
+        if length < 0:
+            return -1
+        fa_sha1_add(fa_sha1_best, hash, self.buffer, length)
+        return 0
+
+    cdef SigningPlan plan_of(self, const Header *header, const SendFields *fields):
+        """None: the headers cannot be checked by a plan."""
+        cdef Signed found
+        cdef SigningPlan plan = SigningPlan.__new__(SigningPlan)
+        cdef int n, which
+        if not self.each or not sort_fields(header, &found):
+            return None
+        for n in range(found.count):
+            which = changing(found.value[n], fields)
+            if which >= 0:
+                plan.add_changing(which)
+            elif not plan.add_constant(found.value[n]):
+                return None
+        return plan
+
+    # ---- rights ----
+
+    cdef bint may_use(self, FastConnection connection, const Span *topic, const Span *group) except -1:
+        """Whether the user may send to the topic (`group` NULL), or pull it for the group."""
+        cdef Login login = <Login> connection.login
+        cdef uint8_t *name = self.buffer
+        cdef Py_ssize_t length = topic.length
+        if login.allowed is None:
+            return True
+        if topic.length + (group.length if group is not NULL else 0) >= NAME_BYTES_MAX:
+            return False
+        memcpy(name, topic.at, topic.length)
+        if group is not NULL:
+            name[length] = 0
+            memcpy(name + length + 1, group.at, group.length)
+            length += 1 + group.length
+        if (
+            login.last is not None and PyBytes_GET_SIZE(login.last) == length
+            and memcmp(PyBytes_AS_STRING(login.last), name, length) == 0
+        ):
+            return True
+        key = PyBytes_FromStringAndSize(<const char *> name, length)
+        if key not in login.allowed:
+            if not self.allows(
+                login.name.decode(), text_of(topic), None if group is NULL else text_of(group),
+                connection.host,
+            ):
+                return False
+            if len(login.allowed) >= NAMES_MAX:
+                login.allowed.clear()
+            login.allowed.add(key)
+        login.last = key
+        return True
+
+
+cdef bint is_digest(Login login, fa_sha1 *hash, const Span *signature) noexcept:
+    cdef uint8_t digest[DIGEST_BYTES]
+    cdef uint8_t text[SIGNATURE_BYTES]
+    if signature.kind != SPAN_RAW or signature.length != SIGNATURE_BYTES:
+        return False
+    fa_hmac_end(fa_sha1_best, &login.key, hash, digest)
+    fa_digest_text(digest, text)
+    return fa_same_secret(text, signature.at, SIGNATURE_BYTES)
+
+
+cdef int changing(const Span *value, const SendFields *fields) noexcept nogil:
+    """Which of the values that change from send to send it is; -1: none."""
+    cdef int which
+    for which in range(TOPIC_VALUE, SIGNATURE_VALUE):
+        if fields.value[which].kind != SPAN_ABSENT and fields.value[which].at == value.at:
+            return which
+    return -1

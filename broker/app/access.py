@@ -1,0 +1,207 @@
+"""Access: builds what checks requests: users and rules with their files, the check itself, the handlers for them.
+
+Loop thread.
+"""
+
+import logging
+import socket
+from pathlib import Path
+
+from firearrow._native.fastpath.access_check import AccessCheck
+from firearrow._native.fastpath.fast_connection import FastConnection
+from firearrow._native.protocol.access_model import Action, User, UserType
+from firearrow._native.protocol.authorization import Need
+from firearrow._native.store.message_store import MessageStore
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.access_control import AccessControl, AccessSettings
+from firearrow.broker.auth.audit_log import AuditLog
+from firearrow.broker.auth.body_needs import consumed, sent
+from firearrow.broker.auth.facts import StoreFacts
+from firearrow.broker.auth.failed_logins import FailedLogins
+from firearrow.broker.auth.plain_access import PlainAccess, read_accounts
+from firearrow.broker.auth.plain_accounts import Account, migrated
+from firearrow.broker.auth.signatures import sign
+from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
+from firearrow.broker.base import auth_options
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.handlers.acls import AclsHandler
+from firearrow.broker.handlers.users import UsersHandler
+from firearrow.broker.net.dispatch import Check
+from firearrow.broker.services.table_saver import TableSaver
+from firearrow.broker.tables.config_file import ConfigFile
+
+log = logging.getLogger("firearrow.auth")
+
+SECRET_MODE = 0o600
+IPV4_HOST_BYTES, PORT_BYTES = 8, 4
+
+
+class Access:
+    """`check`: the dispatchers call it before each request; None: everyone may do everything."""
+
+    check: Check | None = None
+    fast_check: AccessCheck | None = None
+    """The same for plain sends and pulls of connections that have logged in."""
+
+    def routes(self) -> list[Routes]:
+        return []
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Sign a request of the broker to another server, if it has keys."""
+
+    def read_again(self) -> None:
+        """Read files again that others change. Called every few seconds."""
+
+    def close(self) -> None: ...
+
+
+class UserAccess(Access):
+    """Authentication and authorization of Apache 5.3 and later. StartError: a file cannot be used."""
+
+    def __init__(self, options: Options, store: MessageStore, saver: TableSaver, clock: Clock) -> None:
+        self._saver = saver
+        self._inner = auth_options.inner_credentials(options)
+        self._audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
+        self._users = UserTable(lambda: self._changed("users"))
+        self._acls = AclTable(lambda: self._changed("acls"))
+
+        def now() -> float:
+            return clock.monotonic_ms() / 1000
+
+        settings = AccessSettings(
+            options.authorization,
+            auth_options.codes("authenticationWhitelist", options.authentication_whitelist),
+            auth_options.codes("authorizationWhitelist", options.authorization_whitelist),
+            auth_options.stateful_s(options),
+        )
+        self._facts = StoreFacts(options.cluster_name, store)
+        self._control = AccessControl(
+            settings,
+            self._users,
+            self._acls,
+            self._facts,
+            FailedLogins(now),
+            self._audit,
+            now,
+            self._logged_in,
+        )
+        self.fast_check = AccessCheck(
+            self._allows, authorization=options.authorization, each=settings.stateful_s == 0
+        )
+        folder = Path(options.store_root) / "config"
+        _load(saver, "users", folder / USERS_FILE, self._users)
+        _load(saver, "acls", folder / ACLS_FILE, self._acls)
+        self._create_initial(options)
+        if options.migrate_accounts:
+            self._migrate(options)
+        self.check = self._control.check
+
+    def _create_initial(self, options: Options) -> None:
+        """Create the users that the options name, if there are none of their names: later changes of their passwords
+        are made with updateUser."""
+        for found in (auth_options.initial_user(options), self._inner):
+            if found is not None and self._users.get(found.name) is None:
+                self._users.create(User(found.name, found.password, UserType.SUPER))
+        if not any(user.is_super and user.is_enabled for user in self._users):
+            log.warning(
+                "there is no Super user, so nobody can create users and rules: set initAuthenticationUser"
+            )
+
+    def _migrate(self, options: Options) -> None:
+        """Create a user with its rules for each account of `plain_acl.yml` whose user does not exist."""
+        path = auth_options.plain_acl_path(options)
+        assert path is not None
+        for account in read_accounts(path).values():
+            if self._users.get(account.access_key) is None:
+                user, policies = migrated(account)
+                self._users.create(user)
+                if policies:
+                    self._acls.update(user.name, policies)
+
+    def _changed(self, table: str) -> None:
+        self._control.forget()
+        if self.fast_check is not None:
+            self.fast_check.forget()
+        self._saver.schedule(table)
+
+    def _logged_in(self, peer: Peer, user: User, until: float) -> None:
+        if self.fast_check is not None and isinstance(peer, FastConnection):
+            self.fast_check.log_in(peer, user.name, user.password, until)
+
+    def _allows(self, user: str, topic: str, group: str | None, host: bytes) -> bool:
+        family = socket.AF_INET if len(host) == IPV4_HOST_BYTES else socket.AF_INET6
+        return self._control.allows(
+            user, fast_needs(topic, group), socket.inet_ntop(family, host[:-PORT_BYTES])
+        )
+
+    def routes(self) -> list[Routes]:
+        return [
+            UsersHandler(self._users, self._acls, self._control, self._audit).routes(),
+            AclsHandler(self._users, self._acls, self._audit).routes(),
+        ]
+
+    def sign(self, request: RemotingCommand) -> None:
+        if self._inner is not None:
+            sign(request, self._inner.name, self._inner.password)
+
+    def close(self) -> None:
+        if self._audit is not None:
+            self._audit.close()
+
+
+class AccountAccess(Access):
+    """The accounts of `plain_acl.yml`, as in brokers up to 5.2. StartError: the file cannot be used."""
+
+    def __init__(self, options: Options, store: MessageStore, clock: Clock) -> None:
+        path = auth_options.plain_acl_path(options)
+        assert path is not None
+        self._audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
+        self.fast_check: AccessCheck = AccessCheck(self._allows, authorization=True, each=True)
+        self._plain = PlainAccess(
+            path,
+            StoreFacts(options.cluster_name, store),
+            FailedLogins(lambda: clock.monotonic_ms() / 1000),
+            self._audit,
+            self._logged_in,
+            self.fast_check.forget,
+        )
+        self._plain.load()
+        self.check = self._plain.check
+
+    def _logged_in(self, peer: Peer, account: Account) -> None:
+        if isinstance(peer, FastConnection):
+            self.fast_check.log_in(peer, account.access_key, account.secret_key, 0)
+
+    def _allows(self, user: str, topic: str, group: str | None, _: bytes) -> bool:
+        return self._plain.allows(user, fast_needs(topic, group))
+
+    def read_again(self) -> None:
+        self._plain.reload()
+
+    def close(self) -> None:
+        if self._audit is not None:
+            self._audit.close()
+
+
+def fast_needs(topic: str, group: str | None) -> list[Need]:
+    """Of a send to the topic, or a pull of it for the group."""
+    return list(sent(topic) if group is None else consumed(group, topic, Action.SUB))
+
+
+def make_access(options: Options, store: MessageStore, saver: TableSaver, clock: Clock) -> Access:
+    """What the options ask for. StartError."""
+    if options.authentication:
+        return UserAccess(options, store, saver, clock)
+    if options.plain_acl:
+        return AccountAccess(options, store, clock)
+    return Access()
+
+
+def _load(saver: TableSaver, name: str, path: Path, table: UserTable | AclTable) -> None:
+    """Load the table, and register it with `saver`. StartError: a file with secrets or rules that is damaged is not
+    replaced by nothing, or by an older one."""
+    file = ConfigFile(path, mode=SECRET_MODE, strict=True)
+    file.load(table.load)
+    saver.add(name, lambda: file.write(table.to_json()))

@@ -1,0 +1,186 @@
+"""AccessControl: lets requests through, or refuses them, before they reach their handlers. Loop thread.
+
+First who sent it (authentication), then whether that user may do it (authorization). Refusals have Apache's codes and
+remarks. What was decided is kept until users or rules change.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firearrow._native.protocol.access_model import User, address_of
+from firearrow._native.protocol.authorization import Need, decide, refusal_text
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth import signatures
+from firearrow.broker.auth.audit_log import AuditLog, ip_of
+from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
+from firearrow.broker.auth.failed_logins import FailedLogins
+from firearrow.broker.auth.rules import Facts, rule_of
+from firearrow.broker.auth.tables import AclTable, UserTable
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer
+
+DECISIONS_MAX = 10_000
+"""Decisions that are kept; then all are forgotten."""
+NO_USER = "username cannot be null."
+WRONG_SIGNATURE = "check signature failed."
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """`whitelist`: request codes that need no login; `open_codes`: that need no right. `stateful_s`: a connection's
+    login holds so long; 0: each request is checked."""
+
+    authorization: bool
+    whitelist: frozenset[int] = frozenset()
+    open_codes: frozenset[int] = frozenset()
+    stateful_s: float = 0.0
+
+
+class AccessControl:
+    """`now()`: monotonic time in s. `logged_in(peer, user, until)`: a request of the user was let through."""
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        users: UserTable,
+        acls: AclTable,
+        facts: Facts,
+        failed: FailedLogins,
+        audit: AuditLog | None,
+        now: Callable[[], float],
+        logged_in: Callable[[Peer, User, float], None] = lambda peer, user, until: None,
+    ) -> None:
+        self._settings = settings
+        self._users = users
+        self._acls = acls
+        self._facts = facts
+        self._failed = failed
+        self._audit = audit
+        self._now = now
+        self._report_login = logged_in
+        self._decisions: dict[tuple[str, Need, str], str | None] = {}
+        self._logged_in: dict[Peer, dict[str, float]] = {}
+
+    def forget(self) -> None:
+        """Users or rules changed."""
+        self._decisions.clear()
+        for logins in self._logged_in.values():
+            logins.clear()
+
+    def check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
+        """Refusal: the request is refused. `is_served`: it has a handler; otherwise there is nothing to
+        protect, and its sender is told so."""
+        user = None
+        try:
+            if request.code not in self._settings.whitelist or self._is_login(request):
+                user = self._authenticated(request, peer)
+            if is_served and self._settings.authorization and request.code not in self._settings.open_codes:
+                self._authorize(request, user, peer)
+        except Refusal as refusal:
+            if self._audit is not None:
+                name = request.ext.get(signatures.ACCESS_KEY)
+                self._audit.refusal(request.code, name, ip_of(peer), refusal.remark)
+            raise
+
+    def is_super(self, request: RemotingCommand) -> bool:
+        """Whether a Super user sent the request, which was let through."""
+        user = self._users.get(request.ext.get(signatures.ACCESS_KEY, ""))
+        return user is not None and user.is_super
+
+    # ---- authentication ----
+
+    def _authenticated(self, request: RemotingCommand, peer: Peer) -> User:
+        name = request.ext.get(signatures.ACCESS_KEY, "")
+        address = ip_of(peer)
+        if not name:
+            self._failed.note(address, NO_USER)
+            raise Refusal(ResponseCode.NO_PERMISSION, NO_USER)
+        user = self._users.get(name)
+        until = self._logged_in.get(peer, {}).get(name)
+        if until is None:
+            self._wait_for(address)
+        elif user is not None and until > self._now() and user.is_enabled:
+            return user
+        fault = self._login_fault(request, user)
+        if fault is not None:
+            delay_s = self._failed.failed(address, fault, name)
+            remark = fault if fault is WRONG_SIGNATURE else f"User:{name[:TEXT_CHARS_MAX]} {fault}"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark, delay_s=delay_s)
+        assert user is not None
+        self._note_login(peer, user)
+        return user
+
+    def _login_fault(self, request: RemotingCommand, user: User | None) -> str | None:
+        if user is None:
+            return "is not found."
+        if not user.is_enabled:
+            return "is disabled."
+        return None if signatures.is_signed(request, user.password) else WRONG_SIGNATURE
+
+    def _wait_for(self, address: str) -> None:
+        """Refusal: too many failed logins from the address."""
+        wait_s = self._failed.wait_s(address)
+        if wait_s > 0:
+            remark = f"too many failed logins from {address}: try again in {wait_s:.1f} s"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+
+    def _note_login(self, peer: Peer, user: User) -> None:
+        logins = self._logged_in.get(peer)
+        if logins is None:
+            if peer.closed:
+                return
+            logins = self._logged_in[peer] = {}
+            peer.on_close(self._closed)
+        if self._settings.stateful_s or user.name not in logins:
+            until = self._now() + self._settings.stateful_s if self._settings.stateful_s else 0.0
+            logins[user.name] = until
+            self._report_login(peer, user, until)
+
+    def _closed(self, peer: Peer) -> None:
+        self._logged_in.pop(peer, None)
+
+    def _is_login(self, request: RemotingCommand) -> bool:
+        """Whether a request that needs no login has a valid one."""
+        user = self._users.get(request.ext.get(signatures.ACCESS_KEY, ""))
+        return user is not None and self._login_fault(request, user) is None
+
+    # ---- authorization ----
+
+    def _authorize(self, request: RemotingCommand, user: User | None, peer: Peer) -> None:
+        if user is None:
+            raise Refusal(ResponseCode.NO_PERMISSION, NO_USER)
+        if user.is_super:
+            return
+        address = ip_of(peer)
+        try:
+            for need in rule_of(request.code).needs(request, self._facts):
+                reason = self._reason(user.name, need, address)
+                if reason is not None:
+                    raise Refusal(ResponseCode.NO_PERMISSION, refusal_text(user.name, need, address, reason))
+        except ValueError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+    def allows(self, user: str, needs: list[Need], address: str) -> bool:
+        """Whether a user that has logged in may do all of this."""
+        known = self._users.get(user)
+        if known is None or not known.is_enabled:
+            return False
+        if known.is_super or not self._settings.authorization:
+            return True
+        return all(self._reason(user, need, address) is None for need in needs)
+
+    def _reason(self, user: str, need: Need, address: str) -> str | None:
+        """Why the user may not; None: the user may."""
+        key = (user, need, address)
+        try:
+            return self._decisions[key]
+        except KeyError:
+            pass
+        verdict = decide(self._acls.get(user), need, address_of(address))
+        if len(need.resource.name) > TEXT_CHARS_MAX:  # the name comes from the request: it is not kept
+            return None if verdict.allowed else verdict.reason
+        if len(self._decisions) >= DECISIONS_MAX:
+            self._decisions.clear()
+        reason = self._decisions[key] = None if verdict.allowed else verdict.reason
+        return reason

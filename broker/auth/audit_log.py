@@ -1,0 +1,91 @@
+"""AuditLog: one JSON line for each change of users and rules, and for each refusal. Loop thread.
+
+Passwords are never in it. A line that cannot be written is counted, and the next one says how many are missing.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import ACCESS_KEY
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.peer import Peer
+
+log = logging.getLogger("firearrow.auth")
+
+TEXT_CHARS_MAX = 512
+"""Of a value: names in refused requests come from anyone."""
+LINES_PER_S_MAX = 1000
+"""Refusals written in a second; further ones are counted: a flood of requests must not fill the disk."""
+
+
+class AuditLog:
+    """`now_ms()`: wall clock."""
+
+    def __init__(self, descriptor: int, path: str, now_ms: Callable[[], int]) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._now_ms = now_ms
+        self._missing = 0
+        self._second, self._lines = 0, 0
+
+    @classmethod
+    def open(cls, path: str, now_ms: Callable[[], int]) -> Self:
+        """StartError: the file cannot be opened."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
+            return cls(os.open(path, flags, 0o600), path, now_ms)
+        except OSError as error:
+            raise StartError(
+                f"the audit log {path} cannot be written ({error.strerror}): name another file in authAuditLog"
+            ) from None
+
+    def change(self, what: str, user: str | None, address: str, **facts: object) -> None:
+        """`user` did something to users or rules."""
+        self._write({"event": what, "user": user, "address": address} | facts)
+
+    def refusal(self, code: int, user: str | None, address: str, reason: str) -> None:
+        second = self._now_ms() // 1000
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines > LINES_PER_S_MAX:
+            self._missing += 1
+            return
+        self._write({"event": "refused", "code": code, "user": user, "address": address, "reason": reason})
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _write(self, facts: dict[str, object]) -> None:
+        short = {
+            name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for name, value in facts.items()
+        }
+        line: dict[str, object] = {"ms": self._now_ms(), **short}
+        if self._missing:
+            line["missing"] = self._missing
+        try:
+            os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+            self._missing = 0
+        except OSError as error:
+            self._missing += 1
+            if self._missing == 1:
+                log.error("the audit log %s cannot be written: %s", self._path, error.strerror)
+
+
+def audit_change(
+    audit: AuditLog | None, request: RemotingCommand, peer: Peer, what: str, **facts: object
+) -> None:
+    """A line about a change of users or rules that the request made, if there is an audit log."""
+    if audit is not None:
+        audit.change(what, request.ext.get(ACCESS_KEY), ip_of(peer), **facts)
+
+
+def ip_of(peer: Peer) -> str:
+    """The peer's IP address, IPv4 in IPv6 as IPv4."""
+    return peer.remote[0].removeprefix("::ffff:").partition("%")[0]

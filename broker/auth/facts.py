@@ -1,0 +1,29 @@
+"""StoreFacts: what rules know about the broker: its cluster, and whose message is at an offset. Loop thread."""
+
+from firearrow._native.store.log.record import RecordError, decode
+from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.message import Property
+from firearrow.broker.tables import name_rules
+
+WITH_REAL_TOPIC = frozenset((name_rules.HALF_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.TIMER_TOPIC))
+"""Topics whose messages are for another topic, which the broker has put into a property."""
+
+
+class StoreFacts:
+    def __init__(self, cluster: str, store: MessageStore) -> None:
+        self.cluster = cluster
+        self._store = store
+
+    def topic_at(self, physical_offset: int) -> str | None:
+        """The topic of the record that starts there: of a half message or a timer message, the one it is for. None:
+        there is no record."""
+        raw = self._store.reader.record_at(physical_offset)
+        if raw is None:
+            return None
+        try:
+            record = decode(raw, False)
+        except RecordError:
+            return None
+        if record.topic in WITH_REAL_TOPIC:
+            return record.properties.get(Property.REAL_TOPIC, record.topic)
+        return record.topic

@@ -1,0 +1,90 @@
+"""FailedLogins: slows down who guesses passwords, and logs failures once for each address and reason. Loop thread.
+
+The answer to a failed login waits, longer with each failure of the address. While too many of an address wait, none of
+its connections that has not logged in yet may try: more connections do not help. Connections that have logged in are
+served as ever, so that a guesser does not lock out its neighbours.
+"""
+
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+
+log = logging.getLogger("firearrow.auth")
+
+FREE = 3
+"""Failures without a delay: people mistype."""
+DELAY_FIRST_S, DELAY_MAX_S = 0.1, 5.0
+WAITING_MAX = 16
+"""Failed logins of an address whose answers wait; then its others are not tried."""
+ADDRESSES_MAX = 10_000
+"""Addresses that are remembered; the one that failed first is forgotten."""
+FORGET_S = 300.0
+LOG_PERIOD_S = 60.0
+USER_CHARS_SHOWN = 64
+
+
+class _Address:
+    __slots__ = ("failures", "last_s", "waiting")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.last_s = -math.inf
+        self.waiting: list[float] = []
+        """When the answers that wait are sent."""
+
+
+class FailedLogins:
+    """`now()`: monotonic time in s."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._addresses: OrderedDict[str, _Address] = OrderedDict()
+        self._logged: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
+        self.total = 0
+
+    def wait_s(self, address: str) -> float:
+        """How long nobody may try to log in from the address; 0: now."""
+        found = self._addresses.get(address)
+        if found is None or not found.waiting:
+            return 0.0
+        now = self._now()
+        found.waiting = [at for at in found.waiting if at > now]
+        return min(found.waiting) - now if len(found.waiting) >= WAITING_MAX else 0.0
+
+    def failed(self, address: str, reason: str, user: str) -> float:
+        """Note a failed login; returns how long its answer waits, in s. `reason` is one of few texts, `user` what the
+        peer calls itself."""
+        self.note(address, reason, user)
+        now = self._now()
+        found = self._addresses.pop(address, None)
+        if found is None or now - found.last_s > FORGET_S:
+            found = _Address()
+        self._addresses[address] = found
+        if len(self._addresses) > ADDRESSES_MAX:
+            self._addresses.popitem(last=False)
+        found.failures += 1
+        found.last_s = now
+        if found.failures <= FREE:
+            return 0.0
+        delay = min(DELAY_FIRST_S * 2.0 ** min(found.failures - FREE - 1, 16), DELAY_MAX_S)
+        found.waiting.append(now + delay)
+        return delay
+
+    def note(self, address: str, reason: str, user: str = "") -> None:
+        """Count a refusal; log the first one of an address and reason, and then their number once a minute."""
+        self.total += 1
+        now = self._now()
+        key = (address, reason)
+        entry = self._logged.get(key)
+        if entry is None:
+            self._logged[key] = [now, 0.0]
+            if len(self._logged) > ADDRESSES_MAX:
+                self._logged.popitem(last=False)
+            named = f" (user {user[:USER_CHARS_SHOWN]!r})" if user else ""
+            return log.warning("refused %s: %s%s", address, reason, named)
+        entry[1] += 1
+        if now - entry[0] >= LOG_PERIOD_S:
+            log.warning("refused %s: %s (%d times more)", address, reason, int(entry[1]))
+            entry[0], entry[1] = now, 0.0
+        return None

@@ -1,0 +1,189 @@
+"""PlainAccess: checks requests by the accounts of `plain_acl.yml`, which is read again when it changes. Loop thread."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from firearrow._native.protocol.access_model import address_of
+from firearrow._native.protocol.authorization import Need
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth import signatures
+from firearrow.broker.auth.audit_log import AuditLog, ip_of
+from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
+from firearrow.broker.auth.failed_logins import FailedLogins
+from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
+from firearrow.broker.auth.plain_yaml import BYTES_MAX
+from firearrow.broker.auth.rules import Facts, rule_of
+from firearrow.broker.base.errors import Refusal, StartError
+from firearrow.broker.base.peer import Peer
+
+log = logging.getLogger("firearrow.auth")
+
+EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
+"""Apache's remarks begin with it."""
+ADMIN_CODES = frozenset(
+    (
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+    )
+)
+LoggedIn = Callable[[Peer, Account], None]
+
+
+class PlainAccess:
+    """`logged_in(peer, account)`: a signed request was let through. `changed()`: the file was loaded again."""
+
+    def __init__(
+        self,
+        path: Path,
+        facts: Facts,
+        failed: FailedLogins,
+        audit: AuditLog | None,
+        logged_in: LoggedIn,
+        changed: Callable[[], None],
+    ) -> None:
+        self._path = path
+        self._facts = facts
+        self._failed = failed
+        self._audit = audit
+        self._report_login = logged_in
+        self._changed = changed
+        self._logins: dict[Peer, str] = {}
+        self._seen: tuple[int, int, int] | None = None
+        self.acl = PlainAcl((), {})
+
+    def load(self) -> None:
+        """StartError: the file cannot be used."""
+        self.acl = _load(self._path)
+        self._seen = _stamp(self._path)
+
+    def reload(self) -> None:
+        """Load the file if it has changed; a faulty one leaves the accounts as they are, and is logged."""
+        try:
+            stamp = _stamp(self._path)
+        except OSError:
+            stamp = None
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self.acl = _read(self._path)
+        except (OSError, ValueError) as error:
+            return log.error("%s was not loaded, the accounts stay as they are: %s", self._path, error)
+        self._logins.clear()
+        self._changed()
+        log.warning("%s was loaded: %d accounts", self._path, len(self.acl.accounts))
+        if self._audit is not None:
+            self._audit.change("loadPlainAcl", None, "", accounts=len(self.acl.accounts))
+        return None
+
+    def check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
+        """Refusal: the request is refused. The order of checks is Apache's."""
+        try:
+            self._check(request, peer, is_served)
+        except Refusal as refusal:
+            if self._audit is not None:
+                name = request.ext.get(signatures.ACCESS_KEY)
+                self._audit.refusal(request.code, name, ip_of(peer), refusal.remark)
+            raise
+
+    def _check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
+        ip = ip_of(peer)
+        address = address_of(ip)
+        if any(white.match(address) for white in self.acl.white):
+            return
+        name = request.ext.get(signatures.ACCESS_KEY, "")
+        if self._logins.get(peer) != name and (wait_s := self._failed.wait_s(ip)) > 0:
+            raise _refused(f"too many failed logins from {ip}: try again in {wait_s:.1f} s")
+        if not name:
+            self._failed.note(ip, "No accessKey is configured")
+            raise _refused("No accessKey is configured")
+        account = self.acl.accounts.get(name)
+        if account is None:
+            raise self._failed_login(ip, "No acl config for ", name)
+        if account.white.match(address):
+            return
+        if not signatures.is_signed(request, account.secret_key, always_without_query=True):
+            raise self._failed_login(ip, "Check signature failed for accessKey=", name)
+        self._note_login(peer, account)
+        if is_served:
+            self._authorize(request, account)
+
+    def _failed_login(self, ip: str, fault: str, name: str) -> Refusal:
+        delay_s = self._failed.failed(ip, fault.rstrip(" ="), name)
+        return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + fault + name[:TEXT_CHARS_MAX], delay_s=delay_s)
+
+    def _note_login(self, peer: Peer, account: Account) -> None:
+        known = self._logins.get(peer)
+        if known == account.access_key or peer.closed:
+            return
+        if known is None:
+            peer.on_close(self._closed)
+        self._logins[peer] = account.access_key
+        self._report_login(peer, account)
+
+    def _closed(self, peer: Peer) -> None:
+        self._logins.pop(peer, None)
+
+    def _authorize(self, request: RemotingCommand, account: Account) -> None:
+        try:
+            needs = list(rule_of(request.code).needs(request, self._facts))
+        except ValueError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if any(map(is_trace, needs)):
+            return
+        if request.code in ADMIN_CODES and not account.admin:
+            key = account.access_key
+            raise _refused(
+                f"Need admin permission for request code={request.code}, but accessKey={key} is not"
+            )
+        fault = first_fault(account, needs)
+        if fault is not None:
+            raise _refused(fault)
+
+    def allows(self, name: str, needs: list[Need]) -> bool:
+        """Whether an account that has logged in may do all of this."""
+        account = self.acl.accounts.get(name)
+        return account is not None and (any(map(is_trace, needs)) or first_fault(account, needs) is None)
+
+
+def first_fault(account: Account, needs: list[Need]) -> str | None:
+    return next((fault for need in needs if (fault := account.fault(need)) is not None), None)
+
+
+def read_accounts(path: Path) -> Mapping[str, Account]:
+    """The accounts of the file, to migrate them. StartError: it cannot be used."""
+    return _load(path).accounts
+
+
+def _load(path: Path) -> PlainAcl:
+    try:
+        return _read(path)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise StartError(
+            f"{path} cannot be used ({reason}): mend it, or name another file in rocketmq.acl.plain.file"
+        ) from None
+
+
+def _refused(text: str) -> Refusal:
+    return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + text)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = os.stat(path)
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> PlainAcl:
+    with path.open("rb") as file:
+        text = file.read(BYTES_MAX + 1)
+    try:
+        return PlainAcl.parse(text.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None

@@ -1,0 +1,205 @@
+"""Users and rules: add and delete users, grant and revoke rights, check who may do what."""
+
+import getpass
+import sys
+from collections.abc import Sequence
+
+from firearrow._native.protocol.access_model import (
+    Action,
+    Decision,
+    Resource,
+    UserStatus,
+    UserType,
+    address_of,
+    network_of,
+)
+from firearrow._native.protocol.authorization import Need, decide, refusal_text
+from firearrow.client.admin_api.users import UserRecord, Users
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
+from firearrow.client.cli.output import Column
+
+USER_COLUMNS = (
+    Column("broker", "BROKER"),
+    Column("user", "USER"),
+    Column("type", "TYPE"),
+    Column("status", "STATUS"),
+)
+RULE_COLUMNS = (
+    Column("broker", "BROKER"),
+    Column("user", "USER"),
+    Column("policy", "POLICY"),
+    Column("resource", "RESOURCE"),
+    Column("actions", "ACTIONS"),
+    Column("from", "FROM"),
+    Column("decision", "DECISION"),
+)
+CHECK_COLUMNS = (Column("broker", "BROKER"), Column("allowed", "ALLOWED"), Column("why", "WHY"))
+NEEDS = {"send": Action.PUB, "read": Action.SUB}
+"""What people ask for → what it needs; other words are Apache's names of actions."""
+ANYWHERE = "127.0.0.1"
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("user", __doc__)
+    verb = command.verb(
+        "add", add, "add a user; asks for its password", example="firearrow user add app < password.txt"
+    )
+    verb.argument("name")
+    verb.argument("--super", action="store_true", help="a user that may do everything")
+    verb = command.verb("delete", delete, "delete a user and its rules", example="firearrow user delete app")
+    verb.argument("name").moving()
+    verb = command.verb(
+        "list", list_users, "users; of one user, its rules", example="firearrow user list app"
+    )
+    verb.argument("name", nargs="?", help="the user whose rules are shown")
+    verb = command.verb(
+        "grant",
+        grant,
+        "allow or deny something on a resource",
+        example="firearrow user grant app Topic:orders* Pub,Sub",
+    )
+    verb.argument("name")
+    verb.argument("resource", help="Topic:NAME, Group:NAME, Cluster:NAME; NAME may end with *")
+    verb.argument("actions", help="of Pub, Sub, Create, Update, Delete, Get, List, All, separated by commas")
+    verb.argument("--deny", action="store_true", help="deny it, whatever wider rules allow")
+    verb.argument("--from", dest="sources", metavar="IP,IP", help="only from these addresses or blocks")
+    verb = command.verb(
+        "revoke", revoke, "delete the rule for a resource", example="firearrow user revoke app Topic:orders*"
+    )
+    verb.argument("name")
+    verb.argument("resource", nargs="?", help="all rules of the user if it is missing").moving()
+    verb = command.verb(
+        "check",
+        check,
+        "may this user do that, from there?",
+        example="firearrow user check app send orders --from 10.0.0.5",
+    )
+    verb.argument("name")
+    verb.argument("what", help="send, read, or an action such as Create")
+    verb.argument("resource", help="a topic, or TYPE:NAME")
+    verb.argument("--group", help="the consumer group that reads")
+    verb.argument("--from", dest="source", default=ANYWHERE, metavar="IP", help="the address of the client")
+    return command.run(arguments)
+
+
+async def add(call: Call) -> None:
+    users = Users(await call.admin())
+    kind = UserType.SUPER if call.arguments.super else UserType.NORMAL
+    await users.create(call.arguments.name, _password(call.arguments.name), kind)
+    call.output.note(f"user {call.arguments.name} was added ({kind.value})")
+
+
+async def delete(call: Call) -> None:
+    if call.may(f"delete the user {call.arguments.name} and its rules"):
+        await Users(await call.admin()).delete(call.arguments.name)
+
+
+async def list_users(call: Call) -> None:
+    users = Users(await call.admin())
+    if call.arguments.name is None:
+        call.output.rows(USER_COLUMNS, map(_user_row, await users.list_users()))
+        return
+    rows = [
+        {
+            "broker": broker,
+            "user": acl.user,
+            "policy": kind.value,
+            "resource": str(entry.resource),
+            "actions": ",".join(action.text for action in entry.actions),
+            "from": ",".join(entry.sources),
+            "decision": entry.decision.value,
+        }
+        for broker, acl in (await users.acls(call.arguments.name)).items()
+        for kind, entries in acl.policies.items()
+        for entry in entries
+    ]
+    call.output.rows(RULE_COLUMNS, rows)
+
+
+async def grant(call: Call) -> None:
+    given = call.arguments
+    actions = [_action(word) for word in given.actions.split(",")]
+    sources = given.sources.split(",") if given.sources else []
+    for source in sources:
+        if network_of(source) is None:
+            raise ConfigError(f"--from: {source!r} is no address and no block such as 10.0.0.0/8")
+    decision = Decision.DENY if given.deny else Decision.ALLOW
+    users = Users(await call.admin())
+    await users.grant(given.name, _resource(given.resource), actions, decision=decision, sources=sources)
+
+
+async def revoke(call: Call) -> None:
+    given = call.arguments
+    resource = _resource(given.resource) if given.resource else None
+    if call.may(f"delete {'all rules' if resource is None else f'the rule for {resource}'} of {given.name}"):
+        await Users(await call.admin()).revoke(given.name, resource)
+
+
+async def check(call: Call) -> int:
+    """Exit code 1: a broker refuses it."""
+    given = call.arguments
+    source = address_of(given.source)
+    if source is None:
+        raise ConfigError(f"--from: {given.source!r} is no IP address")
+    action = NEEDS.get(given.what.lower()) or _action(given.what)
+    needs = [Need(_resource(given.resource if ":" in given.resource else f"Topic:{given.resource}"), action)]
+    if given.group:
+        needs.append(Need(Resource.group(given.group), action))
+    users = Users(await call.admin())
+    rows = []
+    for broker, user in (await users.get(given.name)).items():
+        why = _fault(given.name, user)
+        if not why and user is not None and user.type is not UserType.SUPER:
+            acl = (await users.acls(given.name))[broker]
+            for need in needs:
+                verdict = decide(acl, need, source)
+                if not verdict.allowed:
+                    why = refusal_text(given.name, need, given.source, verdict.reason)
+                    break
+        rows.append({"broker": broker, "allowed": "no" if why else "yes", "why": why})
+    call.output.rows(CHECK_COLUMNS, rows)
+    return FOUND_TROUBLE if any(row["why"] for row in rows) else OK
+
+
+def _fault(name: str, user: UserRecord | None) -> str:
+    if user is None:
+        return f"User:{name} is not found."
+    return "" if user.status is UserStatus.ENABLE else f"User:{name} is disabled."
+
+
+def _user_row(user: UserRecord) -> dict[str, str]:
+    return {
+        "broker": user.broker_name,
+        "user": user.name,
+        "type": user.type.value,
+        "status": user.status.value,
+    }
+
+
+def _password(name: str) -> str:
+    """Asked for on a terminal, else the first line of standard input: never an argument, which others can see."""
+    if not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = getpass.getpass(f"password of {name}: ")
+        if getpass.getpass("once more: ") != password:
+            raise ConfigError("the two passwords differ")
+    if not password.strip():
+        raise ConfigError("the password is empty: type it, or give it as the first line of standard input")
+    return password
+
+
+def _resource(text: str) -> Resource:
+    resource = Resource.parse(text)
+    if resource is None:
+        raise ConfigError(f"{text!r} is no resource: write Topic:NAME, Group:NAME, Cluster:NAME or *")
+    return resource
+
+
+def _action(text: str) -> Action:
+    action = Action.named(text.strip())
+    if action is None or action in (Action.UNKNOWN, Action.ANY):
+        known = ", ".join(each.text for each in Action if each not in (Action.UNKNOWN, Action.ANY))
+        raise ConfigError(f"{text.strip()!r} is no action: use one of {known}")
+    return action

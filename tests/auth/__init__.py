@@ -1,0 +1,1 @@
+"""Users, rules, signatures, and the check before each request."""

@@ -1,0 +1,291 @@
+"""The accounts of `plain_acl.yml`: its form, its addresses, the checks in Apache's order, hot reload, migration."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firearrow._native.protocol.access_model import address_of
+from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.auth import plain_yaml
+from firearrow.broker.auth.plain_accounts import (
+    ACCOUNTS_MAX,
+    PERMISSIONS_MAX,
+    Permission,
+    PlainAcl,
+)
+from firearrow.broker.auth.plain_yaml import BYTES_MAX, DEPTH_MAX, LINES_MAX, YamlError
+from firearrow.broker.auth.remote_addresses import RemoteAddresses
+from tests.auth.secured import SignedSocket, options
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import pull_ext, send_ext, topic_ext
+
+EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
+FILE = """\
+globalWhiteRemoteAddresses:
+  - 10.10.103.*
+accounts:
+  - accessKey: RocketMQ      # a plain one
+    secretKey: 12345678
+    whiteRemoteAddress:
+    admin: false
+    defaultTopicPerm: DENY
+    defaultGroupPerm: SUB
+    topicPerms:
+    - topicA=DENY
+    - topicB=PUB|SUB
+    - topicC=SUB
+    groupPerms:
+      - groupA=DENY
+      - groupB=PUB|SUB
+  - accessKey: rocketmq2
+    secretKey: '12345678'
+    whiteRemoteAddress: 192.168.1.*
+    admin: true
+"""
+
+
+def test_apaches_example() -> None:
+    acl = PlainAcl.parse(FILE)
+    plain, admin = acl.accounts["RocketMQ"], acl.accounts["rocketmq2"]
+    assert (plain.secret_key, plain.admin, plain.default_topic, plain.default_group) == (
+        "12345678",
+        False,
+        Permission.DENY,
+        Permission.SUB,
+    )
+    assert plain.topics == {
+        "topicA": Permission.DENY,
+        "topicB": Permission.PUB | Permission.SUB,
+        "topicC": Permission.SUB,
+    }
+    assert plain.groups == {"groupA": Permission.DENY, "groupB": Permission.PUB | Permission.SUB}
+    assert admin.admin
+    assert admin.white.match(address_of("192.168.1.77"))
+    assert not plain.white.match(address_of("192.168.1.77"))
+    assert acl.white[0].match(address_of("10.10.103.9"))
+    assert "12345678" not in repr(acl)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: 1", {"a": "1"}),
+        (
+            "---\na:\n- x\n- y: z\n  w: v\nb: [p, 'q r', \"s\"]",
+            {"a": ["x", {"y": "z", "w": "v"}], "b": ["p", "q r", "s"]},
+        ),
+        ("a: 'it''s'  # c\n# d\n\nb: x#y", {"a": "it's", "b": "x#y"}),
+        ("a:\n  b:\n    c: []\nd: *.*.*.*", {"a": {"b": {"c": []}}, "d": "*.*.*.*"}),
+        ("a: http://x:1", {"a": "http://x:1"}),
+        ("a: null\nb:", {"a": "", "b": ""}),
+        ("- - a\n  - b", [["a", "b"]]),
+        ("", {}),
+    ],
+)
+def test_yaml(text: str, value: object) -> None:
+    assert plain_yaml.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &x 1",
+        "a: |\n  b",
+        "a: !t b",
+        "a: {b: c}",
+        "a: [b",
+        "a: 'b",
+        'a: "b\\n"',
+        "a: 1\na: 2",
+        "a: 1\n   b: 2",
+        "a:\n\tb: 1",
+        "just text",
+        "a:\n    b: 1\n  c: 2",
+        "\n".join(" " * n + "a:" for n in range(DEPTH_MAX + 3)),
+        "a: b\n" + "#\n" * LINES_MAX,
+        "#" * (BYTES_MAX + 1),
+    ],
+)
+def test_other_yaml_is_refused(text: str) -> None:
+    with pytest.raises(YamlError):
+        plain_yaml.parse(text)
+
+
+@given(st.text(alphabet=" abc:-#'\"[],\n\t&*=|1.", max_size=200))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        PlainAcl.parse(text)
+    except ValueError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("*", "1.2.3.4 ::1", ""),
+        ("*.*.*.*", "1.2.3.4", ""),
+        ("", "", "1.2.3.4 ::1"),
+        ("1.2.3.4", "1.2.3.4 ::ffff:1.2.3.4", "1.2.3.5"),
+        ("1.2.3.4, 5.6.7.8", "1.2.3.4 5.6.7.8", "1.2.3.5"),
+        ("1.2.3.{4,6}", "1.2.3.4 1.2.3.6", "1.2.3.5"),
+        ("1.2.3.4-9", "1.2.3.4 1.2.3.9", "1.2.3.10 1.2.3.3"),
+        ("1.2.*.*", "1.2.0.0 1.2.255.255", "1.3.0.0"),
+        ("1.2.3-4.*", "1.2.4.9", "1.2.5.9"),
+        ("::1", "::1", "::2 1.2.3.4"),
+        ("1:2:3:4:5:6:7:*", "1:2:3:4:5:6:7:ffff", "1:2:3:4:5:6:8:1"),
+        ("1:2:3:4:5:6:7:10-20", "1:2:3:4:5:6:7:1f", "1:2:3:4:5:6:7:21"),
+    ],
+)
+def test_addresses(text: str, inside: str, outside: str) -> None:
+    addresses = RemoteAddresses.parse(text)
+    assert all(addresses.match(address_of(each)) for each in inside.split())
+    assert not any(addresses.match(address_of(each)) for each in outside.split())
+
+
+@pytest.mark.parametrize(
+    "text", ["1.2.3", "1.2.3.256", "1.2.3.9-4", "x", "1.2.3.4}", "1.*", "1.2.3.-4", "1:2:*"]
+)
+def test_other_addresses_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"address|range"):
+        RemoteAddresses.parse(text)
+
+
+def test_accounts_and_permissions_are_bounded() -> None:
+    account = "- accessKey: key{n:08}\n  secretKey: 12345678\n"
+    accounts = "accounts:\n" + "".join(account.format(n=n) for n in range(ACCOUNTS_MAX))
+    assert len(PlainAcl.parse(accounts).accounts) == ACCOUNTS_MAX
+    with pytest.raises(ValueError, match=f"{ACCOUNTS_MAX + 1} accounts"):
+        PlainAcl.parse(accounts + account.format(n=ACCOUNTS_MAX))
+    one = (
+        "accounts:\n"
+        + account.format(n=0)
+        + "  topicPerms:\n"
+        + "".join(f"  - t{n}=SUB\n" for n in range(PERMISSIONS_MAX))
+    )
+    assert len(PlainAcl.parse(one).accounts["key00000000"].topics) == PERMISSIONS_MAX
+    with pytest.raises(ValueError, match=f"{PERMISSIONS_MAX + 1} permissions"):
+        PlainAcl.parse(one + "  - more=SUB\n")
+
+
+Open = Callable[..., SignedSocket]
+
+
+@pytest.fixture
+def connect() -> Iterator[Open]:
+    """Connections of a user; closed after the test."""
+    with ExitStack() as stack:
+        yield lambda address, *user: stack.enter_context(SignedSocket(address, *user))
+
+
+@contextmanager
+def broker_with(tmp_path: Path, text: str, *more: str) -> Iterator[BrokerProcess]:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(text)
+    pairs = ("aclEnable=true", f"rocketmq.acl.plain.file={path}", *more)
+    with BrokerProcess(tmp_path / "store", *(word for pair in pairs for word in ("--set", pair))) as broker:
+        yield broker
+
+
+def test_the_checks_in_apaches_order(tmp_path: Path, connect: Open) -> None:
+    with broker_with(tmp_path, FILE) as broker:
+        admin = connect(broker.address, "rocketmq2", "12345678")
+        plain = connect(broker.address, "RocketMQ", "12345678")
+        for topic in ("topicA", "topicB", "topicC", "topicD"):
+            assert admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic)).code == 0
+
+        def remark(
+            code: int, ext: dict[str, str], body: bytes = b"x", of: SignedSocket = plain
+        ) -> str | None:
+            answer = of.ask(code, ext, body)
+            assert answer.code == (0 if answer.remark is None else 1), answer.remark
+            return None if answer.remark is None else answer.remark.removeprefix(EXCEPTION)
+
+        v2 = RequestCode.SEND_MESSAGE_V2
+        assert remark(v2, send_ext("topicB"), of=connect(broker.address, "")) == "No accessKey is configured"
+        other = connect(broker.address, "unknown", "12345678")
+        assert remark(v2, send_ext("topicB"), of=other) == "No acl config for unknown"
+        wrong = connect(broker.address, "RocketMQ", "87654321")
+        assert remark(v2, send_ext("topicB"), of=wrong) == "Check signature failed for accessKey=RocketMQ"
+        for _ in range(3):  # the first takes the complete path
+            assert remark(v2, send_ext("topicB")) is None
+            for topic in ("topicA", "topicC", "topicD"):
+                assert remark(v2, send_ext(topic)) == f"No default permission for topic:{topic}"
+        assert (
+            remark(v2, send_ext("RMQ_SYS_TRACE_TOPIC"))
+            != "No default permission for topic:RMQ_SYS_TRACE_TOPIC"
+        )
+        code = RequestCode.UPDATE_BROKER_CONFIG
+        needed = f"Need admin permission for request code={int(code)}, but accessKey=RocketMQ is not"
+        assert remark(code, {}, b"traceOn=true") == needed
+        assert remark(RequestCode.CLEAN_UNUSED_TOPIC, {}, b"") == "Need admin permission"
+        pulled = plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupB"))
+        assert pulled.code in (0, 19, 21)
+        answer = plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupA"))
+        assert (answer.code, answer.remark) == (1, EXCEPTION + "No default permission for group:groupA")
+        assert plain.ask(RequestCode.GET_BROKER_CONFIG).code == 0
+
+
+def test_a_white_address_needs_no_signature(tmp_path: Path) -> None:
+    text = FILE.replace("10.10.103.*", "127.0.0.1")
+    with broker_with(tmp_path, text) as broker, SignedSocket(broker.address, "") as nobody:
+        assert nobody.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("T")).code == 0
+
+
+def test_the_file_is_read_again(tmp_path: Path, connect: Open) -> None:
+    path = tmp_path / "plain_acl.yml"
+    with broker_with(tmp_path, FILE) as broker, SignedSocket(broker.address, "RocketMQ", "12345678") as plain:
+        admin = connect(broker.address, "rocketmq2", "12345678")
+        assert admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("topicB")).code == 0
+
+        def code() -> int:
+            return plain.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").code
+
+        def await_code(wanted: int) -> None:
+            deadline = time.monotonic() + 20
+            while code() != wanted:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+        assert (code(), code(), code()) == (0, 0, 0)
+        path.write_text(FILE.replace("topicB=PUB|SUB", "topicB=SUB"))
+        await_code(1)
+        path.write_text(FILE + "accounts:\n")
+        deadline = time.monotonic() + 20
+        while "has accounts for the second time" not in broker.log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert code() == 1
+        path.write_text(FILE)
+        await_code(0)
+
+
+@pytest.mark.parametrize("text", [None, "accounts: [", FILE.replace("12345678", "1234")])
+def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "plain_acl.yml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(Exception, match=r"mend it, or name another file in rocketmq\.acl\.plain\.file"):
+        BrokerProcess(
+            tmp_path / "store", "--set", "aclEnable=true", "--set", f"rocketmq.acl.plain.file={path}"
+        )
+
+
+def test_accounts_are_migrated(tmp_path: Path, connect: Open) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(FILE)
+    more = ("migrateAuthFromV1Enabled=true", f"rocketmq.acl.plain.file={path}")
+    with BrokerProcess(tmp_path / "store", *options(*more)) as broker, SignedSocket(broker.address) as root:
+        users = root.ask(RequestCode.AUTH_LIST_USER).body
+        assert b'"userType":"Super","username":"rocketmq2"' in users
+        assert b'"userType":"Normal","username":"RocketMQ"' in users
+        body = root.ask(RequestCode.AUTH_GET_ACL, {"subject": "User:RocketMQ"}).body.decode()
+        assert '{"actions":["All"],"decision":"Deny","resource":"Topic:topicA"}' in body
+        assert '{"actions":["Pub","Sub"],"decision":"Allow","resource":"Group:groupB"}' in body
+        assert '{"actions":["Sub"],"decision":"Allow","resource":"Group:*"}],"policyType":"Default"' in body
+        plain = connect(broker.address, "RocketMQ", "12345678")
+        assert plain.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicC"), b"x").code == 16

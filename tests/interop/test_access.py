@@ -1,0 +1,183 @@
+"""Users and rules with the official clients and Apache's mqadmin, against us and Apache alike.
+
+Also with the accounts of `plain_acl.yml`, against us and Apache 4.9.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.auth.secured import INITIAL, ROOT, ROOT_PASSWORD, SignedSocket, ask_ok, create_user, grant
+from tests.interop.driver import Driver, Failed
+from tests.interop.messages import hexed
+from tests.interop.peers import Apache, Apache4, FireArrow, Peer, address
+from tests.interop.toolchain import java_class_path, need
+from tests.support.requests import send_ext, topic_ext
+
+CLIENTS = ("java5", "java4", "go")
+OF = "org.apache.rocketmq.auth."
+SETTINGS = {
+    "authenticationEnabled": "true",
+    "authenticationProvider": f"{OF}authentication.provider.DefaultAuthenticationProvider",
+    "authenticationMetadataProvider": f"{OF}authentication.provider.LocalAuthenticationMetadataProvider",
+    "initAuthenticationUser": INITIAL,
+    "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"inner-secret"}',
+    "authorizationEnabled": "true",
+    "authorizationProvider": f"{OF}authorization.provider.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": f"{OF}authorization.provider.LocalAuthorizationMetadataProvider",
+}
+Make = Callable[[str, tuple[str, str]], Driver]
+
+
+@pytest.fixture(scope="module")
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A broker that checks users and rules: ours, or with `--against apache` Apache's."""
+    need(lambda: java_class_path("client5"))
+    store = tmp_path_factory.mktemp("access") / "store"
+    kind = Apache if request.config.getoption("--against", "firearrow") == "apache" else FireArrow
+    with kind(store, SETTINGS | {"brokerName": "broker-a"}) as peer:
+        yield peer
+
+
+@pytest.fixture
+def make(guarded: Peer, tmp_path: Path) -> Iterator[Make]:
+    with ExitStack() as stack:
+
+        def started(name: str, keys: tuple[str, str]) -> Driver:
+            home = tmp_path / f"{name}-{keys[0]}"
+            return stack.enter_context(Driver(name, guarded.name_server, home, keys))
+
+        yield started
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_with_keys_sends_and_consumes(guarded: Peer, make: Make, name: str) -> None:
+    user, topic, group = f"user-{name}", f"Access-{name}", f"access-{name}"
+    with SignedSocket(address(guarded.address)) as root:
+        ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+        ask_ok(root, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, {"groupName": group})
+        create_user(root, user, "secret-word")
+        grant(root, user, f"Topic:{topic}", "Pub", "Sub", "Get")
+        grant(root, user, f"Group:{group}", "Sub", "Get")
+        client = make(name, (user, "secret-word"))
+        bodies = hexed("one", "two", "three")
+        client.ask("send", group="P", topic=topic, body=bodies)
+        client.ask("consume", name="member", group=group, topic=topic)
+        client.await_bodies(["member"], bodies)
+        grant(root, user, f"Topic:{topic}", "Pub", decision="Deny")
+        with pytest.raises(
+            Failed, match=r"the decision is deny|MQClientException 16"
+        ):  # Java has the code only
+            client.ask("send", group="P", topic=topic, body=bodies)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_with_wrong_keys_is_told_so(guarded: Peer, make: Make, name: str) -> None:
+    topic = f"Wrong-{name}"
+    with SignedSocket(address(guarded.address)) as root:
+        ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+    client = make(name, (ROOT, "wrong"))
+    wanted = "check signature failed|MQClientException 16|route|No topic|not exist"  # Go: no route
+    with pytest.raises(Failed, match=wanted):
+        client.ask("send", group="P", topic=topic, body=hexed("x"))
+
+
+def test_mqadmin(guarded: Peer, make: Make) -> None:
+    admin = make("java5", (ROOT, ROOT_PASSWORD))
+
+    def printed(line: str) -> str:
+        [output] = admin.ask("mqadmin", argument=line.format(b=guarded.address).split())
+        return str(output["text"])
+
+    assert "success" in printed("createUser -b {b} -u tool -p tool-word -t Normal")
+    assert re.search(r"tool +\S+ +Normal +enable", printed("getUser -b {b} -u tool"))
+    assert "success" in printed("updateUser -b {b} -u tool -s disable")
+    assert re.search(r"tool +\S+ +Normal +disable", printed("listUser -b {b} -f tool"))
+    assert "success" in printed(
+        "createAcl -b {b} -s User:tool -r Topic:t*,Group:g -a Pub,Sub -d Allow -i 10.0.0.0/8"
+    )
+    assert "success" in printed("updateAcl -b {b} -s User:tool -r Topic:t* -a Sub -d Deny")
+    text = printed("getAcl -b {b} -s User:tool")
+    assert re.search(r"User:tool +Custom +Topic:t\* +\[Sub\] .*Deny", text), text
+    assert re.search(r"User:tool +Custom +Group:g +\[Pub, Sub\] +\[10.0.0.0/8\] +Allow", text), text
+    assert "User:tool" in printed("listAcl -b {b} -s tool")
+    assert "success" in printed("copyUser -f {b} -t {b} -u tool")
+    assert "success" in printed("copyAcl -f {b} -t {b} -s User:tool")
+    assert "success" in printed("deleteAcl -b {b} -s User:tool -r Group:g")
+    assert "Group:g" not in printed("getAcl -b {b} -s User:tool")
+    assert "success" in printed("deleteUser -b {b} -u tool")
+    assert "tool" not in printed("listUser -b {b}")
+
+
+PLAIN_ACL = """\
+accounts:
+  - accessKey: orders-app
+    secretKey: orders-secret
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms:
+      - Plain=PUB|SUB
+      - ReadOnly=SUB
+    groupPerms:
+      - plain-group=SUB
+  - accessKey: orders-admin
+    secretKey: admin-secret
+    admin: true
+    defaultTopicPerm: PUB|SUB
+    defaultGroupPerm: SUB
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A broker with `plain_acl.yml`: ours, or Apache's 4.9."""
+    need(lambda: java_class_path("client4"))
+    store = tmp_path_factory.mktemp("plain") / "store"
+    if request.config.getoption("--against", "firearrow") == "apache":
+        need(lambda: java_class_path("broker4"))
+        path = store.parent / f"{store.name}-apache" / "conf" / "plain_acl.yml"
+        path.parent.mkdir(parents=True)
+        path.write_text(PLAIN_ACL)
+        with Apache4(store, {"aclEnable": "true"}) as apache:
+            yield apache
+    else:
+        path = store.parent / "plain_acl.yml"
+        path.write_text(PLAIN_ACL)
+        with FireArrow(store, {"aclEnable": "true", "rocketmq.acl.plain.file": str(path)}) as ours:
+            yield ours
+
+
+@pytest.mark.parametrize("name", ["java4", "go"])
+def test_accounts_of_brokers_4(plain: Peer, tmp_path: Path, name: str) -> None:
+    with SignedSocket(address(plain.address), "orders-admin", "admin-secret") as admin:
+        for topic in ("Plain", "ReadOnly"):
+            ask_ok(admin, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+        ask_ok(admin, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, {"groupName": "plain-group"})
+    with SignedSocket(address(plain.address), "orders-app", "orders-secret") as app:
+        for topic, wanted in (("ReadOnly", "No default permission for topic:ReadOnly"), ("Plain", None)):
+            answer = app.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic), b"x")
+            assert (answer.code == 0) == (wanted is None), answer.remark
+            assert wanted is None or f"AclException: {wanted}" in (answer.remark or "")
+        answer = app.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("More"))
+        assert answer.code == 1
+        assert "AclException: Need admin permission for request code=17, but accessKey=orders-app" in (
+            answer.remark or ""
+        )
+        app.password = "wrong"
+        answer = app.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Plain"), b"x")
+        assert "AclException: Check signature failed for accessKey=orders-app" in (answer.remark or "")
+        app.user = "stranger"
+        answer = app.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Plain"), b"x")
+        assert "AclException: No acl config for stranger" in (answer.remark or "")
+    with Driver(name, plain.name_server, tmp_path / name, ("orders-app", "orders-secret")) as client:
+        bodies = hexed(f"{name} one", f"{name} two")
+        client.ask("send", group="P", topic="Plain", body=bodies)
+        client.ask("consume", name="member", group="plain-group", topic="Plain")
+        client.await_bodies(["member"], bodies)
+        client.ask("stop", name="member")
+        with pytest.raises(Failed):
+            client.ask("send", group="P", topic="ReadOnly", body=bodies)
