@@ -425,13 +425,20 @@ class App:
             self._warn_of_open_ports(opened)
 
     def _warn_of_open_ports(self, opened: list[str]) -> None:
-        """Say that everyone may use the ports, and how to change that."""
-        if self._tls.listening is None:
-            log.warning(
-                "%s: whoever reaches these ports can read, send and delete everything, and others can read it on the "
-                "way; to encrypt: `firearrow tls init`, then add --tls-cert and --tls-key as it says",
-                ", ".join(opened),
+        """Say what others may do at the ports, and how to change that; nothing with TLS and users."""
+        warnings = []
+        if self._access.check is None:
+            warnings.append(
+                "whoever reaches these ports can read, send and delete everything; to require users, set "
+                "authenticationEnabled, authorizationEnabled and initAuthenticationUser (SECURITY.md)"
             )
+        if self._tls.listening is None:
+            warnings.append(
+                "others can read messages on the way; to encrypt, `firearrow tls init`, then add --tls-cert and "
+                "--tls-key as it says"
+            )
+        if warnings:
+            log.warning("%s: %s", ", ".join(opened), ". And ".join(warnings))
 
     # ---- running ----
 

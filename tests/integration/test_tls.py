@@ -440,14 +440,26 @@ def test_an_expired_certificate_is_a_warning(tmp_path: Path) -> None:
         assert "has expired on" in running.log.read_text()
 
 
-def test_an_open_port_is_a_warning(tmp_path: Path, files: CertificateFiles) -> None:
-    with BrokerProcess(tmp_path / "store", "--listen", "0.0.0.0:0") as running:
-        log = running.log.read_text()
-        assert "whoever reaches these ports" in log
-        assert "firearrow tls init" in log
-        assert "--namesrv-listen 0.0.0.0:0" in log
-    with BrokerProcess(tmp_path / "other", "--listen", "0.0.0.0:0", *files.arguments) as running:
-        assert "whoever reaches these ports" not in running.log.read_text()
+def warnings_of(store: Path, *words: str) -> str:
+    with BrokerProcess(store, "--listen", "0.0.0.0:0", *words) as running:
+        assert running.stop() == 0
+        return running.log.read_text()
+
+
+def test_an_open_port_is_a_warning_until_it_has_tls_and_users(
+    tmp_path: Path, files: CertificateFiles
+) -> None:
+    log = warnings_of(tmp_path / "store")
+    assert "whoever reaches these ports" in log
+    assert "firearrow tls init" in log
+    assert "--namesrv-listen 0.0.0.0:0" in log
+    log = warnings_of(tmp_path / "other", *files.arguments)
+    assert "whoever reaches these ports" in log
+    assert "firearrow tls init" not in log
+    users = ("authenticationEnabled=true", "authorizationEnabled=true")
+    words = [word for key in users for word in ("--set", key)]
+    words += ["--set", 'initAuthenticationUser={"username":"a","password":"b"}']
+    assert "ports" not in warnings_of(tmp_path / "users", *files.arguments, *words)
 
 
 def test_the_key_s_password_is_not_printed(tmp_path: Path, files: CertificateFiles) -> None:

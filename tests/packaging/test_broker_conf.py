@@ -34,16 +34,12 @@ def test_every_key_is_explained() -> None:
 
 
 @pytest.mark.parametrize("uncommented", [False, True])
-def test_a_broker_starts_with_it_without_a_warning(tmp_path: Path, uncommented: bool) -> None:
+def test_a_broker_starts_with_it_and_warns_of_open_ports_only(tmp_path: Path, uncommented: bool) -> None:
     text = SAMPLE.read_text("ascii")
     config = tmp_path / "broker.conf"
     config.write_text(KEY.sub(r"\1=\2", text) if uncommented else text)
-    listen = (
-        "--listen",
-        "0.0.0.0:0",
-        "--namesrv-listen",
-        "0.0.0.0:0",
-    )  # on loopback it warns that it is there
+    listen = ("--listen", "0.0.0.0:0", "--namesrv-listen", "0.0.0.0:0")
     with BrokerProcess(tmp_path / "store", "--config", str(config), *listen, way=()) as broker:
         assert broker.stop() == 0
-        assert broker.log.read_text() == ""
+        [line] = broker.log.read_text().splitlines()
+    assert "whoever reaches these ports" in line
