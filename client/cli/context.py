@@ -1,5 +1,6 @@
 """Contexts: name servers and keys by name, for all commands; list, add, use and remove them."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ COLUMNS = (
     Column("namesrv", "NAME SERVERS"),
     Column("namespace", "NAMESPACE"),
     Column("accessKey", "ACCESS KEY"),
+    Column("tls", "TLS"),
 )
 
 
@@ -34,6 +36,14 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("--namespace", default="", help="prefix of topics and groups at the brokers")
     verb.argument("--access-key", default="", metavar="KEY", help="signs requests; asks for the secret key")
     verb.argument("--secret-file", metavar="FILE", help="the secret key's file instead; - is standard input")
+    verb.argument("--tls", action="store_true", help="encrypt; the servers' certificates are checked")
+    verb.argument(
+        "--authority", metavar="FILE", help="who signed them, if not one of the system's; implies --tls"
+    )
+    verb.argument(
+        "--certificate", metavar="FILE", help="this client's, for servers that want one; implies --tls"
+    )
+    verb.argument("--key", metavar="FILE", help="its private key, if not in the same file")
     verb = command.verb("use", use, "use a context from now on", example="firearrow context use prod")
     verb.argument("name")
     verb = command.verb("remove", remove, "remove a context", example="firearrow context remove prod")
@@ -53,6 +63,7 @@ async def list_contexts(call: Call) -> None:
                 "namesrv": context.namesrv,
                 "namespace": context.namespace,
                 "accessKey": context.access_key,
+                "tls": context.tls,
             }
             for name, context in sorted(contexts.by_name.items())
         ),
@@ -68,6 +79,10 @@ async def add(call: Call) -> None:
         namespace=given.namespace,
         access_key=given.access_key,
         secret_key=_secret_key(given.secret_file) if given.access_key else "",
+        tls=given.tls or bool(given.authority or given.certificate),
+        authority=_path(given.authority),
+        certificate=_path(given.certificate),
+        key=_path(given.key),
     )
     _check(context)
     current = contexts.current or given.name
@@ -78,10 +93,22 @@ async def add(call: Call) -> None:
     )
 
 
+def _path(file: str | None) -> str:
+    """Absolute, since commands are called in other folders. ConfigError: it cannot be read."""
+    if not file:
+        return ""
+    try:
+        with open(file, "rb"):
+            return os.path.abspath(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+
+
 def _check(context: Context) -> None:
-    """ConfigError: the name servers' addresses cannot be used."""
+    """ConfigError: the name servers' addresses cannot be used, or options do not fit together."""
     from firearrow.client.remoting.channels import host_port  # noqa: PLC0415 (only for this verb)
 
+    context.client_options()
     for address in context.namesrv.split(";"):
         host_port(address.strip())
 

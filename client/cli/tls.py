@@ -57,6 +57,7 @@ async def init(call: Call) -> None:
     )
     call.output.note(
         f"start: firearrow broker --tls-cert {folder}/{SERVER}.pem --tls-key {folder}/{SERVER}.key; "
+        f"commands: firearrow context add NAME --authority {folder}/{AUTHORITY}.pem; "
         f'Python: TlsOptions(authority="{folder}/{AUTHORITY}.pem"); Java: -Dtls.enable=true'
     )
 

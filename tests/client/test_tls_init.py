@@ -1,6 +1,5 @@
 """`firearrow tls init`: a broker with its certificate, checked by clients with its authority."""
 
-import json
 import os
 import ssl
 import stat
@@ -55,20 +54,30 @@ def test_a_command_with_a_context_that_has_tls(tmp_path: Path) -> None:
     arguments = "--tls-cert", str(folder / "server.pem"), "--tls-key", str(folder / "server.key")
     with BrokerProcess(tmp_path / "store", *arguments, *settings(server_mode="enforcing")) as running:
         assert running.name_server is not None
-        secure = {"namesrv": "{}:{}".format(*running.name_server), "tls": True}
-        contexts = {"secure": secure | {"authority": str(folder / "authority.pem")}, "wrong": secure}
-        config = tmp_path / "firearrow" / "contexts.json"
-        config.parent.mkdir()
-        config.write_text(json.dumps({"current": "secure", "contexts": contexts}))
+        servers = "{}:{}".format(*running.name_server)
+        authority = "--authority", str(folder / "authority.pem")
+        for words in (["secure", *authority], ["wrong", "--tls"]):
+            added = firearrow(tmp_path, "context", "add", *words, "-n", servers)
+            assert (added.returncode, added.stderr) == (0, "")
         done = listed(tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         done = listed(tmp_path, "--context", "wrong")
         assert (done.returncode, "CERTIFICATE_VERIFY_FAILED" in done.stderr) == (3, True)
+        for words, fault in (
+            (["--key", str(folder / "client.key")], "needs TlsOptions.certificate"),
+            (["--authority", str(folder / "nobody.pem")], "nobody.pem cannot be read: No such file"),
+        ):
+            refused = firearrow(tmp_path, "context", "add", "no", *words, "-n", servers)
+            assert (refused.returncode, fault in refused.stderr) == (2, True)
 
 
 def listed(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return firearrow(config, "topic", "list", "--all", *words)
+
+
+def firearrow(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
     code = "from firearrow.client.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "topic", "list", "--all", *words]
+    command = [sys.executable, "-c", code, *words]
     environment = os.environ | {"XDG_CONFIG_HOME": str(config)}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
