@@ -41,7 +41,7 @@ def test_the_hint_at_loopback_names_what_was_asked_for(
     tmp_path: Path, args: tuple[str, ...], hint: str
 ) -> None:
     with BrokerProcess(tmp_path / "store", *args) as broker:
-        assert broker.log.read_text().endswith(f"to accept connections from other hosts: {hint}\n")
+        assert f"to accept connections from other hosts: {hint}\n" in broker.log.read_text()
 
 
 def test_only_loopback_listens(tmp_path: Path) -> None:

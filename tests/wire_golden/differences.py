@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from firearrow.broker.base import tls
 from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.base.options import options_by_key
 from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle
@@ -53,6 +54,7 @@ OWN_SETTINGS = frozenset(
     )
 )
 """Our paths and ports, and times that are changed for the replay."""
+AUTH_NAMES = ("Enabled", "MetadataProvider", "Provider", "Strategy", "Whitelist")
 OUR_KEYS = frozenset(
     (
         "maxFilterCacheChars",
@@ -66,9 +68,17 @@ OUR_KEYS = frozenset(
         "fastPath",
         "fastSockets",
         "maxConnectionBytes",
+        "authAuditLog",
+        "rocketmq.acl.plain.file",
+        "migrateAuthFromV1Enabled",
+        "initAuthenticationUser",
+        "innerClientAuthenticationCredentials",
+        *tls.KEYS,
+        *(f"{part}{name}" for part in ("authentication", "authorization") for name in AUTH_NAMES),
     )
 )
-"""Options that Apache does not have, or has as a property of its Java process."""
+"""Options that Apache does not have, or has as a property of its Java process or in its AuthConfig, which it does not
+return."""
 OFFSETS = frozenset(
     (
         "offset",
