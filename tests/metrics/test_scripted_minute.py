@@ -128,6 +128,32 @@ def test_the_metrics_count_what_the_client_did(
     assert value(scraped[1], name, **labels) == number
 
 
+ROUNDS = 60
+GROWING = ("rocketmq_messages_in_total", "rocketmq_commit_messages_total", "rocketmq_rollback_messages_total")
+GROWING += (
+    "rocketmq_timer_enqueue_total",
+    "rocketmq_send_to_dlq_messages_total",
+    "firearrow_retried_messages_total",
+)
+GROWING += ("rocketmq_message_size_count", "firearrow_dead_letters", "firearrow_open_half_messages")
+
+
+def test_an_hour_of_them_is_counted(tmp_path: Path) -> None:
+    """As often as an hour has minutes; what grows with each round is ROUNDS times as large."""
+    with watched(tmp_path / "store", *QUICK) as broker, broker.connect() as connection:
+        for _ in range(ROUNDS):
+            play(connection)
+            play_pops(connection)
+        deadline = time.monotonic() + 10
+        timers = 2 * ROUNDS
+        while value(families := broker.scrape(), "rocketmq_timer_enqueue_total", topic="Timed") < timers:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        for name, number, labels in EXPECTED:
+            if name in GROWING:
+                assert value(families, name, **labels) == number * ROUNDS, (name, labels)
+
+
 def test_requests_are_counted_by_code_and_way(scraped: tuple[WatchedBroker, Families]) -> None:
     families = scraped[1]
     by_code = families["rocketmq_rpc_latency_milliseconds_count"][1]
