@@ -25,7 +25,7 @@ from firearrow.client.admin_api.records import (
     TopicConfig,
     read,
 )
-from firearrow.client.admin_api.requests import AdminCalls, integer_of
+from firearrow.client.admin_api.requests import AdminCalls, integer_of, milliseconds
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import Namespace, check_group, check_topic, is_system_topic
@@ -229,11 +229,11 @@ class Admin(Startable):
         """The first offset stored at `when` (int: ms) or later; `upper`: the last one until then."""
         wrapped = self._as_broker_queue(queue)
         if not upper:
-            return await self._queue_offsets.offset_at(wrapped, _milliseconds(when))
+            return await self._queue_offsets.offset_at(wrapped, milliseconds(when))
         ext = {
             "topic": wrapped.topic,
             "queueId": str(queue.queue_id),
-            "timestamp": str(_milliseconds(when)),
+            "timestamp": str(milliseconds(when)),
             "boundaryType": "UPPER",
         }
         answer = await self.calls.ask_master(wrapped, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
@@ -328,7 +328,7 @@ class Admin(Startable):
 
         Without `force` no offset is moved forward.
         """
-        time_ms = -1 if when is None else _milliseconds(when)
+        time_ms = -1 if when is None else milliseconds(when)
         wrapped = self.namespace.wrap(topic)
         ext = {
             "topic": wrapped,
@@ -417,10 +417,6 @@ class Admin(Startable):
             "queueId": str(queue.queue_id),
             "bname": queue.broker_name,
         }
-
-
-def _milliseconds(when: datetime | int) -> int:
-    return when if isinstance(when, int) else int(when.timestamp() * 1000)
 
 
 def _distinct(found: Iterable[Connection]) -> tuple[Connection, ...]:

@@ -26,6 +26,7 @@ from firearrow.client.admin_api.extension_records import (
     rows_of,
 )
 from firearrow.client.admin_api.records import read
+from firearrow.client.admin_api.requests import milliseconds
 from firearrow.client.base.errors import BrokerError, ConfigError, OnlyFireArrow
 
 Row = TypeVar("Row")
@@ -57,7 +58,7 @@ class Extensions:
         if (offset is None) == (before is None):
             raise ConfigError("offset, before: give one of them; offset -1 removes all messages")
         ext = {"topic": self._wrap(topic), "dryRun": str(dry_run).lower()}
-        ext |= {"timestamp": str(_milliseconds(before))} if before is not None else {"offset": str(offset)}
+        ext |= {"timestamp": str(milliseconds(before))} if before is not None else {"offset": str(offset)}
         if queue_id is not None:
             ext["queueId"] = str(queue_id)
         names = [broker] if broker is not None else await self._brokers_of(ext["topic"])
@@ -205,7 +206,3 @@ class Extensions:
             if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise OnlyFireArrow(address) from None
             raise
-
-
-def _milliseconds(when: datetime | int) -> int:
-    return when if isinstance(when, int) else int(when.timestamp() * 1000)

@@ -6,6 +6,7 @@ A name server is asked for the masters each time. Loop thread.
 import asyncio
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -152,3 +153,8 @@ def integer_of(answer: RemotingCommand, field: str, broker_name: str) -> int:
         return answer.integer(field)
     except FieldError as error:
         raise ClientError(f"{broker_name}: the answer cannot be read: {error}") from error
+
+
+def milliseconds(when: datetime | int) -> int:
+    """A time as requests have it: ms since 1970, which an int is already."""
+    return when if isinstance(when, int) else int(when.timestamp() * 1000)

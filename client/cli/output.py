@@ -4,7 +4,6 @@ JSON has the values as they are: times in milliseconds since 1970, sizes in byte
 """
 
 import io
-import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -178,11 +177,3 @@ def _width(text: str) -> int:
 def _aligned(text: str, width: int, right: bool) -> str:
     space = " " * (width - _width(text))
     return space + text if right else text + space
-
-
-def terminal_columns() -> int:
-    """Width of the terminal; 80 without one."""
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
-    except (OSError, ValueError):
-        return 80
