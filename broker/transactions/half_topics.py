@@ -12,7 +12,7 @@ from firearrow.broker.tables import name_rules
 from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
 KNOWN_MAX = 10_000
-"""Half messages whose topic is remembered."""
+"""Half messages whose topic is remembered, and about as many topics that had some."""
 READ_MAX = 500
 """Half messages that one call reads."""
 OTHER = ""
@@ -40,7 +40,8 @@ class HalfTopics:
             self._known[self._at] = self._topic_at(self._at)
             self._at += 1
         found = Counter(self._known.values())
-        self._seen.update(found)
+        if len(self._seen) < KNOWN_MAX:
+            self._seen.update(found)
         rest = halves.open_count(end) - len(self._known)
         return dict.fromkeys(sorted(self._seen), 0) | found | ({OTHER: rest} if rest > 0 else {})
 
