@@ -38,7 +38,7 @@ def notify(*lines: str, environment: MutableMapping[str, str] = os.environ) -> N
 class PassedSockets:
     """The listening TCP sockets that systemd passed to this process, by their address.
 
-    Whoever would listen at an address takes the socket that is bound to it, so the options stay the only place
+    A server that would listen at an address takes the socket that is bound to it, so the options stay the only place
     that says where to listen.
     """
 

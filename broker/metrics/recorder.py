@@ -139,7 +139,7 @@ class Recorder:
 
 
 def _groups(table: LagTable) -> dict[str, float]:
-    """Lags of the groups that are most behind, in messages and ms: `lag:GROUP@TOPIC`, `lagms:GROUP@TOPIC`."""
+    """The largest lags of groups, in messages and ms: `lag:GROUP@TOPIC`, `lagms:GROUP@TOPIC`."""
     most = heapq.nlargest(
         GROUPS_SHOWN,
         ((lag, age_ms, f"{group}@{topic}") for group, topic, _, lag, age_ms in table.rows_behind()),

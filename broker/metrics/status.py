@@ -19,7 +19,7 @@ from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.tables.clients import LANGUAGES
 
 GROUPS_MAX = 1000
-"""Groups in the status, those that are most behind first."""
+"""Groups in the status, those with the largest lag first."""
 PROBE_MS = 2000
 """A probe of the disk counts for this time."""
 RATES_S = (10, 60, 600)

@@ -260,7 +260,7 @@ def test_sends_that_fail_are_counted(peer: Peer, cli: Cli, topics: Topics, tmp_p
     assert "4194304" in cli("send", topic, f"@{tmp_path / 'lines'}", code=2).err
 
 
-# ---- transactions that nobody decided ----
+# ---- open transactions ----
 
 
 def test_a_discarded_transaction_is_asked_for_again() -> None:

@@ -426,7 +426,7 @@ def test_a_trim_is_forgotten_when_the_log_starts_there(tmp_path: Path) -> None:
 
 
 def test_segments_are_kept_for_batch_queues(tmp_path: Path) -> None:
-    """Their entries are not read, so nobody knows which records they need."""
+    """Their entries are not read, so it is not known which records they need."""
     (tmp_path / "batchconsumequeue" / "B" / "0").mkdir(parents=True)
     (tmp_path / "commitlog").mkdir()
     harness = RetentionHarness(tmp_path, delete_files_max=1000)
