@@ -14,7 +14,10 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.fastpath.header_template cimport HeaderTemplate
-from firearrow._native.wire.connection cimport Connection
+from firearrow._native.wire.codes cimport (
+    LITE_PULL_MESSAGE, PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2,
+)
+from firearrow._native.wire.connection cimport DEFERRED, MAY_BE_CLOSED, STILL_OPEN, Connection
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.write_buffer cimport Writer
@@ -36,6 +39,14 @@ cdef enum Reason:
     LEFT_NO_MATCH                 # no message matches, or it cannot be held
     LEFT_ACCESS                   # its user has to log in first, or may not do it
     REASONS
+
+
+cdef inline bint is_send(int code) noexcept:
+    return code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE
+
+
+cdef inline bint is_pull(int code) noexcept:
+    return code == PULL_MESSAGE or code == LITE_PULL_MESSAGE
 
 
 @cython.final

@@ -55,25 +55,31 @@ cdef class FastConnection(Connection):
         cdef Header header
         cdef RemotingCommand command
         cdef int status
+        cdef bint slow = False
         if (
             self.template is not None and self.fast_handler is not None
             and self.fast_handler.handle_templated(self, frame) == HANDLED
         ):
-            return 1
+            return STILL_OPEN
         status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
         if status < 0:
             raise WireError(header_fault(status))
         if header.flag & FLAG_RESPONSE == 0:
             self.language, self.version = header.language, header.version
+            slow = not (is_send(header.code) or is_pull(header.code))
+            if slow and not self.fair_queue.has_time():
+                return DEFERRED
             if (
                 self.fast_handler is not None
                 and self.fast_handler.handle_frame(self, frame, &header) == HANDLED
             ):
-                return 1
+                return STILL_OPEN
         command = command_from(frame, &header)
         command.since_ns = nanoseconds()
         self.received(command)
-        return 0
+        if slow:
+            self.fair_queue.spend(nanoseconds() - command.since_ns)
+        return MAY_BE_CLOSED
 
     cdef void prefetch(self) noexcept:
         prefetch_write_range(<void *> self, CONNECTION_BYTES)

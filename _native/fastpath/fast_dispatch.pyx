@@ -1,9 +1,9 @@
 """FastDispatch: dispatches requests by their code to the fast path (see fast_dispatch.pxd)."""
 
-from firearrow._native.fastpath.fast_connection cimport HANDLED, NOT_HANDLED, FastConnection, RequestCounts
-from firearrow._native.wire.codes cimport (
-    LITE_PULL_MESSAGE, PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2,
+from firearrow._native.fastpath.fast_connection cimport (
+    HANDLED, NOT_HANDLED, FastConnection, RequestCounts, is_pull, is_send,
 )
+from firearrow._native.wire.codes cimport SEND_MESSAGE
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
@@ -42,12 +42,12 @@ cdef class FastDispatch(FastHandler):
         cdef int code = header.code
         if counts is None or counts.language != header.language or counts.version != header.version:
             counts = connection.counts = self.counters.of(header.language, header.version)
-        if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
+        if is_send(code):
             if self.sender.handle_frame(connection, frame, header, code == SEND_MESSAGE) == HANDLED:
                 counts.parsed += 1
                 return HANDLED
             counts.sends_left[self.sender.reason] += 1
-        elif (code == PULL_MESSAGE or code == LITE_PULL_MESSAGE) and self.puller is not None:
+        elif is_pull(code) and self.puller is not None:
             if self.puller.handle_frame(connection, frame, header) == HANDLED:
                 counts.pulled += 1
                 return HANDLED

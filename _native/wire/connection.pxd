@@ -19,14 +19,21 @@
 # FairQueue: the connections of a loop that have complete frames left over, first come first served. Each
 # iteration of the loop gives them a slice of time and serves ready sockets in between, so that a thousand
 # busy connections do not delay a quiet one by all their work. A connection that is closed by then does
-# nothing.
+# nothing. `has_time`: slow requests (those of the complete handlers) get a slice in each iteration, too, if
+# no connection waits; otherwise their connections wait in the queue, with the requests after them.
 #
 # Thread: the loop's.
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from firearrow._native.wire.buffer_pool cimport MemoryBudget
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.buffer_pool cimport BufferPool
+
+cdef enum:
+    # what handle_frame returns
+    MAY_BE_CLOSED = 0                     # callbacks ran that may have closed the connection
+    STILL_OPEN = 1
+    DEFERRED = 2                          # not handled; the connection waits in the fair queue
 
 
 cdef class RawTransport:
@@ -37,9 +44,13 @@ cdef class RawTransport:
 cdef class FairQueue:
     cdef object loop
     cdef object connections               # deque of Connection
-    cdef bint planned
+    cdef bint planned, running
+    cdef int64_t spent_ns                 # for slow requests, in this iteration of the loop
 
     cdef Py_ssize_t count(self)
+    cdef bint has_time(self) except -1
+    cdef int spend(self, int64_t ns) except -1
+    cdef int plan(self) except -1
     cdef int add(self, connection) except -1
 
 

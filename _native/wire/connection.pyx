@@ -43,15 +43,30 @@ cdef class FairQueue:
     cdef int add(self, connection) except -1:
         """Call `connection.go_on()` once, after those already waiting."""
         self.connections.append(connection)
+        return self.plan()
+
+    cdef int plan(self) except -1:
         if not self.planned:
             self.planned = True
             self.loop.call_soon(self.run)
         return 0
 
+    cdef bint has_time(self) except -1:
+        """Whether a slow request may be handled now."""
+        return self.running or (self.spent_ns < SLICE_NS and not self.connections)
+
+    cdef int spend(self, int64_t ns) except -1:
+        """A slow request took so long."""
+        if self.running:
+            return 0
+        self.spent_ns += ns
+        return self.plan()
+
     def run(self):
         cdef int64_t deadline = nanoseconds() + SLICE_NS
         cdef Py_ssize_t left = len(self.connections)
         self.planned = False
+        self.running = True
         try:
             while left > 0:
                 left -= 1
@@ -59,9 +74,10 @@ cdef class FairQueue:
                 if nanoseconds() > deadline:
                     break
         finally:
-            if self.connections and not self.planned:
-                self.planned = True
-                self.loop.call_soon(self.run)
+            self.running = False
+            self.spent_ns = 0
+            if self.connections:
+                self.plan()
 
 
 cdef enum:
@@ -268,7 +284,7 @@ cdef class Connection:
         cdef long long deadline = 0
         cdef int status = 1
         cdef int frames = 0
-        cdef bint quiet
+        cdef int outcome
         while frames < FRAMES_PER_PASS and not self.reading_stopped and not self.is_backpressured():
             status = next_frame(at + taken, available - taken, self.frame_bytes_max, &frame)
             if status == FRAME_PARTIAL:
@@ -276,15 +292,17 @@ cdef class Connection:
             if status < 0:
                 return self.give_up(frame_fault(status), available)
             try:
-                quiet = self.handle_frame(&frame)
+                outcome = self.handle_frame(&frame)
             except WireError as fault:
                 return self.give_up(str(fault), available)
+            if outcome == DEFERRED:
+                break
             taken += frame.size
             frames += 1
             self.received_frames += 1
-            if not quiet and (self.closed or self.transport.is_closing()):
+            if outcome == MAY_BE_CLOSED and (self.closed or self.transport.is_closing()):
                 return available
-            if not quiet or self.answer_bytes >= MUCH_BYTES:
+            if outcome == MAY_BE_CLOSED or self.answer_bytes >= MUCH_BYTES:
                 if deadline == 0:
                     deadline = thread_cpu_ns() + max(CONNECTION_NS // (1 + self.fair_queue.count()), SHARE_NS)
                 elif thread_cpu_ns() > deadline and not self.reads_always:
@@ -293,10 +311,9 @@ cdef class Connection:
         return taken
 
     cdef int handle_frame(self, const Frame *frame) except -1:
-        """One whole frame; True if no callback ran that may have closed the connection. WireError closes
-        it."""
+        """One whole frame. WireError closes the connection."""
         self.received(command_of(frame))
-        return 0
+        return MAY_BE_CLOSED
 
     cdef bint is_backpressured(self) noexcept:
         """Whether the peer does not read its replies, so that its requests are not read either."""

@@ -127,7 +127,7 @@ def test_what_waits_in_the_kernel_is_shared() -> None:
 
 
 def test_many_expensive_requests_do_not_delay_connected_clients(tmp_path: Path) -> None:
-    """Many connect and send expensive requests; earlier clients do not wait for half of them."""
+    """Many connect and send expensive requests; a send waits for a few of them, not for all."""
     much = RemotingCommand(
         RequestCode.BATCH_ACK_MESSAGE, {}, b'{"acks":[' + b"{}," * 50_000 + b"{}]}"
     ).encode()
@@ -140,9 +140,11 @@ def test_many_expensive_requests_do_not_delay_connected_clients(tmp_path: Path) 
         members = [crowd.enter_context(socket.create_connection(broker.address)) for _ in range(CROWD)]
         for member in members:
             member.sendall(much)
-        before = len(select.select(members, [], [], 0)[0])
-        assert send(background, "T", b"meanwhile").code == 0
-        assert len(select.select(members, [], [], 0)[0]) - before < CROWD // 2
+        sends = 0
+        while len(select.select(members, [], [], 0)[0]) < CROWD:
+            assert send(background, "T", b"meanwhile").code == 0
+            sends += 1
+        assert sends > CROWD // 10
         for member in members:
             member.settimeout(60)
             assert member.recv(4)
