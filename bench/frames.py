@@ -5,9 +5,11 @@ import json
 import random
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import sign
 
 TOPIC = "bench"
 OPAQUE_BASE = 2_000_000_000
@@ -19,6 +21,14 @@ DISTINCT = 1024
 """The requests of a load before they repeat; their keys and queues differ."""
 TOPICS_MAX = 1000
 """How many topics one request creates."""
+
+
+class Login(NamedTuple):
+    username: str
+    password: str
+
+
+ADMIN, PRODUCER = Login("admin", "12345678"), Login("producer", "12345678")
 
 
 def size(body_bytes: int) -> str:
@@ -115,6 +125,28 @@ def pull_frame(queue_id: int, queue_offset: int, number: int, *, topic: str = TO
         "expressionType": "TAG",
     }
     return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=OPAQUE_BASE + number).encode()
+
+
+def signed(frame: bytes, login: Login) -> bytes:
+    request = RemotingCommand.decode(frame)
+    sign(request, login.username, login.password)
+    return request.encode()
+
+
+def producer_frames() -> list[bytes]:
+    """Requests of ADMIN that create the topic and PRODUCER, who may send to it."""
+    name, subject = PRODUCER.username, f"User:{PRODUCER.username}"
+    user = {**PRODUCER._asdict(), "userType": "Normal"}
+    entry = {"resource": f"Topic:{TOPIC}", "actions": ["Pub"], "decision": "Allow"}
+    rules = {"subject": subject, "policies": [{"entries": [entry]}]}
+    made = [
+        topic_frame(),
+        RemotingCommand(RequestCode.AUTH_CREATE_USER, {"username": name}, json.dumps(user).encode()).encode(),
+        RemotingCommand(
+            RequestCode.AUTH_CREATE_ACL, {"subject": subject}, json.dumps(rules).encode()
+        ).encode(),
+    ]
+    return [signed(frame, ADMIN) for frame in made]
 
 
 def sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:

@@ -1,5 +1,6 @@
 """The servers of a comparison by their names in the rows: started if a row needs them, stopped at the end."""
 
+import functools
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,7 @@ from bench.maven import class_path
 from bench.programs import CACHE
 from bench.rows import OURS
 from bench.servers import Server
-from bench.whole_rows import BARE, MANY, ROLLING, TLS
+from bench.whole_rows import BARE, MANY, ROLLING, STRATEGIES, TLS, USERS
 
 RECORD_BYTES = 1200
 """The size of a message of 1 KiB in a pull response."""
@@ -29,6 +30,10 @@ ROLLS = (
 """Segments last a few seconds and are deleted as soon as possible."""
 
 
+def _with_users(strategy: str, folder: Path) -> Server:
+    return servers.firearrow_with_users(folder, strategy)
+
+
 def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
     """Names in rows → a function that starts the server in a folder; names in one key share a process."""
     file_mib = 512 if part > SMALL_PART else 64
@@ -40,6 +45,10 @@ def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
         (MANY,): servers.firearrow,
         (BARE,): lambda at: servers.firearrow(at, "messageIndexEnable=false"),
         (TLS,): servers.firearrow_with_tls,
+        **{
+            (f"{USERS}, {strategy.lower()}",): functools.partial(_with_users, strategy)
+            for strategy in STRATEGIES
+        },
         ("floor",): lambda at: servers.floor(at, "append", file_mib=file_mib),
         ("synced floor",): lambda at: servers.floor(at, "synced", file_mib=file_mib),
         ("relay floor",): lambda at: servers.relay(at, file_gib=RELAY_GIB if part > SMALL_PART else 1),

@@ -1,5 +1,6 @@
 """Starts servers as processes pinned to CPU 0: FireArrow, Apache's broker (from Maven), redis, floors."""
 
+import json
 import os
 import re
 import resource
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench import frames
 from bench.ports import free_port
 from bench.programs import built
 from firearrow._native.base import certificates
@@ -23,6 +25,7 @@ from firearrow._native.wire.command import RemotingCommand
 
 Address = tuple[str, int]
 SERVER_CPU = 0
+AUTH = "org.apache.rocketmq.auth"
 APACHE = ("org.apache.rocketmq:rocketmq-broker:5.5.0", "org.apache.rocketmq:rocketmq-namesrv:5.5.0")
 
 
@@ -139,8 +142,8 @@ def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Pope
         )
 
 
-def firearrow(folder: Path, *settings: str) -> Server:
-    """`settings` go into its broker.conf: KEY=VALUE."""
+def firearrow(folder: Path, *settings: str, login: frames.Login | None = None) -> Server:
+    """`settings` go into its broker.conf: KEY=VALUE. `login`: of a user who may do everything."""
     started, conf, log = time.monotonic(), folder / "broker.conf", folder / "firearrow.log"
     conf.write_text("".join(f"{setting}\n" for setting in settings))
     command = [
@@ -155,7 +158,7 @@ def firearrow(folder: Path, *settings: str) -> Server:
     command += ["--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"]
     process = pinned(command, log)
     address = ("127.0.0.1", _bound(process, log))
-    _first_send(process, address, log)
+    _first_send(process, address, log, login)
     return Server("firearrow", address, time.monotonic() - started, [process])
 
 
@@ -166,6 +169,19 @@ def firearrow_with_tls(folder: Path) -> Server:
     chain.write_bytes(made.certificate)
     key.write_bytes(made.key)
     return firearrow(folder, f"tls.server.certPath={chain}", f"tls.server.keyPath={key}")
+
+
+def firearrow_with_users(folder: Path, strategy: str) -> Server:
+    """It checks who sends a request and whether he may. `strategy`: Stateful or Stateless."""
+    return firearrow(
+        folder,
+        "authenticationEnabled=true",
+        "authorizationEnabled=true",
+        f"initAuthenticationUser={json.dumps(frames.ADMIN._asdict())}",
+        f"authenticationStrategy={AUTH}.authentication.strategy.{strategy}AuthenticationStrategy",
+        f"authorizationStrategy={AUTH}.authorization.strategy.{strategy}AuthorizationStrategy",
+        login=frames.ADMIN,
+    )
 
 
 def _bound(process: subprocess.Popen[bytes], log: Path) -> int:
@@ -280,7 +296,9 @@ def wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) -> 
     raise RuntimeError(f"{address} does not answer")
 
 
-def _first_send(process: subprocess.Popen[bytes], address: Address, log: Path) -> None:
+def _first_send(
+    process: subprocess.Popen[bytes], address: Address, log: Path, login: frames.Login | None = None
+) -> None:
     """Return when a message was stored."""
     deadline = time.monotonic() + 90
     ext = dict(
@@ -291,6 +309,8 @@ def _first_send(process: subprocess.Popen[bytes], address: Address, log: Path) -
         )
     )
     frame = RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, b"x").encode()
+    if login is not None:
+        frame = frames.signed(frame, login)
     while time.monotonic() < deadline:
         wait_port(address, process, log)
         try:

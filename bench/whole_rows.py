@@ -17,6 +17,8 @@ MANY = "firearrow with topics"
 ROLLING = "firearrow rolling"
 BARE = "firearrow without index"
 TLS = "firearrow with TLS"
+USERS = "firearrow with users"
+STRATEGIES = ("Stateful", "Stateless")
 
 
 def flowing(body_bytes: int, messages: int) -> Work:
@@ -210,6 +212,27 @@ def encrypted(connections: int, depth: int, of_plain: float) -> Row:
     )
 
 
+def with_users(connections: int, depth: int, strategy: str, of_off: float) -> Row:
+    """Signed requests of a user who may send to the topic, compared with the same to a broker without users."""
+    name = f"{USERS}, {strategy.lower()}"
+
+    def signed(server: Server, part: float) -> Load:
+        made = [frames.signed(frame, frames.PRODUCER) for frame in frames.sends(128)]
+        return load.drive(server.address, made, Workload(connections, depth, int(400_000 * part)))
+
+    def prepare(server: Server, part: float) -> None:
+        for frame in frames.producer_frames():  # a broker without users refuses all but the topic
+            load.ask(server.address, frame)
+
+    return Row(
+        f"send {connections} x {depth}, 128 B, users, {strategy.lower()}",
+        name,
+        {name: signed, OURS: signed},
+        (rows.of(OURS, of_off), rows.memory()),
+        prepare=prepare,
+    )
+
+
 def whole_rows() -> list[Row]:
     return [
         flat_out(128, 800_000),
@@ -223,4 +246,5 @@ def whole_rows() -> list[Row]:
         shared_cpus(),
         encrypted(64, 1, 0.6),
         encrypted(8, 32, 0.5),
+        *(with_users(*load_of, strategy, 0.95) for load_of in ((64, 1), (8, 32)) for strategy in STRATEGIES),
     ]
