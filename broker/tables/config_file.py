@@ -62,7 +62,7 @@ class ConfigFile:
             return False
         if self._strict:
             raise StartError(
-                f"{self.path} {fault}: mend it, restore it from {self._backup.name}, or delete it and start without "
+                f"{self.path} {fault}: fix it, restore it from {self._backup.name}, or delete it and start without "
                 "its content"
             )
         backup_fault = self._fault(self._backup, load_text)

@@ -72,7 +72,7 @@ def load_contexts() -> Contexts:
         by_name = {str(name): Context(**values) for name, values in found["contexts"].items()}
         return Contexts(str(found["current"]), by_name)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(f"{path} is not a file of contexts ({error}): mend it or delete it") from None
+        raise ConfigError(f"{path} is not a file of contexts ({error}): fix it or delete it") from None
 
 
 def save_contexts(contexts: Contexts) -> None:

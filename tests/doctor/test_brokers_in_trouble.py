@@ -230,7 +230,7 @@ def test_an_old_backup(tmp_path: Path) -> None:
         last_backup.write(str(running.store), LastBackup(now_ms() - 8 * DAY_MS, "/backup", 0))
         (finding,) = doctor_of(running).of("last-backup")
     assert "8d0h old (/backup)" in finding["found"]
-    assert f"firearrow store backup {running.store}" in finding["mend"]
+    assert f"firearrow store backup {running.store}" in finding["fix"]
 
 
 def test_no_backup_of_old_messages() -> None:

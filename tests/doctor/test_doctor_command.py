@@ -147,7 +147,7 @@ def test_a_terminal_gets_text_without_control_characters(
     lines = text.replace("\r", "").splitlines()
     assert all(line.isprintable() for line in lines)
     assert lines[0].startswith("CRITICAL group Trouble: its members subscribe differently: ")
-    assert [line.split()[0] for line in lines[1:4]] == ["why:", "mend:", "check:"]
+    assert [line.split()[0] for line in lines[1:4]] == ["why:", "fix:", "check:"]
     assert re.fullmatch(r"\d+ checks: 1 critical, \d+ warnings?, \d+ notes?, \d+ not checked", lines[-1])
 
 

@@ -55,7 +55,7 @@ def test_different_subscriptions(broker: BrokerProcess) -> None:
     finding = said.about("group Differ")["group-subscriptions"]
     assert finding["severity"] == "CRITICAL"
     assert "a: CLUSTERING Differ TagA; b: CLUSTERING Differ TagB" in finding["found"]
-    assert "firearrow group diff Differ" in finding["mend"]
+    assert "firearrow group diff Differ" in finding["fix"]
     assert said.code == 1
 
 
@@ -70,7 +70,7 @@ def test_a_group_that_stands_and_its_message(broker: BrokerProcess, client: Clie
     assert "offset 4 of Stands queue 0" in finding["found"]
     assert "2 messages wait" in finding["found"]
     assert f"message {answer.ext['transactionId']}, " in finding["found"]
-    assert f"firearrow message path Stands {answer.ext['transactionId']}" in finding["mend"]
+    assert f"firearrow message path Stands {answer.ext['transactionId']}" in finding["fix"]
 
 
 def test_a_group_that_stands_on_its_first_message(broker: BrokerProcess, client: ClientSocket) -> None:

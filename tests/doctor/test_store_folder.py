@@ -75,7 +75,7 @@ def test_a_killed_broker_and_a_running_one(tmp_path: Path) -> None:
         assert doctor("--store", str(store)).code == 0, "it runs"
         broker.kill()
         (finding,) = doctor("--store", str(store)).of("unclean-stop")
-    assert f"firearrow store verify {store}" in finding["mend"]
+    assert f"firearrow store verify {store}" in finding["fix"]
 
 
 def test_old_messages_that_wait_and_have_no_backup(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_topic_with_one_queue(broker: BrokerProcess, client: ClientSocket) -> 
     assert send(client, "Single", b"m").code == 0
     finding = doctor_of(broker).about("topic Single")["one-queue-topics"]
     assert finding["severity"] == "NOTE"
-    assert "firearrow topic set Single --queues" in finding["mend"]
+    assert "firearrow topic set Single --queues" in finding["fix"]
 
 
 def test_queues_that_nobody_can_read(broker: BrokerProcess, client: ClientSocket) -> None:

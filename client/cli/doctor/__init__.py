@@ -1,5 +1,5 @@
 """`firearrow doctor`: checks of a running cluster or a stopped store, each with what was found, why it matters and what
-mends it.
+fixes it.
 
 `cluster` and `store_files` gather the facts, from brokers or from files; a check is one function that reads them.
 

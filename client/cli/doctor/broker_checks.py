@@ -389,7 +389,7 @@ BROKER_FAULTS = (
     ((5, 1, 0), (5, 0, 0), "CVE-2023-33246: whoever reaches it can run commands on its machine", "5.1.1"),
     ((4, 9, 5), (0, 0, 0), "CVE-2023-33246: whoever reaches it can run commands on its machine", "4.9.6"),
 )
-"""Last version with the fault, first one, what, and the version that mends it."""
+"""Last version with the fault, first one, what, and the version that fixes it."""
 
 
 def client_versions(facts: Facts) -> Said:
@@ -420,14 +420,14 @@ def broker_versions(facts: Facts) -> Said:
         if found is None or broker.machine is not None:
             continue
         version = tuple(map(int, found.groups()))
-        for last, first, what, mended in BROKER_FAULTS:
+        for last, first, what, fixed in BROKER_FAULTS:
             if first <= version <= last:
                 yield Finding(
                     Severity.CRITICAL,
                     f"broker {broker.name}",
                     f"Apache RocketMQ {'.'.join(map(str, version))}",
                     what,
-                    f"Apache RocketMQ {mended} or later, or FireArrow, which has no such command",
+                    f"Apache RocketMQ {fixed} or later, or FireArrow, which has no such command",
                 )
                 break
 

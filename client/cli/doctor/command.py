@@ -1,4 +1,4 @@
-"""Looks for trouble in a cluster or a stopped store: what was found, why it matters, what mends it."""
+"""Looks for trouble in a cluster or a stopped store: what was found, why it matters, what fixes it."""
 
 import sys
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ def _show(output: Output, examined: Examined) -> None:
             continue
         output.text(printable(f"{finding.severity.name} {finding.subject}: {finding.found}"))
         output.text(printable(f"  why:   {finding.why}"))
-        output.text(printable(f"  mend:  {finding.mend}"))
+        output.text(printable(f"  fix:   {finding.fix}"))
         output.text(f"  check: {name}\n")
     for name, skipped in examined.skipped:
         if output.json:

@@ -16,13 +16,13 @@ class Severity(IntEnum):
 
 
 class Finding(NamedTuple):
-    """`subject`: what it is about, such as `group billing`. `mend`: the command that mends it, or what to do."""
+    """`subject`: what it is about, such as `group billing`. `fix`: the command that fixes it, or what to do."""
 
     severity: Severity
     subject: str
     found: str
     why: str
-    mend: str
+    fix: str
 
 
 class NotChecked(NamedTuple):
