@@ -10,6 +10,7 @@
 - `pending_replies`: replies that wait for their write batch
 - `pull_message`: plain pulls without a Python object for each record
 - `pull_response`: the header of the response to a pull that found messages
+- `quotas`: messages and bytes per second that users, topics and groups may send and get
 - `request_fields`: ext fields of sends and pulls, decoded in place
 - `request_times`: how long requests took, and what was sent to each topic
 - `send_message`: plain sends without a Python object for each

@@ -36,6 +36,7 @@ cdef extern from "base/sha1.h" nogil:
 @cython.final
 cdef class Login:
     cdef bytes name
+    cdef str user                         # the same as text
     cdef fa_hmac_key key
     cdef int64_t generation
     cdef double until                     # with the stateful strategy: when a signature is checked again

@@ -118,7 +118,7 @@ cdef class AccessCheck:
     ):
         cdef Login login = Login.__new__(Login)
         cdef bytes secret = password.encode()
-        login.name = name.encode()
+        login.name, login.user = name.encode(), name
         login.generation = self.generation
         login.until = until
         login.allowed = set() if self.authorization else None

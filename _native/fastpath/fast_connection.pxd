@@ -8,6 +8,10 @@
 # FastConnection: a connection that offers each request to its FastHandler first. All replies collect in `out`
 # in the order of their requests and are sent with one write.
 #
+# A throttled connection (over a quota) sends no reply and reads no request until then: its replies collect in
+# `out`, at most those of one pass and of its held requests. While throttled, `flush_planned` is set, so that
+# nobody flushes.
+#
 # Thread: the loop's.
 
 cimport cython
@@ -38,6 +42,7 @@ cdef enum Reason:
     LEFT_OFFSET                   # outside of the queue, or about to be reset
     LEFT_NO_MATCH                 # no message matches, or it cannot be held
     LEFT_ACCESS                   # its user has to log in first, or may not do it
+    LEFT_QUOTA                    # over a quota: it has to wait, or is refused
     REASONS
 
 
@@ -65,13 +70,17 @@ cdef class FastConnection(Connection):
     cdef RequestCounts counts             # of its kind of client; None: no request yet
     cdef readonly int language, version   # of its last request that was parsed; -1: no request yet
     cdef object login                     # a Login (access_check.pxd); None: nobody has logged in
+    cdef object throttle_timer            # None: not throttled
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int schedule_flush(self) except -1
     cdef int write_through(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int flush_out(self) except -1
     cpdef abort_with(self, error)
+    cpdef throttle(self, double delay_s)
+    cdef int flush_throttled(self) except -1
 
 cdef class FastHandler:
     cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1
+    cdef int throttle_ended(self, FastConnection connection) except -1

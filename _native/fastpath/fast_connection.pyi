@@ -37,5 +37,7 @@ class FastConnection(Connection):
         reads_always: bool = ...,
         budget: MemoryBudget | None = ...,
     ) -> None: ...
+    def throttle(self, delay_s: float) -> None:
+        """Send no reply and read no request for so long: its client is over a quota."""
     def abort_with(self, error: Exception) -> None:
         """A reply failed: close the connection, since the client could not decode what follows."""

@@ -5,6 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.wire.codes cimport FLAG_RESPONSE
+from firearrow._native.wire.connection cimport THROTTLED
 from firearrow._native.wire.command cimport RemotingCommand, command_from
 from firearrow._native.wire.header cimport header_fault, scan_header
 
@@ -17,7 +18,7 @@ cdef enum:
 
 REASON_NAMES = (
     "fields", "body", "store", "topic", "properties", "size", "subscription", "offset", "no match",
-    "access",
+    "access", "quota",
 )
 
 
@@ -42,6 +43,10 @@ cdef class FastHandler:
 
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1:
         return NOT_HANDLED
+
+    cdef int throttle_ended(self, FastConnection connection) except -1:
+        """Its held requests may be answered again."""
+        return 0
 
 
 cdef class FastConnection(Connection):
@@ -118,6 +123,8 @@ cdef class FastConnection(Connection):
         self.flush_out()
 
     cdef int flush_out(self) except -1:
+        if self.writing_paused & THROTTLED:
+            return 0
         self.flush_planned = False
         if self.out.size == 0 or self.closed:
             return 0
@@ -136,6 +143,46 @@ cdef class FastConnection(Connection):
             self.out = Writer()
         return 0
 
+    # ---- throttling ----
+
+    cpdef throttle(self, double delay_s):
+        """Send nothing and read nothing for so long; the longest of several counts."""
+        if self.closed or self.reading_stopped:
+            return
+        if self.throttle_timer is not None:
+            if self.throttle_timer.when() >= self.loop.time() + delay_s:
+                return
+            self.throttle_timer.cancel()
+        self.throttle_timer = self.loop.call_later(delay_s, self.end_throttle)
+        self.writing_paused |= THROTTLED
+        self.flush_planned = True
+        self.update_flow_control(False)
+
+    def end_throttle(self):
+        if self.throttle_timer is None:
+            return
+        self.flush_throttled()
+        self.update_flow_control(self.partial_bytes > 0)
+        if self.fast_handler is not None and not self.closed:
+            self.fast_handler.throttle_ended(self)
+
+    cdef int flush_throttled(self) except -1:
+        """End the throttling, and send what waited."""
+        if self.throttle_timer is not None:
+            self.throttle_timer.cancel()
+            self.throttle_timer = None
+            self.writing_paused &= ~THROTTLED
+            self.flush_out()
+        return 0
+
+    def stop_reading(self):
+        self.flush_throttled()
+        super().stop_reading()
+
+    def close(self):
+        self.flush_throttled()
+        super().close()
+
     cpdef abort_with(self, error):
         """A reply failed or was sent partly: the client could not decode what follows."""
         self.out.size = self.answer_bytes = 0
@@ -146,4 +193,7 @@ cdef class FastConnection(Connection):
 
     def connection_lost(self, reason):
         self.out = Writer()
+        if self.throttle_timer is not None:
+            self.throttle_timer.cancel()
+            self.throttle_timer = None
         super().connection_lost(reason)

@@ -59,3 +59,8 @@ cdef class FastDispatch(FastHandler):
             return NOT_HANDLED
         connection.counts.templated += 1
         return HANDLED
+
+    cdef int throttle_ended(self, FastConnection connection) except -1:
+        if self.puller is not None:
+            self.puller.hold_service.notify_peer(connection)
+        return 0

@@ -48,6 +48,7 @@ cdef class PullHoldService:
     cdef bint has_capacity(self, Py_ssize_t weight) except -1
     cdef int hold(self, HeldRequest held) except -1
     cdef int notify_arriving(self, tuple queue) except -1
+    cdef int notify_peer(self, peer) except -1
     cdef int answer_held(self, HeldRequest held, bint on_arrival) except -1
     cdef int drop(self, HeldRequest held) except -1
     cdef int unlink_all(self, HeldRequest held) except -1

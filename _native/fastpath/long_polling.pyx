@@ -156,6 +156,15 @@ cdef class PullHoldService:
                 self.answer_held(held, True)
         return 0
 
+    cdef int notify_peer(self, peer) except -1:
+        """The peer may be sent answers again."""
+        cdef HeldRequest held
+        if peer in self.peers:
+            for held in list_held(self.peers, peer, BY_PEER):
+                if held.waits:
+                    self.answer_held(held, True)
+        return 0
+
     def tick(self):
         cdef int64_t at
         cdef HeldRequest held

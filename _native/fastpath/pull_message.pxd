@@ -14,6 +14,7 @@ from firearrow._native.fastpath.access_check cimport AccessCheck
 from firearrow._native.fastpath.request_fields cimport PullFields
 from firearrow._native.fastpath.long_polling cimport HeldRequest, PullHoldService
 from firearrow._native.fastpath.fast_connection cimport FastConnection
+from firearrow._native.fastpath.quotas cimport Quotas
 from firearrow._native.fastpath.request_times cimport RequestTimes
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.get_message cimport PickedRecord, Scan
@@ -66,6 +67,7 @@ cdef class Puller:
     cdef int reason                       # a Reason why it did not handle the last request
     cdef readonly bint lite_pull          # LITE_PULL_MESSAGE is permitted
     cdef AccessCheck access               # None: everyone may pull
+    cdef Quotas quotas                    # None: nobody has a quota of what is read
 
     cdef int leave(self, int reason) noexcept
     cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 from firearrow._native.base.clock import Clock
 from firearrow._native.fastpath.access_check import AccessCheck
 from firearrow._native.fastpath.long_polling import PullHoldService
+from firearrow._native.fastpath.quotas import Quotas
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.store.log.journal_page import JournalPage
 from firearrow._native.store.message_store import MessageStore
@@ -50,6 +51,8 @@ class Puller:
         clock: Clock,
         times: RequestTimes | None = None,
     ) -> None: ...
+    def limit(self, quotas: Quotas | None) -> None:
+        """None: nobody has a quota of what is read."""
     def protect(self, access: AccessCheck) -> None:
         """Handle only what `access` lets through."""
     def configure(self, lite_pull: bool) -> None:

@@ -5,6 +5,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.string cimport memcpy
 
 from firearrow._native.fastpath.request_fields cimport is_ascii, pull_fields
+from firearrow._native.fastpath.quotas cimport OUT
 from firearrow._native.fastpath.pull_response cimport write_pull_response
 from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.fastpath.long_polling cimport HeldRequest
@@ -12,7 +13,8 @@ from firearrow._native.fastpath.request_times cimport (
     KIND_HELD_LITE_PULL, KIND_HELD_PULL, KIND_LITE_PULL, KIND_PULL,
 )
 from firearrow._native.fastpath.fast_connection cimport (
-    HANDLED, LEFT_ACCESS, LEFT_FIELDS, LEFT_NO_MATCH, LEFT_OFFSET, LEFT_SUBSCRIPTION, NOT_HANDLED,
+    HANDLED, LEFT_ACCESS, LEFT_FIELDS, LEFT_NO_MATCH, LEFT_OFFSET, LEFT_QUOTA,
+    LEFT_SUBSCRIPTION, NOT_HANDLED,
 )
 from firearrow._native.store.get_message cimport FOUND, PICKED_MAX, copy_picked, pick
 from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, OFFSET_ENTRY
@@ -115,6 +117,9 @@ cdef class Puller:
     def protect(self, AccessCheck access not None):
         self.access = access
 
+    def limit(self, Quotas quotas):
+        self.quotas = quotas
+
     def configure(self, bint lite_pull):
         self.lite_pull = lite_pull
 
@@ -154,6 +159,10 @@ cdef class Puller:
             if queue.min_entry == queue.visible and fields.queue_offset > 0:
                 return self.leave(LEFT_OFFSET)
             return self.hold(connection, frame, header, subscription, &fields)
+        if self.quotas is not None and self.quotas.debt_here(
+            OUT, connection, subscription.topic, subscription.group
+        ) > 0:
+            return self.leave(LEFT_QUOTA)
         if not self.find(subscription, queue, fields.queue_offset, fields.max_messages):
             return self.leave(LEFT_NO_MATCH)
         self.note(subscription, fields.queue_id, self.scan.next_offset)
@@ -305,6 +314,10 @@ cdef class Puller:
         subscription.requests += 1
         subscription.messages += scan.count
         subscription.bytes += scan.bytes
+        if self.quotas is not None:
+            self.quotas.use_here(
+                OUT, connection, subscription.topic, subscription.group, scan.count, scan.bytes
+            )
         return connection.schedule_flush()
 
     # ---- long polling ----
@@ -347,7 +360,7 @@ cdef class HeldPull(HeldRequest):
         cdef FastConnection connection = <FastConnection> self.peer
         cdef ConsumeQueue queue
         self.found = False
-        if connection.writing_paused:
+        if connection.is_full():
             return False
         puller.refresh(subscription, connection.now())
         queue = subscription.queue(puller.store, self.queue_id)

@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.fastpath.access_check cimport AccessCheck
 from firearrow._native.fastpath.send_properties cimport CompletedProperties
 from firearrow._native.fastpath.request_fields cimport SendFields
+from firearrow._native.fastpath.quotas cimport Quotas
 from firearrow._native.fastpath.topic_cache cimport PlainTopics, Topic
 from firearrow._native.fastpath.fast_connection cimport FastConnection
 from firearrow._native.fastpath.header_template cimport HeaderTemplate
@@ -46,6 +47,7 @@ cdef class Sender:
     cdef RequestTimes times
     cdef int reason                       # a Reason why it did not handle the last request
     cdef AccessCheck access               # None: everyone may send
+    cdef Quotas quotas                    # None: nobody has a quota of sends
 
     cdef int leave(self, int reason) noexcept
     cdef bint may_match(self, FastConnection connection) noexcept
@@ -69,6 +71,10 @@ cdef class Sender:
     cdef int put_batch(
         self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic,
         Message *message, const CompletedProperties *done,
+    ) except -1
+    cdef int put_limited(
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic,
+        Message *message, CompletedProperties *done,
     ) except -1
     cdef int64_t stage_items(
         self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total,

@@ -2,6 +2,7 @@ from typing import Protocol
 
 from firearrow._native.base.clock import Clock
 from firearrow._native.fastpath.access_check import AccessCheck
+from firearrow._native.fastpath.quotas import Quotas
 from firearrow._native.fastpath.request_times import PutCounts, RequestTimes
 from firearrow._native.fastpath.topic_cache import Count, PlainTopics
 from firearrow._native.fastpath.write_batch import WriteBatch
@@ -31,6 +32,8 @@ class Sender:
     def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:
         """`added`: properties that every message gets; `marks`: fields at the start of every response;
         `from_ms`: earlier sends are not handled here."""
+    def limit(self, quotas: Quotas | None) -> None:
+        """None: nobody has a quota of sends."""
     def protect(self, access: AccessCheck) -> None:
         """Handle only what `access` lets through."""
     def count(self) -> None:

@@ -4,14 +4,15 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
 from firearrow._native.fastpath.batch_items cimport ITEMS_MAX, item_at, items_bytes
+from firearrow._native.fastpath.quotas cimport IN
 from firearrow._native.fastpath.send_properties cimport BUFFER_BYTES, add, add_unique_key, read_given
 from firearrow._native.fastpath.request_fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
 from firearrow._native.fastpath.request_times cimport (
     KIND_SEND, KIND_SEND_BATCH, KIND_SEND_V2, SMALL_BYTES, PutCounts,
 )
 from firearrow._native.fastpath.fast_connection cimport (
-    HANDLED, LEFT_ACCESS, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_SIZE, LEFT_STORE, LEFT_TOPIC,
-    NOT_HANDLED,
+    HANDLED, LEFT_ACCESS, LEFT_BODY, LEFT_FIELDS, LEFT_PROPERTIES, LEFT_QUOTA, LEFT_SIZE, LEFT_STORE,
+    LEFT_TOPIC, NOT_HANDLED,
 )
 from firearrow._native.fastpath.header_template cimport HeaderTemplate, with_header
 from firearrow._native.store.files.layout cimport (
@@ -22,7 +23,10 @@ from firearrow._native.store.log.record cimport Text, record_bytes
 from firearrow._native.wire.codes cimport SEND_BATCH_MESSAGE, SERIALIZER_JSON
 from firearrow._native.wire.json cimport Span
 
+from firearrow._native.fastpath.quotas import DELAY_MAX_S
 from firearrow._native.store.log.results import PutRefused
+
+cdef double DELAY_MAX = DELAY_MAX_S
 
 cdef enum:
     # bits of a client's sysFlag that are stored: compressed, multi tags, compression type
@@ -59,6 +63,9 @@ cdef class Sender:
 
     def protect(self, AccessCheck access not None):
         self.access = access
+
+    def limit(self, Quotas quotas):
+        self.quotas = quotas
 
     def __dealloc__(self):
         PyMem_Free(self.buffer)
@@ -157,9 +164,30 @@ cdef class Sender:
         if reply_batch.now_ms < self.from_ms:
             return self.leave(LEFT_STORE)
         self.fill(&message, connection, topic, fields, reply_batch.now_ms)
+        if self.quotas is not None:
+            return self.put_limited(connection, frame, fields, topic, &message, done)
         if fields.batch:
             return self.put_batch(connection, frame, fields, topic, &message, done)
         return self.put(connection, frame, fields, topic, &message, done)
+
+    cdef int put_limited(
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic,
+        Message *message, CompletedProperties *done,
+    ) except -1:
+        """As `put` or `put_batch`, if the quotas allow it. Over them, the connection is throttled."""
+        cdef int64_t before = topic.messages
+        cdef int status
+        if self.quotas.debt_here(IN, connection, topic.text, None) > DELAY_MAX:
+            return self.leave(LEFT_QUOTA)
+        if fields.batch:
+            status = self.put_batch(connection, frame, fields, topic, message, done)
+        else:
+            status = self.put(connection, frame, fields, topic, message, done)
+        if status == HANDLED:
+            self.quotas.use_here(
+                IN, connection, topic.text, None, topic.messages - before, frame.body_bytes
+            )
+        return status
 
     cdef bint complete_properties(
         self, HeaderTemplate template, const SendFields *fields, CompletedProperties *done

@@ -54,6 +54,11 @@ cdef class FairQueue:
     cdef int add(self, connection) except -1
 
 
+cdef enum:
+    PEER_SLOW = 1                         # the transport's buffer is full
+    THROTTLED = 2                         # over a quota (fast_connection.pxd)
+
+
 cdef class Connection:
     cdef object loop
     cdef object scheduler                 # runs callbacks: the loop or the poller
@@ -73,7 +78,7 @@ cdef class Connection:
     cdef readonly Py_ssize_t held         # this connection's share of the budget
     cdef readonly bint closed
     cdef bint reads_always
-    cdef bint writing_paused
+    cdef int writing_paused               # PEER_SLOW, THROTTLED or both; 0: it may write and read
     cdef bint reading_stopped
     cdef bint flush_planned
     cdef bint resume_planned
@@ -88,6 +93,7 @@ cdef class Connection:
     cdef int data_received(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1
     cdef int handle_frame(self, const Frame *frame) except -1
     cdef bint is_backpressured(self) noexcept
+    cdef bint is_full(self) noexcept
     cdef int save_partial(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef int grow_partial(self) except -1
     cdef int relocate_partial(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t capacity) except -1

@@ -40,7 +40,8 @@ class Connection:
         """
     @property
     def write_paused(self) -> bool:
-        """The peer does not read its replies; its requests are not read either, unless `reads_always`."""
+        """The peer does not read its replies; its requests are not read either, unless `reads_always`. Or it is
+        throttled, and many replies wait."""
     def received(self, command: RemotingCommand) -> None: ...
     def lost(self, reason: Exception | None) -> None: ...
     def broken(self, fault: str) -> None: ...

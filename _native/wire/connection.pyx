@@ -145,7 +145,7 @@ cdef class Connection:
 
     @property
     def write_paused(self):
-        return self.writing_paused
+        return self.is_full()
 
     def send(self, bytes frame not None):
         """Queue one frame; the frames queued in one pass leave as one write."""
@@ -212,11 +212,11 @@ cdef class Connection:
         return False
 
     def pause_writing(self):
-        self.writing_paused = True
+        self.writing_paused |= PEER_SLOW
         self.update_flow_control(False)
 
     def resume_writing(self):
-        self.writing_paused = False
+        self.writing_paused &= ~PEER_SLOW
         self.update_flow_control(self.partial_bytes > 0)
 
     def get_buffer(self, sizehint):
@@ -317,7 +317,13 @@ cdef class Connection:
 
     cdef bint is_backpressured(self) noexcept:
         """Whether the peer does not read its replies, so that its requests are not read either."""
-        return not self.reads_always and (self.writing_paused or self.answer_bytes >= self.high_water)
+        return not self.reads_always and (self.writing_paused != 0 or self.answer_bytes >= self.high_water)
+
+    cdef bint is_full(self) noexcept:
+        """Whether no answer should be made that can wait: too much of it is unread."""
+        return self.writing_paused & PEER_SLOW != 0 or (
+            self.writing_paused != 0 and self.answer_bytes >= self.high_water
+        )
 
     def give_up(self, fault, available):
         self.broken(fault)
@@ -376,7 +382,7 @@ cdef class Connection:
 
     cdef int update_flow_control(self, bint more) except -1:
         """Pause or resume reading; schedule complete frames in `partial` that did not fit in this pass."""
-        cdef bint stuck = self.writing_paused and not self.reads_always
+        cdef bint stuck = self.writing_paused != 0 and not self.reads_always
         cdef bint pause = stuck or more or self.reading_stopped
         if pause == self.reading_paused and not more:
             return 0

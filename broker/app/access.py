@@ -5,6 +5,7 @@ Loop thread.
 
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.fastpath.access_check import AccessCheck
@@ -42,6 +43,7 @@ class Access:
     """`check`: the dispatchers call it before each request; None: everyone may do everything."""
 
     check: Check | None = None
+    audit: AuditLog | None = None
     fast_check: AccessCheck | None = None
     """The same for plain sends and pulls of connections that have logged in."""
 
@@ -60,10 +62,18 @@ class Access:
 class UserAccess(Access):
     """Authentication and authorization of Apache 5.3 and later. StartError: a file cannot be used."""
 
-    def __init__(self, options: Options, store: MessageStore, saver: TableSaver, clock: Clock) -> None:
+    def __init__(
+        self,
+        options: Options,
+        store: MessageStore,
+        saver: TableSaver,
+        clock: Clock,
+        count_login: Callable[[Peer, str], None],
+    ) -> None:
         self._saver = saver
+        self._count_login = count_login
         self._inner = auth_options.inner_credentials(options)
-        self._audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
+        self.audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
         self._users = UserTable(lambda: self._changed("users"))
         self._acls = AclTable(lambda: self._changed("acls"))
 
@@ -83,7 +93,7 @@ class UserAccess(Access):
             self._acls,
             self._facts,
             FailedLogins(now),
-            self._audit,
+            self.audit,
             now,
             self._logged_in,
         )
@@ -127,6 +137,7 @@ class UserAccess(Access):
         self._saver.schedule(table)
 
     def _logged_in(self, peer: Peer, user: User, until: float) -> None:
+        self._count_login(peer, user.name)
         if self.fast_check is not None and isinstance(peer, FastConnection):
             self.fast_check.log_in(peer, user.name, user.password, until)
 
@@ -138,8 +149,8 @@ class UserAccess(Access):
 
     def routes(self) -> list[Routes]:
         return [
-            UsersHandler(self._users, self._acls, self._control, self._audit).routes(),
-            AclsHandler(self._users, self._acls, self._audit).routes(),
+            UsersHandler(self._users, self._acls, self._control, self.audit).routes(),
+            AclsHandler(self._users, self._acls, self.audit).routes(),
         ]
 
     def sign(self, request: RemotingCommand) -> None:
@@ -147,23 +158,26 @@ class UserAccess(Access):
             sign(request, self._inner.name, self._inner.password)
 
     def close(self) -> None:
-        if self._audit is not None:
-            self._audit.close()
+        if self.audit is not None:
+            self.audit.close()
 
 
 class AccountAccess(Access):
     """The accounts of `plain_acl.yml`, as in brokers up to 5.2. StartError: the file cannot be used."""
 
-    def __init__(self, options: Options, store: MessageStore, clock: Clock) -> None:
+    def __init__(
+        self, options: Options, store: MessageStore, clock: Clock, count_login: Callable[[Peer, str], None]
+    ) -> None:
+        self._count_login = count_login
         path = auth_options.plain_acl_path(options)
         assert path is not None
-        self._audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
+        self.audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
         self.fast_check: AccessCheck = AccessCheck(self._allows, authorization=True, each=True)
         self._plain = PlainAccess(
             path,
             StoreFacts(options.cluster_name, store),
             FailedLogins(lambda: clock.monotonic_ms() / 1000),
-            self._audit,
+            self.audit,
             self._logged_in,
             self.fast_check.forget,
         )
@@ -171,6 +185,7 @@ class AccountAccess(Access):
         self.check = self._plain.check
 
     def _logged_in(self, peer: Peer, account: Account) -> None:
+        self._count_login(peer, account.access_key)
         if isinstance(peer, FastConnection):
             self.fast_check.log_in(peer, account.access_key, account.secret_key, 0)
 
@@ -181,8 +196,8 @@ class AccountAccess(Access):
         self._plain.reload()
 
     def close(self) -> None:
-        if self._audit is not None:
-            self._audit.close()
+        if self.audit is not None:
+            self.audit.close()
 
 
 def fast_needs(topic: str, group: str | None) -> list[Need]:
@@ -190,12 +205,19 @@ def fast_needs(topic: str, group: str | None) -> list[Need]:
     return list(sent(topic) if group is None else consumed(group, topic, Action.SUB))
 
 
-def make_access(options: Options, store: MessageStore, saver: TableSaver, clock: Clock) -> Access:
-    """What the options ask for. StartError."""
+def make_access(
+    options: Options,
+    store: MessageStore,
+    saver: TableSaver,
+    clock: Clock,
+    count_login: Callable[[Peer, str], None],
+) -> Access:
+    """What the options ask for. `count_login(peer, user)`: a user logged in on a connection; a Refusal ends it.
+    StartError."""
     if options.authentication:
-        return UserAccess(options, store, saver, clock)
+        return UserAccess(options, store, saver, clock, count_login)
     if options.plain_acl:
-        return AccountAccess(options, store, clock)
+        return AccountAccess(options, store, clock, count_login)
     return Access()
 
 

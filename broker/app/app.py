@@ -59,6 +59,7 @@ from firearrow.broker.handlers.machine import MachineHandler
 from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
+from firearrow.broker.handlers.quotas import QuotasHandler
 from firearrow.broker.handlers.reset_offsets import ResetsHandler
 from firearrow.broker.handlers.status import StatusHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
@@ -69,6 +70,8 @@ from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.refusals import RefusalLog
 from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
+from firearrow.broker.quotas.quota_check import QuotaCheck
+from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -224,7 +227,11 @@ class App:
         self._config.listen(self._tables.configure)
         load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
-        self._access = make_access(options, self._store, self._saver, self._clock)
+        quotas = QuotaTable(lambda: self._saver.schedule("quotas"))
+        load(self._saver, "quotas", self._kv_file.with_name(QUOTAS_FILE), quotas, make=False)
+        self._quotas = QuotaCheck(quotas, has_users=options.authentication or options.plain_acl)
+        self._server.limit_addresses(self._quotas.admits)
+        self._access = make_access(options, self._store, self._saver, self._clock, self._quotas.logged_in)
         log_folder = options.commitlog_path or str(Path(options.store_root) / "commitlog")
         self._retention = Retention(
             self._loop,
@@ -236,16 +243,28 @@ class App:
             moved=self._arrivals,
         )
 
-    def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
-        store, tables, config, clock, stats = (
+    def _make_context(self) -> BrokerContext:
+        return BrokerContext(
+            self._loop,
             self._store,
+            self._write_batch,
+            self._journal,
+            self._saver,
             self._tables,
             self._config,
             self._clock,
             self._stats,
+            self._quotas,
         )
-        context = BrokerContext(
-            self._loop, store, self._write_batch, self._journal, self._saver, tables, config, clock, stats
+
+    def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
+        context = self._make_context()
+        store, tables, config, clock, stats = (
+            context.store,
+            context.tables,
+            context.config,
+            context.clock,
+            context.stats,
         )
         self._context = context
         topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
@@ -289,6 +308,7 @@ class App:
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
+            QuotasHandler(self._quotas, self._access.audit),
             ConnectionsHandler(
                 clients,
                 clock,
@@ -322,7 +342,8 @@ class App:
             )
             self._name_server.describe(self._naming, self._kv_file)
         self._dispatch, vip_dispatch = (
-            Dispatch(refusals=self._refusals, check=self._access.check) for _ in range(2)
+            Dispatch(refusals=self._refusals, check=self._access.check, admission=self._quotas)
+            for _ in range(2)
         )
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._passed.close()

@@ -11,6 +11,7 @@ from firearrow._native.fastpath.fast_connection import FastHandler, RequestCount
 from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
+from firearrow._native.fastpath.quotas import Quotas
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.fastpath.topic_cache import PlainTopics
@@ -70,6 +71,7 @@ class FastPathSetup:
         self.vip_dispatch: FastHandler = FastDispatch(self._sender, None, self.counters)
         self.changed(self._topics)
         context.config.listen(self._configure)
+        context.quotas.listen(self._limit)
 
     def subscriptions_changed(self) -> None:
         """A group or its subscriptions changed."""
@@ -103,6 +105,10 @@ class FastPathSetup:
             return False
         is_system = self._topics.is_system(name) and name != name_rules.TRACE_TOPIC
         return name_rules.topic_fault(name) is None and not is_system
+
+    def _limit(self, sends: Quotas | None, reads: Quotas | None) -> None:
+        self._sender.limit(sends)
+        self._puller.limit(reads)
 
     def _configure(self, options: Options) -> None:
         in_answer = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}

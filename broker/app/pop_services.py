@@ -69,7 +69,7 @@ class PopServices:
             NotificationHandler(
                 store, permissions, orders, self._hold_service, self._notification_holds, filters, clock
             ),
-            PeekHandler(store, permissions, context.stats),
+            PeekHandler(store, permissions, context.stats, context.quotas),
             PopInFlightHandler(context, timers, orders, self.revive),
         )
 

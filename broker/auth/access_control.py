@@ -134,8 +134,8 @@ class AccessControl:
             peer.on_close(self._closed)
         if self._settings.stateful_s or user.name not in logins:
             until = self._now() + self._settings.stateful_s if self._settings.stateful_s else 0.0
-            logins[user.name] = until
             self._report_login(peer, user, until)
+            logins[user.name] = until
 
     def _closed(self, peer: Peer) -> None:
         self._logged_in.pop(peer, None)

@@ -124,8 +124,8 @@ class PlainAccess:
             return
         if known is None:
             peer.on_close(self._closed)
-        self._logins[peer] = account.access_key
         self._report_login(peer, account)
+        self._logins[peer] = account.access_key
 
     def _closed(self, peer: Peer) -> None:
         self._logins.pop(peer, None)

@@ -293,6 +293,8 @@ RULES: dict[int, Rule] = {
     RequestCode.LIST_CONNECTIONS: _cluster(GET),
     RequestCode.CLOSE_CONNECTION: _cluster(UPDATE),
     RequestCode.GET_MACHINE: _cluster(GET),
+    RequestCode.UPDATE_QUOTA: _cluster(UPDATE),
+    RequestCode.GET_QUOTAS: _cluster(GET),
     # users and rules
     RequestCode.AUTH_CREATE_USER: _cluster(UPDATE),
     RequestCode.AUTH_UPDATE_USER: _cluster(UPDATE),

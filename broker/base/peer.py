@@ -37,6 +37,8 @@ class Peer(Protocol):
         """Call `callback` once when the connection is closed."""
 
     def close(self) -> None: ...
+    def throttle(self, delay_s: float) -> None:
+        """Send it no answer and read no request of it for so long."""
 
 
 class OpenConnection(Peer, Protocol):

@@ -15,6 +15,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
+from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.deleted_topics import DeletedTopics
@@ -61,6 +62,7 @@ class BrokerContext:
     config: Config
     clock: Clock
     stats: Stats
+    quotas: QuotaCheck
 
     def make_offsets_durable(self) -> None:
         """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered."""

@@ -22,6 +22,7 @@
 - `pop_notification`: NOTIFICATION (200054): waits until there is something to pop; POLLING_INFO (200055)
 - `pull`: PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, read, long polling
 - `query`: records and queue entries by offset or key (33, 12, 321)
+- `quotas`: sets and lists quotas (30013, 30014), of FireArrow alone
 - `reply_messages`: request and reply: pushes a reply to the client that sent the request, and stores it (324,
   325)
 - `reset_offsets`: resets, clones and corrects consumer offsets (222, 314, 308), asks clients for theirs (223)

@@ -20,6 +20,7 @@ from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
 from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
 from firearrow.broker.pop.pop import PopQuery, PopResult, PopService
 from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE, retry_topic
+from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.subscription_filter import FilterCache
@@ -87,6 +88,7 @@ class PopHandler:
         self._filters = filters
         self._config = context.config
         self._clock = context.clock
+        self._quotas = context.quotas
         self._next_revive_queue = 0
 
     def routes(self) -> Routes:
@@ -113,7 +115,10 @@ class PopHandler:
             self._hold_service.retry_held_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
         if code is None:
             return
-        answer = request.answer(code, _status(popped), _header(pop, popped), b"".join(popped.bodies))
+        body = b"".join(popped.bodies)
+        if popped.count:
+            self._quotas.read(request, pop.group, pop.topic, popped.count, len(body))
+        answer = request.answer(code, _status(popped), _header(pop, popped), body)
         if popped.last is not None:
             self._write_batch.reply_after(popped.last.end, (name_rules.TIMER_TOPIC, 0), peer, answer)
         elif not request.is_oneway:
@@ -277,8 +282,11 @@ WRONG_OFFSET = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
 
 class PeekHandler:
-    def __init__(self, store: MessageStore, permissions: PopPermissions, stats: Stats) -> None:
+    def __init__(
+        self, store: MessageStore, permissions: PopPermissions, stats: Stats, quotas: QuotaCheck
+    ) -> None:
         self._store = store
+        self._quotas = quotas
         self._permissions = permissions
         self._stats = stats
 
@@ -302,6 +310,7 @@ class PeekHandler:
         body = b"".join(bodies)
         if count:
             self._stats.got(target.group, target.topic.name, count, len(body))
+            self._quotas.read(request, target.group, target.topic.name, count, len(body))
         ext = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": str(rest)}
         if not count:
             return request.answer(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", ext)

@@ -118,6 +118,7 @@ class PullHandler:
         self._config = context.config
         self._clock = context.clock
         self._stats = context.stats
+        self._quotas = context.quotas
 
     def routes(self) -> Routes:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
@@ -174,6 +175,7 @@ class PullHandler:
             self._commit(pull)
         if code == ResponseCode.SUCCESS:
             self._stats.got(pull.group, pull.topic, got.count, len(got.body))
+            self._quotas.read(request, pull.group, pull.topic, got.count, len(got.body))
         else:
             self._stats.missed()
         may_wait = code == ResponseCode.PULL_NOT_FOUND and first and pull.flags & PullFlag.PULL_SUSPEND

@@ -21,6 +21,8 @@ from firearrow.broker.metrics.exposition import (
     limited,
 )
 from firearrow.broker.metrics.sources import Sources
+from firearrow.broker.quotas.quota_check import KINDS
+from firearrow.broker.quotas.quota_table import CONNECTIONS, RATES
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import LANGUAGES
 
@@ -145,6 +147,25 @@ class OwnFamilies:
         yield from to.family(
             "firearrow_refusals", COUNTER, "Requests that were refused, and why.", limited(refusals, limit)
         )
+        yield from self._quotas(to)
+
+    def _quotas(self, to: Exposition) -> Iterator[bytes]:
+        check = self._context.quotas
+        delayed, refused = list[Sample](), list[Sample]()
+        for kind, which, was_delayed, was_refused in check.quotas.counts():
+            key = labels(entity=KINDS[kind], quota=RATES[which])
+            delayed.append((key, was_delayed))
+            refused.append((key, was_refused))
+        refused += [
+            (labels(entity=kind, quota=CONNECTIONS), count)
+            for kind, count in check.refused_connections.items()
+            if count
+        ]
+        for name, help_text, samples in (
+            ("throttled", "Requests after which a client was slowed, by its quota.", delayed),
+            ("refused", "Requests and connections that were refused, by their quota.", refused),
+        ):
+            yield from to.family(f"firearrow_quota_{name}", COUNTER, help_text, samples)
 
     def refusals(self) -> Counter[tuple[int, int]]:
         """(request code, code of the answer) → requests."""

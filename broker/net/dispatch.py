@@ -1,10 +1,12 @@
 """Dispatch: calls the handler of a request code and turns its result or error into an answer. Loop thread."""
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -18,25 +20,41 @@ RUNNING_MAX = 10_000
 RUNNING_BYTES_MAX = 256 << 20
 """Requests in progress, and bytes of their bodies; above it, further ones get SYSTEM_BUSY."""
 
+WAITING_MAX = 5_000
+"""Of them, those that wait for their quota; above it, further ones are refused."""
+
 Check = Callable[[RemotingCommand, Peer, bool], None]
+
+
+class Admission(Protocol):
+    """`admit`: seconds that the request has to wait before it is asked about again, 0: it is handled now; its last
+    argument says how long it has waited. Refusal. `active`: whether anything has to be asked about."""
+
+    active: bool
+
+    def admit(self, request: RemotingCommand, peer: Peer, waited_s: float) -> float: ...
 
 
 class Dispatch:
     """A table of handlers. Each listener has one: the VIP port serves fewer codes. `refusals` gets each refused
     request. `check` is called before each request, and raises a Refusal for what may not be done; its last argument
-    says whether there is a handler."""
+    says whether there is a handler. `admission` is asked next, and may delay it."""
 
     def __init__(
         self,
         routes: Iterable[Routes] = (),
         refusals: RefusalLog | None = None,
         check: Check | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._refusals = refusals
         self.check = check
         self._handlers: dict[int, Handler] = {}
         self._running: set[asyncio.Future[RemotingCommand | None]] = set()
         self._running_bytes = 0
+        self.admission = admission
+        self._waiting = 0
+        self._draining = asyncio.Event()
         self.add(routes)
 
     def add(self, routes: Iterable[Routes], without: Collection[int] = ()) -> None:
@@ -66,7 +84,8 @@ class Dispatch:
             )
             return self._answer(request, peer, self._refused(request, peer, refusal))
         try:
-            answer = handler(request, peer)
+            wait_s = self._admit(request, peer)
+            answer = self._wait(handler, request, peer, wait_s) if wait_s > 0 else handler(request, peer)
         except Exception as error:  # the peer gets an answer in any case
             answer = self._failed(request, peer, error)
         if answer is None or isinstance(answer, RemotingCommand):
@@ -90,6 +109,35 @@ class Dispatch:
         else:
             self._answer(request, peer, answer)
 
+    def _admit(self, request: RemotingCommand, peer: Peer) -> float:
+        if self.admission is None or not self.admission.active:
+            return 0.0
+        wait_s = self.admission.admit(request, peer, 0.0)
+        if wait_s > 0 and self._waiting >= WAITING_MAX:
+            peer.throttle(wait_s)  # so that it does not ask again and again
+            raise self._busy()
+        return wait_s
+
+    async def _wait(
+        self, handler: Handler, request: RemotingCommand, peer: Peer, wait_s: float
+    ) -> RemotingCommand | None:
+        """Handle the request once it is admitted, or once the broker stops."""
+        waited_s = 0.0
+        self._waiting += 1
+        try:
+            while wait_s > 0 and not self._draining.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._draining.wait()
+                if peer.closed:
+                    return None
+                waited_s += wait_s
+                wait_s = self.admission.admit(request, peer, waited_s) if self.admission else 0.0
+        finally:
+            self._waiting -= 1
+        answer = handler(request, peer)
+        return answer if answer is None or isinstance(answer, RemotingCommand) else await answer
+
     def _busy(self) -> Refusal:
         remark = (
             f"{len(self._running)} requests of {self._running_bytes} bytes are in progress: try again later"
@@ -103,6 +151,7 @@ class Dispatch:
 
     async def drain(self) -> None:
         """Wait for the handlers that are still running."""
+        self._draining.set()
         if self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
 

@@ -26,6 +26,7 @@ CHANGE_CODES = frozenset(
         RequestCode.AUTH_CREATE_ACL,
         RequestCode.AUTH_UPDATE_ACL,
         RequestCode.AUTH_DELETE_ACL,
+        RequestCode.UPDATE_QUOTA,
     )
 )
 

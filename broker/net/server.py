@@ -9,6 +9,7 @@ import errno
 import logging
 import math
 import socket
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from firearrow._native.base.histogram import Histogram
@@ -43,11 +44,19 @@ PENDING_CALLS_MAX = 1024
 class ServerConnection(FastConnection, asyncio.BufferedProtocol):
     """One connection; implements `Peer` for handlers and tables."""
 
-    def __init__(self, server: "Server", receive: Receive, fast_handler: FastHandler | None = None) -> None:
+    def __init__(
+        self,
+        server: "Server",
+        receive: Receive,
+        fast_handler: FastHandler | None = None,
+        *,
+        outgoing: bool = False,
+    ) -> None:
         super().__init__(server.loop, frame_bytes_max=server.frame_bytes_max, budget=server.budget)
         self.fast_handler = fast_handler
         self._server = server
         self._receive = receive
+        self._outgoing = outgoing
         self._pending_calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
         self.sign: Callable[[RemotingCommand], None] | None = None
@@ -60,7 +69,9 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         remote, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        if not remote or not local or not self._server.admits():  # closed already, or over the limit
+        if not remote or not local:  # closed already
+            return self.abort()
+        if not self._server.admits(None if self._outgoing else remote[0]):
             return self.abort()
         self.remote, self.local = remote[:2], local[:2]
         if self.fast_handler is not None:
@@ -165,6 +176,8 @@ class Server:
         self._listeners: list[Listener] = []
         self._handshakes: dict[asyncio.Task[object], None] = {}
         self._connections: set[ServerConnection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._admits_address: Callable[[str, int], bool] = lambda address, others: True
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
@@ -263,7 +276,7 @@ class Server:
         context = None if self._tls is None else self._tls.connecting
         try:
             _, connection = await self.loop.create_connection(
-                lambda: ServerConnection(self, _refuse),
+                lambda: ServerConnection(self, _refuse, outgoing=True),
                 host,
                 port,
                 ssl=context,
@@ -290,11 +303,18 @@ class Server:
 
     def joined(self, connection: ServerConnection) -> None:
         self._connections.add(connection)
+        self._by_address[connection.remote[0]] += 1
         self._empty.clear()
 
-    def admits(self) -> bool:
-        """Whether one more connection is allowed. At the limit, closes idle newcomers, at most once a
-        second."""
+    def limit_addresses(self, admits: Callable[[str, int], bool]) -> None:
+        """`admits(address, others)`: whether the address may have one more connection."""
+        self._admits_address = admits
+
+    def admits(self, address: str | None) -> bool:
+        """Whether one more connection of the address is allowed; None: it is our own. At the limit, closes idle
+        newcomers, at most once a second."""
+        if address is not None and not self._admits_address(address, self._by_address[address]):
+            return False
         if len(self._connections) < self._connections_max:
             return True
         now = self.loop.time()
@@ -327,7 +347,12 @@ class Server:
             connection.abort()
 
     def left(self, connection: ServerConnection) -> None:
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.remove(connection)
+            address = connection.remote[0]
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
         if not self._connections:
             self._empty.set()
 

@@ -272,6 +272,7 @@ CASES: dict[int, list[Case]] = {
         Code.GET_HISTORY,
         Code.LIST_CONNECTIONS,
         Code.GET_MACHINE,
+        Code.GET_QUOTAS,
         Code.GET_BROKER_HA_STATUS,
         Code.GET_BROKER_EPOCH_CACHE,
         Code.GET_COLD_DATA_FLOW_CTR_INFO,
@@ -292,6 +293,7 @@ CASES: dict[int, list[Case]] = {
     **_cluster(
         CLUSTER_UPDATE,
         Code.CLOSE_CONNECTION,
+        Code.UPDATE_QUOTA,
         Code.POP_ROLLBACK,
         Code.UPDATE_BROKER_CONFIG,
         Code.CLEAN_EXPIRED_CONSUMEQUEUE,

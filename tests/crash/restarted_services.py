@@ -22,6 +22,8 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.context.tables import make_tables
+from firearrow.broker.quotas.quota_check import QuotaCheck
+from firearrow.broker.quotas.quota_table import QuotaTable
 from firearrow.broker.services.table_saver import SavedTable, TableSaver
 from firearrow.broker.services.topic_recovery import recover_topics
 from firearrow.broker.tables.clients import Member
@@ -100,7 +102,16 @@ class RestartedServices:
         )
         stats = Stats(options.cluster_name, self.clock.now_ms())
         context = BrokerContext(
-            self._plain, self.store, write_batch, journal, saver, tables, self._config, self.clock, stats
+            self._plain,
+            self.store,
+            write_batch,
+            journal,
+            saver,
+            tables,
+            self._config,
+            self.clock,
+            stats,
+            QuotaCheck(QuotaTable(), has_users=False),
         )
         services = MessageServices(context, FilterCache(self._config, tables.clients.subscription), HOST)
         services.listen(arrivals)

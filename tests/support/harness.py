@@ -21,6 +21,8 @@ from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Tables
+from firearrow.broker.quotas.quota_check import QuotaCheck
+from firearrow.broker.quotas.quota_table import QuotaTable
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.deleted_topics import DeletedTopics
@@ -109,7 +111,16 @@ class Harness:
         stats = Stats(options.cluster_name, self.clock.now_ms())
         saver, config = TableSaver(self.loop), Config(options)
         return BrokerContext(
-            self.loop, self.store, self.write_batch, self.journal, saver, tables, config, self.clock, stats
+            self.loop,
+            self.store,
+            self.write_batch,
+            self.journal,
+            saver,
+            tables,
+            config,
+            self.clock,
+            stats,
+            QuotaCheck(QuotaTable(), has_users=False),
         )
 
     def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:

@@ -19,6 +19,7 @@ class RecordedPeer:
         self.local = local
         self.closed = False
         self.write_paused = False
+        self.throttled: list[float] = []
         self.replies: list[RemotingCommand] = []
         self.requests: list[RemotingCommand] = []
         self._asked = asked
@@ -35,6 +36,9 @@ class RecordedPeer:
         if self._asked is None:
             raise TimeoutError
         return self._asked(command)
+
+    def throttle(self, delay_s: float) -> None:
+        self.throttled.append(delay_s)
 
     def on_close(self, callback: Callable[[Peer], None]) -> None:
         self._on_close.append(callback)

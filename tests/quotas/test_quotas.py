@@ -1,0 +1,322 @@
+"""Quotas at a real broker: rates, delays, refusals, connections; on the fast and the complete path."""
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from tests.auth.secured import SignedSocket, create_user, grant, secured
+from tests.quotas.limited import (
+    BYTES_IN,
+    BYTES_OUT,
+    FLOW_CONTROL,
+    IN,
+    OUT,
+    SYSTEM_BUSY,
+    make_topic,
+    pull,
+    quotas_of,
+    rate_of,
+    send,
+    set_quota,
+)
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull_ext, send_ext
+
+WAYS = {
+    "fast": ("fastPath=true", "fastSockets=true"),
+    "complete": ("fastPath=false", "fastSockets=true"),
+    "transports": ("fastPath=true", "fastSockets=false", "flushDiskType=SYNC_FLUSH"),
+}
+NEAR = 0.15
+
+
+@pytest.fixture(params=WAYS)
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "store", way=WAYS[request.param]) as started:
+        yield started
+
+
+@pytest.fixture
+def connection(broker: BrokerProcess) -> Iterator[ClientSocket]:
+    with ClientSocket(broker.address) as opened:
+        make_topic(opened)
+        yield opened
+
+
+def test_messages_sent(connection: ClientSocket) -> None:
+    assert set_quota(connection, "topic", "T", **{IN: 50}).code == 0
+    rate = rate_of(lambda: send(connection), first=50)
+    assert rate == pytest.approx(50, rel=NEAR)
+    row = quotas_of(connection)["topic", "T"]
+    assert row["quotas"] == {IN: 50}
+    assert row["delayed"] > 50
+    assert row["refused"] == 0
+    assert row["used"][IN] == pytest.approx(50, abs=5)
+    assert set_quota(connection, "topic", "T", **{IN: None}).code == 0
+    assert rate_of(lambda: send(connection), for_s=0.5) > 300
+    assert quotas_of(connection) == {}
+
+
+def test_bytes_sent(connection: ClientSocket) -> None:
+    assert set_quota(connection, "topic", "*", **{BYTES_IN: 100_000}).code == 0
+    rate = rate_of(lambda: send(connection, b"x" * 2000), first=50)
+    assert rate * 2000 == pytest.approx(100_000, rel=NEAR)
+    assert quotas_of(connection)["topic", "T"]["byDefault"]
+
+
+def test_batches_count_their_messages(connection: ClientSocket) -> None:
+    item = (24).to_bytes(4, "big") + bytes(12) + (2).to_bytes(4, "big") + b"ab" + bytes(2)
+    assert set_quota(connection, "topic", "T", **{IN: 100}).code == 0
+
+    def batch() -> None:
+        answer = connection.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("T", m="true"), 20 * item)
+        assert answer.code == 0, answer.remark
+
+    assert rate_of(batch, first=5) == pytest.approx(5, rel=NEAR)
+
+
+def test_a_large_debt_is_refused_late(broker: BrokerProcess, connection: ClientSocket) -> None:
+    assert set_quota(connection, "topic", "T", **{BYTES_IN: 1000}).code == 0
+    with ClientSocket(broker.address) as other:
+        assert send(connection, b"x" * 4000).code == 0
+        since = time.monotonic()
+        answer = send(other, b"y")
+        assert answer.code == SYSTEM_BUSY
+        assert answer.remark == "the topic T is over its quota bytesInPerSecond=1000: send more slowly"
+        assert 0.8 < time.monotonic() - since < 2
+        time.sleep(1.5)
+        assert send(other, b"z").code == 0
+    stored = connection.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    assert stored.ext["offset"] == "2", "what is refused is not stored"
+
+
+def test_pipelined_sends_are_not_read(connection: ClientSocket) -> None:
+    """All are stored in the end, in the time that the quota gives; nothing queues up in the broker."""
+    assert set_quota(connection, "topic", "T", **{IN: 100}).code == 0
+    since = time.monotonic()
+    for _ in range(300):
+        connection.send(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"x"))
+    codes = [connection.receive().code for _ in range(300)]
+    assert codes == [0] * 300
+    assert time.monotonic() - since == pytest.approx(2, rel=NEAR)
+
+
+def test_oneway_sends_are_slowed(connection: ClientSocket) -> None:
+    assert set_quota(connection, "topic", "T", **{IN: 100}).code == 0
+    since = time.monotonic()
+    for _ in range(300):
+        connection.send(
+            RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"x", oneway=True)
+        )
+    assert send(connection).code == 0
+    assert time.monotonic() - since == pytest.approx(2, rel=NEAR)
+
+
+def test_messages_read(connection: ClientSocket) -> None:
+    for _ in range(300):
+        send(connection, e="0")
+    assert set_quota(connection, "group", "CG", **{OUT: 50}).code == 0
+    offsets = itertools.count()
+    codes = set()
+
+    def read() -> None:
+        codes.add(pull(connection, next(offsets)).code)
+
+    assert rate_of(read, first=50) == pytest.approx(50, rel=NEAR)
+    assert codes == {0}
+    assert quotas_of(connection)["group", "CG"]["delayed"] > 50
+
+
+def test_reads_over_the_quota_are_refused(broker: BrokerProcess, connection: ClientSocket) -> None:
+    for _ in range(8):
+        send(connection, b"x" * 1000, e="0")
+    assert set_quota(connection, "topic", "T", **{BYTES_OUT: 2000}).code == 0
+    assert pull(connection, 0, 8).code == 0
+    since = time.monotonic()
+    answer = pull(connection, 0, 1, sysFlag="4")
+    assert answer.code == FLOW_CONTROL
+    assert answer.remark == "the topic T is over its quota bytesOutPerSecond=2000: read more slowly"
+    assert 0.8 < time.monotonic() - since < 2
+    assert pull(connection, 0, 1, sysFlag="6", suspendTimeoutMillis="15000").code == 0, "it may wait"
+    assert 2.5 < time.monotonic() - since < 6
+
+
+def test_a_read_that_waits_delays_nobody(connection: ClientSocket) -> None:
+    """Not even its own connection: a Java process sends and consumes on one."""
+    for _ in range(8):
+        send(connection, b"x" * 1000, e="0")
+    assert set_quota(connection, "topic", "T", **{OUT: 2}).code == 0
+    assert pull(connection, 0, 8).code == 0
+    connection.send(RemotingCommand.request(RequestCode.PULL_MESSAGE, pull_ext("T", sysFlag="4")))
+    since = time.monotonic()
+    sent = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"x")
+    connection.send(sent)
+    answer = connection.receive()
+    assert (answer.opaque, answer.code) == (sent.opaque, 0)
+    assert time.monotonic() - since < 0.5
+    assert connection.receive().code == FLOW_CONTROL
+
+
+def test_pops(connection: ClientSocket) -> None:
+    for _ in range(200):
+        send(connection, e="0")
+    assert set_quota(connection, "group", "CG", **{OUT: 20}).code == 0
+
+    def pop() -> None:
+        ext = {"consumerGroup": "CG", "topic": "T", "queueId": "0", "maxMsgNums": "1", "pollTime": "15000"}
+        ext |= {"invisibleTime": "60000", "initMode": "0", "exp": "*", "expType": "TAG"}
+        ext |= {"bornTime": str(time.time_ns() // 1_000_000)}
+        assert connection.ask(RequestCode.POP_MESSAGE, ext).code == 0
+
+    assert rate_of(pop, first=20) == pytest.approx(20, rel=NEAR)
+
+
+def test_half_messages_count(connection: ClientSocket) -> None:
+    assert set_quota(connection, "topic", "T", **{IN: 20}).code == 0
+    half = {"f": "4", "i": "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01k\x02"}
+    assert rate_of(lambda: send(connection, **half), first=20) == pytest.approx(20, rel=NEAR)
+
+
+def test_quotas_survive_a_kill(tmp_path: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "store", way=WAYS["fast"]) as broker,
+        ClientSocket(broker.address) as connection,
+    ):
+        assert set_quota(connection, "topic", "T", **{IN: 5, BYTES_IN: 7}).code == 0
+        assert set_quota(connection, "address", "127.0.0.9", connections=3).code == 0
+        broker.kill()
+    with (
+        BrokerProcess(tmp_path / "store", way=WAYS["fast"]) as broker,
+        ClientSocket(broker.address) as connection,
+    ):
+        rows = quotas_of(connection)
+        assert {key: row["quotas"] for key, row in rows.items()} == {
+            ("topic", "T"): {IN: 5, BYTES_IN: 7},
+            ("address", "127.0.0.9"): {"connections": 3},
+        }
+
+
+@pytest.mark.parametrize(
+    ("entity", "name", "quotas"),
+    [
+        ("broker", "b", {IN: 1}),
+        ("topic", "", {IN: 1}),
+        ("topic", "a b", {IN: 1}),
+        ("topic", "x" * 256, {IN: 1}),
+        ("topic", "T", {IN: 0}),
+        ("topic", "T", {IN: -1}),
+        ("topic", "T", {IN: 10**16}),
+        ("topic", "T", {"connections": 1}),
+        ("group", "G", {IN: 1}),
+        ("address", "localhost", {"connections": 1}),
+        ("address", "127.0.0.1", {IN: 1}),
+        ("user", "u", {"produceRate": 1}),
+    ],
+)
+def test_what_is_refused(
+    one_broker: ClientSocket, entity: str, name: str, quotas: dict[str, int | None]
+) -> None:
+    answer = set_quota(one_broker, entity, name, **quotas)
+    assert (answer.code, bool(answer.remark)) == (29, True), answer.remark
+    assert quotas_of(one_broker) == {}
+
+
+@pytest.fixture(scope="module")
+def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientSocket]:
+    with (
+        BrokerProcess(tmp_path_factory.mktemp("quotas") / "store", way=WAYS["fast"]) as broker,
+        ClientSocket(broker.address) as opened,
+    ):
+        yield opened
+
+
+def test_connections_of_an_address(broker: BrokerProcess, connection: ClientSocket) -> None:
+    assert set_quota(connection, "address", "127.0.0.1", connections=2).code == 0
+    with ClientSocket(broker.address) as second:
+        make_topic(second, "T2")
+        with ClientSocket(broker.address) as third:
+            assert third.closed_by_peer()
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            with ClientSocket(broker.address) as fourth:
+                make_topic(fourth, "T4")
+            break
+        except OSError:
+            assert time.monotonic() < deadline
+
+
+class TestUsers:
+    @pytest.fixture
+    def root(self, secured_broker: BrokerProcess) -> Iterator[SignedSocket]:
+        with SignedSocket(secured_broker.address) as root:
+            make_topic(root)
+            for user in ("ann", "bob"):
+                create_user(root, user, "word1234")
+                grant(root, user, "Topic:T", "Pub", "Sub")
+                grant(root, user, "Group:CG", "Sub")
+            yield root
+
+    @pytest.fixture(params=WAYS)
+    def secured_broker(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
+        with secured(tmp_path / "store", f"authAuditLog={tmp_path / 'audit'}", way=WAYS[request.param]) as it:
+            yield it
+
+    def test_each_has_its_own(
+        self, secured_broker: BrokerProcess, root: SignedSocket, tmp_path: Path
+    ) -> None:
+        assert set_quota(root, "user", "ann", **{IN: 40}).code == 0
+        with ExitStack() as stack:
+            ann, bob = (
+                stack.enter_context(SignedSocket(secured_broker.address, user, "word1234"))
+                for user in ("ann", "bob")
+            )
+            rates: dict[str, float] = {}
+            limited = threading.Thread(target=lambda: rates.update(ann=rate_of(lambda: send(ann), first=40)))
+            limited.start()
+            rates["bob"] = rate_of(lambda: send(bob), for_s=2)
+            limited.join()
+        assert rates["ann"] == pytest.approx(40, rel=NEAR)
+        assert rates["bob"] > 200
+        lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+        assert [line for line in lines if line.get("name") == "ann" and line.get("quotas") == {IN: 40}]
+
+    def test_a_default_is_for_each(self, secured_broker: BrokerProcess, root: SignedSocket) -> None:
+        assert set_quota(root, "user", "*", **{OUT: 1000, IN: 30}).code == 0
+        with SignedSocket(secured_broker.address, "bob", "word1234") as bob:
+            assert rate_of(lambda: send(bob), first=30, for_s=2) == pytest.approx(30, rel=NEAR)
+            row = quotas_of(root)["user", "bob"]
+            assert (row["byDefault"], row["quotas"]) == (True, {IN: 30, OUT: 1000})
+
+    def test_connections(self, secured_broker: BrokerProcess, root: SignedSocket) -> None:
+        assert set_quota(root, "user", "ann", connections=1).code == 0
+        with ExitStack() as stack:
+            first, second, other = (
+                stack.enter_context(SignedSocket(secured_broker.address, user, "word1234"))
+                for user in ("ann", "ann", "bob")
+            )
+            assert send(first).code == 0
+            answer = send(second)
+            assert answer.code == SYSTEM_BUSY
+            assert answer.remark == (
+                "the user ann is over its quota connections=1: close another connection first"
+            )
+            assert second.closed_by_peer(within_s=3)
+            assert send(first).code == 0
+            assert send(other).code == 0
+            assert quotas_of(root)["user", "ann"]["used"] == {"connections": 1}
+        deadline = time.monotonic() + 5
+        while True:
+            with SignedSocket(secured_broker.address, "ann", "word1234") as third:
+                if send(third).code == 0:
+                    break
+            assert time.monotonic() < deadline
