@@ -4,7 +4,7 @@ A member is the field's name in camel case; one that is missing is 0, empty or f
 `broker`: the name of the broker that answered.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, TypeVar
 
@@ -59,6 +59,38 @@ class HalfMessage:
     keys: str
     tags: str
     broker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityQuotas:
+    """Quotas of a user, topic, group or address, and what it used in the last second. `by_default`: they are those
+    of `*`. `delayed`, `refused`: requests since the entity was first seen."""
+
+    entity: str
+    name: str
+    by_default: bool
+    quotas: Mapping[str, int]
+    used: Mapping[str, int]
+    delayed: int
+    refused: int
+    broker: str = ""
+
+    @staticmethod
+    def of(members: Members, broker: str) -> "EntityQuotas":
+        quotas, used = (
+            {str(name): value for name, value in members.members(each).pairs() if isinstance(value, int)}
+            for each in ("quotas", "used")
+        )
+        return EntityQuotas(
+            members.text("entity", ""),
+            members.text("name", ""),
+            members.flag("byDefault"),
+            quotas,
+            used,
+            members.number("delayed"),
+            members.number("refused"),
+            broker,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Nothing is cached. Loop thread.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.extension_records import (
     BrokerConnection,
+    EntityQuotas,
     GroupQueueLag,
     HalfMessage,
     Listing,
@@ -25,11 +27,21 @@ from firearrow.client.admin_api.extension_records import (
     TrimmedQueue,
     rows_of,
 )
-from firearrow.client.admin_api.records import read
+from firearrow.client.admin_api.records import Members, read
 from firearrow.client.admin_api.requests import milliseconds
 from firearrow.client.base.errors import BrokerError, ConfigError, OnlyFireArrow
 
 Row = TypeVar("Row")
+RATES = ("messagesInPerSecond", "bytesInPerSecond", "messagesOutPerSecond", "bytesOutPerSecond")
+QUOTAS = {
+    "user": (*RATES, "connections"),
+    "topic": RATES,
+    "group": RATES[2:],
+    "address": ("connections",),
+}
+"""What each kind of entity may have."""
+WRAPPED = ("topic", "group")
+"""Entities whose names have the namespace."""
 
 
 class Extensions:
@@ -140,6 +152,40 @@ class Extensions:
         answers = await self._ask(RequestCode.CLOSE_CONNECTION, ext, broker)
         return sum(read(answer.body, lambda of: of.number("closed")) for answer in answers.values())
 
+    async def set_quota(
+        self, entity: str, name: str, changes: Mapping[str, int | None], *, broker: str | None = None
+    ) -> None:
+        """Set quotas of a `user`, `topic`, `group` or `address`, or of each (`*`); None removes one. Members are
+        `messagesInPerSecond`, `bytesInPerSecond`, `messagesOutPerSecond`, `bytesOutPerSecond`, `connections`."""
+        ext = {"entity": entity, "name": self._entity_name(entity, name)}
+        await self._ask(RequestCode.UPDATE_QUOTA, ext, broker, json.dumps(dict(changes)).encode())
+
+    async def delete_quotas(self, entity: str, name: str, *, broker: str | None = None) -> None:
+        """Delete all that it has."""
+        await self.set_quota(entity, name, dict.fromkeys(QUOTAS.get(entity, ())), broker=broker)
+
+    async def quotas(self, *, limit: int = 1000, broker: str | None = None) -> Listing[EntityQuotas]:
+        """All that were set, and what was used of them."""
+        answers = await self._ask(RequestCode.GET_QUOTAS, {"limit": str(limit)}, broker)
+        found, more = list[EntityQuotas](), False
+        for name, answer in answers.items():
+            listed, is_more = read(
+                answer.body,
+                lambda of, name=name: (  # type: ignore[misc]
+                    [EntityQuotas.of(Members(each), name) for each in of.items("quotas")],
+                    of.flag("more"),
+                ),
+            )
+            found += [
+                replace(each, name=self._unwrap(each.name)) if each.entity in WRAPPED else each
+                for each in listed
+            ]
+            more = more or is_more
+        return Listing(tuple(found), more)
+
+    def _entity_name(self, entity: str, name: str) -> str:
+        return self._wrap(name) if entity in WRAPPED and name != "*" else name
+
     async def status(self, broker: str) -> dict[str, Any]:
         """What the broker says of itself: version, store, options, counts, rates, lags, connections."""
         return await self._object(RequestCode.GET_STATUS, {}, broker)
@@ -192,16 +238,20 @@ class Extensions:
         return [] if route is None else sorted({queue.broker_name for queue in route.queues})
 
     async def _ask(
-        self, code: RequestCode, ext: Mapping[str, str], broker: str | None
+        self, code: RequestCode, ext: Mapping[str, str], broker: str | None, body: bytes = b""
     ) -> dict[str, RemotingCommand]:
         calls = self._admin.calls
         masters = await calls.masters() if broker is None else {broker: await calls.master(broker)}
-        answers = await asyncio.gather(*(self._ask_one(address, code, ext) for address in masters.values()))
+        answers = await asyncio.gather(
+            *(self._ask_one(address, code, ext, body) for address in masters.values())
+        )
         return dict(zip(masters, answers, strict=True))
 
-    async def _ask_one(self, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
+    async def _ask_one(
+        self, address: str, code: RequestCode, ext: Mapping[str, str], body: bytes
+    ) -> RemotingCommand:
         try:
-            return await self._admin.calls.ask(address, code, ext)
+            return await self._admin.calls.ask(address, code, ext, body)
         except BrokerError as refused:
             if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise OnlyFireArrow(address) from None

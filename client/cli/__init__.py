@@ -28,6 +28,7 @@ One module for each command:
 - `group`: consumer groups
 - `message`: messages: get, find, their path, send again
 - `queue`: ordered queues: who holds their locks
+- `quota`: quotas, and what was used of them
 - `send`: send messages: one, many, or one for each line
 - `status`: how the brokers are
 - `tail`: messages as they come
