@@ -123,7 +123,7 @@ class Broker:
 
     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
     def missed(self, requests: int) -> None: ...
-    def again(self, request: RemotingCommand, peer: object) -> None:
+    def again(self, request: RemotingCommand, peer: object, _: int) -> None:
         raise AssertionError(f"the fast path did not answer {request}")
 
     def say(self, data: bytes) -> None:

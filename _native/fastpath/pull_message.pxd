@@ -4,7 +4,7 @@
 # queue, a pending reset, a proxy, an SQL filter, and others.
 #
 # HeldPull: a pull at the end of its queue that may wait. Arrivals are answered here; after its deadline, a
-# reset or a lost permission its frame goes to the complete path.
+# reset, a lost permission or a change of users or rules its frame goes to the complete path.
 #
 # Records are copied once, from the mapped log into the connection's `out`. Thread: the loop's.
 
@@ -99,4 +99,5 @@ cdef class HeldPull(HeldRequest):
     cdef int serializer
     cdef double since                     # the loop's time
     cdef bint is_lite
+    cdef int64_t generation               # of users and rules when it was held
     cdef bint found                       # by `has_match`, right before `run_again`

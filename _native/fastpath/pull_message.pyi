@@ -35,7 +35,8 @@ class Puller:
     """Plain pulls without a Python object for each record; they find messages at once or wait in
     `hold_service`.
 
-    `beyond(request, peer)` runs a held pull a last time on the complete path and replies. `journal_page`
+    `beyond(request, peer, generation)` runs a held pull a last time on the complete path and replies; `generation`: of
+    users and rules when it was held. `journal_page`
     records each commit to a queue that has an offset in `offsets.table`; others go to `offsets.commit`.
     """
 
@@ -44,7 +45,7 @@ class Puller:
         store: MessageStore,
         hold_service: PullHoldService,
         resolve: Resolve,
-        beyond: Callable[[RemotingCommand, Any], object],
+        beyond: Callable[[RemotingCommand, Any, int], object],
         offsets: Offsets,
         journal_page: JournalPage,
         stats: Stats,

@@ -347,6 +347,7 @@ cdef class Puller:
         held.since, held.is_lite = connection.now(), header.code == LITE_PULL_MESSAGE
         held.frame = PyBytes_FromStringAndSize(<const char *> frame.header - FRAME_HEAD, frame.size)
         held.queue_id, held.queue_offset = <int32_t> fields.queue_id, fields.queue_offset
+        held.generation = 0 if self.access is None else self.access.generation
         held.max_messages, held.opaque, held.serializer = fields.max_messages, header.opaque, frame.serializer
         self.hold_service.hold(held)
         return HANDLED
@@ -381,10 +382,11 @@ cdef class HeldPull(HeldRequest):
         cdef PullSubscription subscription = self.subscription
         cdef FastConnection connection = <FastConnection> self.peer
         cdef int64_t waited_ns = <int64_t> (1e9 * max(connection.now() - self.since, 0.0))
-        if not self.found:
+        if not self.found or (puller.access is not None and self.generation != puller.access.generation):
+            self.found = False
             command = RemotingCommand.decode(self.frame)
             command.since_ns, command.held = nanoseconds() - waited_ns, True
-            puller.beyond(command, self.peer)
+            puller.beyond(command, self.peer, self.generation)
             return 0
         puller.times.record(KIND_HELD_LITE_PULL if self.is_lite else KIND_HELD_PULL, waited_ns, 1)
         self.found = False

@@ -26,7 +26,7 @@ from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTa
 from firearrow.broker.base import auth_options
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.options import Options
-from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.peer import HeldAccess, Peer, Routes
 from firearrow.broker.handlers.acls import AclsHandler
 from firearrow.broker.handlers.users import UsersHandler
 from firearrow.broker.net.dispatch import Check
@@ -46,6 +46,10 @@ class Access:
     audit: AuditLog | None = None
     fast_check: AccessCheck | None = None
     """The same for plain sends and pulls of connections that have logged in."""
+
+    def __init__(self) -> None:
+        self.held = HeldAccess()
+        """Checks held requests again."""
 
     def routes(self) -> list[Routes]:
         return []
@@ -97,6 +101,7 @@ class UserAccess(Access):
             now,
             self._logged_in,
         )
+        self.held = HeldAccess(self._control.check_held)
         self.fast_check = AccessCheck(
             self._allows, authorization=options.authorization, each=settings.stateful_s == 0
         )
@@ -132,6 +137,7 @@ class UserAccess(Access):
 
     def _changed(self, table: str) -> None:
         self._control.forget()
+        self.held.forget()
         if self.fast_check is not None:
             self.fast_check.forget()
         self._saver.schedule(table)
@@ -179,10 +185,15 @@ class AccountAccess(Access):
             FailedLogins(lambda: clock.monotonic_ms() / 1000),
             self.audit,
             self._logged_in,
-            self.fast_check.forget,
+            self._changed,
         )
+        self.held = HeldAccess(self._plain.check_held)
         self._plain.load()
         self.check = self._plain.check
+
+    def _changed(self) -> None:
+        self.fast_check.forget()
+        self.held.forget()
 
     def _logged_in(self, peer: Peer, account: Account) -> None:
         self._count_login(peer, account.access_key)

@@ -255,6 +255,7 @@ class App:
             self._clock,
             self._stats,
             self._quotas,
+            self._access.held,
         )
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:

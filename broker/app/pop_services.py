@@ -67,7 +67,14 @@ class PopServices:
                 store, context.write_batch, ack_service, tables.topics, config, context.make_offsets_durable
             ),
             NotificationHandler(
-                store, permissions, orders, self._hold_service, self._notification_holds, filters, clock
+                store,
+                permissions,
+                orders,
+                self._hold_service,
+                self._notification_holds,
+                filters,
+                clock,
+                context.held_access,
             ),
             PeekHandler(store, permissions, context.stats, context.quotas),
             PopInFlightHandler(context, timers, orders, self.revive),

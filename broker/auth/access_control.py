@@ -12,7 +12,7 @@ from firearrow._native.protocol.authorization import Need, decide, refusal_text
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
-from firearrow.broker.auth.audit_log import AuditLog, ip_of
+from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.rules import Facts, rule_of
@@ -75,12 +75,24 @@ class AccessControl:
         try:
             if request.code not in self._settings.whitelist or self._is_login(request):
                 user = self._authenticated(request, peer)
-            if is_served and self._settings.authorization and request.code not in self._settings.open_codes:
+            if is_served:
                 self._authorize(request, user, peer)
         except Refusal as refusal:
-            if self._audit is not None:
-                name = request.ext.get(signatures.ACCESS_KEY)
-                self._audit.refusal(request.code, name, ip_of(peer), refusal.remark)
+            audit_refusal(self._audit, request, peer, refusal)
+            raise
+
+    def check_held(self, request: RemotingCommand, peer: Peer) -> None:
+        """Refusal: a request that was let through, and is held since, may not be answered any more. No login is
+        counted, neither as good nor as failed."""
+        name = request.ext.get(signatures.ACCESS_KEY, "")
+        user = self._users.get(name)
+        try:
+            fault = self._login_fault(request, user)
+            if fault is not None and request.code not in self._settings.whitelist:
+                raise _failed_login(fault, name)
+            self._authorize(request, user if fault is None else None, peer)
+        except Refusal as refusal:
+            audit_refusal(self._audit, request, peer, refusal)
             raise
 
     def is_super(self, request: RemotingCommand) -> bool:
@@ -105,8 +117,7 @@ class AccessControl:
         fault = self._login_fault(request, user)
         if fault is not None:
             delay_s = self._failed.failed(address, fault, name)
-            remark = fault if fault is WRONG_SIGNATURE else f"User:{name[:TEXT_CHARS_MAX]} {fault}"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark, delay_s=delay_s)
+            raise _failed_login(fault, name, delay_s)
         assert user is not None
         self._note_login(peer, user)
         return user
@@ -148,6 +159,8 @@ class AccessControl:
     # ---- authorization ----
 
     def _authorize(self, request: RemotingCommand, user: User | None, peer: Peer) -> None:
+        if not self._settings.authorization or request.code in self._settings.open_codes:
+            return
         if user is None:
             raise Refusal(ResponseCode.NO_PERMISSION, NO_USER)
         if user.is_super:
@@ -184,3 +197,8 @@ class AccessControl:
             self._decisions.clear()
         reason = self._decisions[key] = None if verdict.allowed else verdict.reason
         return reason
+
+
+def _failed_login(fault: str, name: str, delay_s: float = 0.0) -> Refusal:
+    remark = fault if fault is WRONG_SIGNATURE else f"User:{name[:TEXT_CHARS_MAX]} {fault}"
+    return Refusal(ResponseCode.NO_PERMISSION, remark, delay_s=delay_s)

@@ -12,7 +12,7 @@ from typing import Self
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import ACCESS_KEY
-from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.peer import Peer
 
 log = logging.getLogger("firearrow.auth")
@@ -84,6 +84,12 @@ def audit_change(
     """A line about a change of users or rules that the request made, if there is an audit log."""
     if audit is not None:
         audit.change(what, request.ext.get(ACCESS_KEY), ip_of(peer), **facts)
+
+
+def audit_refusal(audit: AuditLog | None, request: RemotingCommand, peer: Peer, refusal: Refusal) -> None:
+    """A line about the refusal of the request, if there is an audit log."""
+    if audit is not None:
+        audit.refusal(request.code, request.ext.get(ACCESS_KEY), ip_of(peer), refusal.remark)
 
 
 def ip_of(peer: Peer) -> str:

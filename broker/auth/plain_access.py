@@ -10,7 +10,7 @@ from firearrow._native.protocol.authorization import Need
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
-from firearrow.broker.auth.audit_log import AuditLog, ip_of
+from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
@@ -23,6 +23,7 @@ log = logging.getLogger("firearrow.auth")
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 """Apache's remarks begin with it."""
+NO_ACCOUNT, WRONG_SIGNATURE = "No acl config for ", "Check signature failed for accessKey="
 ADMIN_CODES = frozenset(
     (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -87,10 +88,31 @@ class PlainAccess:
         try:
             self._check(request, peer, is_served)
         except Refusal as refusal:
-            if self._audit is not None:
-                name = request.ext.get(signatures.ACCESS_KEY)
-                self._audit.refusal(request.code, name, ip_of(peer), refusal.remark)
+            audit_refusal(self._audit, request, peer, refusal)
             raise
+
+    def check_held(self, request: RemotingCommand, peer: Peer) -> None:
+        """Refusal: a request that was let through, and is held since, may not be answered any more. No login is
+        counted, neither as good nor as failed."""
+        try:
+            self._check_held(request, peer)
+        except Refusal as refusal:
+            audit_refusal(self._audit, request, peer, refusal)
+            raise
+
+    def _check_held(self, request: RemotingCommand, peer: Peer) -> None:
+        address = address_of(ip_of(peer))
+        if any(white.match(address) for white in self.acl.white):
+            return
+        name = request.ext.get(signatures.ACCESS_KEY, "")
+        account = self.acl.accounts.get(name)
+        if account is None:
+            raise _refused(NO_ACCOUNT + name[:TEXT_CHARS_MAX])
+        if account.white.match(address):
+            return
+        if not signatures.is_signed(request, account.secret_key, always_without_query=True):
+            raise _refused(WRONG_SIGNATURE + name)
+        self._authorize(request, account)
 
     def _check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
         ip = ip_of(peer)
@@ -105,11 +127,11 @@ class PlainAccess:
             raise _refused("No accessKey is configured")
         account = self.acl.accounts.get(name)
         if account is None:
-            raise self._failed_login(ip, "No acl config for ", name)
+            raise self._failed_login(ip, NO_ACCOUNT, name)
         if account.white.match(address):
             return
         if not signatures.is_signed(request, account.secret_key, always_without_query=True):
-            raise self._failed_login(ip, "Check signature failed for accessKey=", name)
+            raise self._failed_login(ip, WRONG_SIGNATURE, name)
         self._note_login(peer, account)
         if is_served:
             self._authorize(request, account)

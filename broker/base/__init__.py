@@ -13,7 +13,7 @@
 - `message`: a message to put into the store, with its properties as a dict
 - `message_ids`: offset ids, which contain a record's physical offset, and unique ids
 - `options`: options of the broker, each declared once with Apache's key, default, range and meaning
-- `peer`: the other end of a connection, as handlers and tables see it
+- `peer`: the other end of a connection, as handlers and tables see it, and whether it may still be answered
 - `process`: signals, thread priority, executors, memory settings and age of this process
 - `properties`: the format of Java's properties files (`key=value` lines)
 - `stats`: statistics of puts and gets by topic, group and broker, over a minute, an hour and a day

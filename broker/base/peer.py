@@ -1,4 +1,7 @@
-"""Peer: the other end of a connection, as handlers and tables see it. `broker/net/server` implements it."""
+"""Peer: the other end of a connection, as handlers and tables see it. `broker/net/server` implements it.
+
+HeldAccess: whether requests of peers may still be answered after they were held.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -63,3 +66,27 @@ def with_host(address: str, peer: Peer) -> str:
         return address
     host = peer.local[0].removeprefix("::ffff:")
     return f"[{host}]{address}" if ":" in host else f"{host}{address}"
+
+
+def _everyone_may(request: RemotingCommand, peer: Peer) -> None:
+    pass
+
+
+class HeldAccess:
+    """`check(request, peer)` raises a Refusal for a request that was let through and may not be answered any more. It
+    runs only for requests that were held in another `generation`: users or rules have changed since."""
+
+    __slots__ = ("_check", "generation")
+
+    def __init__(self, check: Callable[[RemotingCommand, Peer], None] = _everyone_may) -> None:
+        self._check = check
+        self.generation = 0
+
+    def forget(self) -> None:
+        """Users or rules changed."""
+        self.generation += 1
+
+    def check(self, request: RemotingCommand, peer: Peer, generation: int) -> None:
+        """Refusal. `generation`: the one in which the request was held."""
+        if generation != self.generation:
+            self._check(request, peer)

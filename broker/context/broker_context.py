@@ -6,7 +6,7 @@ thread.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
@@ -14,6 +14,7 @@ from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import HeldAccess
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.services.table_saver import TableSaver
@@ -63,6 +64,7 @@ class BrokerContext:
     clock: Clock
     stats: Stats
     quotas: QuotaCheck
+    held_access: HeldAccess = field(default_factory=HeldAccess)
 
     def make_offsets_durable(self) -> None:
         """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered."""

@@ -89,6 +89,7 @@ class PopHandler:
         self._config = context.config
         self._clock = context.clock
         self._quotas = context.quotas
+        self._access = context.held_access
         self._next_revive_queue = 0
 
     def routes(self) -> Routes:
@@ -239,22 +240,20 @@ class PopHandler:
         if final or pop.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
             return ResponseCode.POLLING_TIMEOUT
 
+        key, generation = (pop.topic, pop.group, max(pop.queue_id, -1)), self._access.generation
+
         def again(is_final: bool) -> None:
             try:
+                self._access.check(request, peer, generation)
                 self._run(request, peer, pop, final=is_final)
             except Refusal as refusal:
                 peer.reply(request.answer(refusal.code, refusal.remark, refusal.ext))
+                self._hold_service.retry_held_soon(key)  # the messages are for the next one
             except Exception as error:  # answer this client; other held pops are not affected
                 log.exception("a held pop of %s@%s failed", pop.group, pop.topic)
                 peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
 
-        held = HeldPop(
-            (pop.topic, pop.group, max(pop.queue_id, -1)),
-            peer,
-            deadline_ms,
-            again,
-            weight_without_body(request),
-        )
+        held = HeldPop(key, peer, deadline_ms, again, weight_without_body(request))
         request.held = self._hold_service.add(held)
         return None if request.held else ResponseCode.POLLING_FULL
 

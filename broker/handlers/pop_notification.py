@@ -14,7 +14,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.peer import HeldAccess, Peer, Routes
 from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
@@ -53,6 +53,7 @@ class NotificationHandler:
         notification_holds: PopHoldService,
         filters: FilterCache,
         clock: Clock,
+        access: HeldAccess,
     ) -> None:
         self._store = store
         self._permissions = permissions
@@ -61,6 +62,7 @@ class NotificationHandler:
         self._notification_holds = notification_holds
         self._filters = filters
         self._clock = clock
+        self._access = access
 
     def routes(self) -> Routes:
         return {RequestCode.NOTIFICATION: self.notify, RequestCode.POLLING_INFO: self.polling_info}
@@ -147,18 +149,22 @@ class NotificationHandler:
         if final or notification.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
             return None
 
+        key, generation = _hold_key(notification.target), self._access.generation
+
         def again(is_final: bool) -> None:  # keeps only the request: parsed tags do not count as held memory
             try:
+                self._access.check(request, peer, generation)
                 answer = self._answer(request, peer, born_ms, is_final)
             except Refusal as refusal:
                 answer = request.answer(refusal.code, refusal.remark, refusal.ext)
+                self._notification_holds.retry_held_soon(key)  # the messages are for the next one
             except Exception as error:  # answer this client; other held requests are not affected
                 log.exception("a held notification of %s failed", notification.target.group)
                 answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
             if answer is not None and not request.is_oneway:
                 peer.reply(answer)
 
-        held = HeldPop(_hold_key(notification.target), peer, deadline_ms, again, weight_without_body(request))
+        held = HeldPop(key, peer, deadline_ms, again, weight_without_body(request))
         request.held = self._notification_holds.add(held)
         return request.held
 

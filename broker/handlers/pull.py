@@ -119,6 +119,7 @@ class PullHandler:
         self._clock = context.clock
         self._stats = context.stats
         self._quotas = context.quotas
+        self._access = context.held_access
 
     def routes(self) -> Routes:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
@@ -126,9 +127,10 @@ class PullHandler:
     def pull(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         return self._run(request, peer, PullRequest.of(request), first=True)
 
-    def run_again(self, request: RemotingCommand, peer: Peer) -> None:
-        """Answer a held pull, with whatever there is."""
+    def run_again(self, request: RemotingCommand, peer: Peer, generation: int) -> None:
+        """Answer a pull that was held in this generation of rights, with whatever there is."""
         try:
+            self._access.check(request, peer, generation)
             answer = self._run(request, peer, PullRequest.of(request), first=False)
         except Refusal as refusal:
             answer = request.answer(refusal.code, refusal.remark, refusal.ext)
@@ -319,7 +321,7 @@ class PullHandler:
     def _hold(self, request: RemotingCommand, peer: Peer, pull: PullRequest, selection: EntryFilter) -> bool:
         options = self._config.options
         wait_ms = min(pull.suspend_ms, HOLD_MS_MAX) if options.long_polling else options.short_polling_ms
-        next_offset = pull.queue_offset
+        next_offset, generation = pull.queue_offset, self._access.generation
 
         def has_match() -> bool:
             nonlocal next_offset
@@ -336,7 +338,7 @@ class PullHandler:
             peer,
             deadline_ms,
             has_match,
-            lambda: self.run_again(request, peer),
+            lambda: self.run_again(request, peer, generation),
             weight_without_body(request) + TAG_BYTES * len(selection.tags or ()),
         )
         request.held = self._hold_service.add(held)
