@@ -19,8 +19,9 @@ from firearrow.broker.auth.audit_log import AuditLog
 from firearrow.broker.auth.body_needs import consumed, sent
 from firearrow.broker.auth.facts import StoreFacts
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.plain_access import PlainAccess, read_accounts
+from firearrow.broker.auth.plain_access import PlainAccess
 from firearrow.broker.auth.plain_accounts import Account, migrated
+from firearrow.broker.auth.plain_files import PlainFiles
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
 from firearrow.broker.base import auth_options
@@ -28,6 +29,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import HeldAccess, Peer, Routes
 from firearrow.broker.handlers.acls import AclsHandler
+from firearrow.broker.handlers.plain_acl import PlainAclHandler
 from firearrow.broker.handlers.users import UsersHandler
 from firearrow.broker.net.dispatch import Check
 from firearrow.broker.services.table_saver import TableSaver
@@ -126,9 +128,9 @@ class UserAccess(Access):
 
     def _migrate(self, options: Options) -> None:
         """Create a user with its rules for each account of `plain_acl.yml` whose user does not exist."""
-        path = auth_options.plain_acl_path(options)
-        assert path is not None
-        for account in read_accounts(path).values():
+        files = _plain_files(options)
+        files.load()
+        for account in files.acl.accounts.values():
             if self._users.get(account.access_key) is None:
                 user, policies = migrated(account)
                 self._users.create(user)
@@ -175,12 +177,10 @@ class AccountAccess(Access):
         self, options: Options, store: MessageStore, clock: Clock, count_login: Callable[[Peer, str], None]
     ) -> None:
         self._count_login = count_login
-        path = auth_options.plain_acl_path(options)
-        assert path is not None
         self.audit = AuditLog.open(options.audit_log, clock.now_ms) if options.audit_log else None
         self.fast_check: AccessCheck = AccessCheck(self._allows, authorization=True, each=True)
         self._plain = PlainAccess(
-            path,
+            _plain_files(options),
             StoreFacts(options.cluster_name, store),
             FailedLogins(lambda: clock.monotonic_ms() / 1000),
             self.audit,
@@ -190,6 +190,7 @@ class AccountAccess(Access):
         self.held = HeldAccess(self._plain.check_held)
         self._plain.load()
         self.check = self._plain.check
+        self._handler = PlainAclHandler(self._plain.files, options, clock, self._audit, self._plain.forget)
 
     def _changed(self) -> None:
         self.fast_check.forget()
@@ -203,12 +204,22 @@ class AccountAccess(Access):
     def _allows(self, user: str, topic: str, group: str | None, _: bytes) -> bool:
         return self._plain.allows(user, fast_needs(topic, group))
 
+    def routes(self) -> list[Routes]:
+        return [self._handler.routes()]
+
     def read_again(self) -> None:
         self._plain.reload()
 
     def close(self) -> None:
         if self.audit is not None:
             self.audit.close()
+
+
+def _plain_files(options: Options) -> PlainFiles:
+    path = auth_options.plain_acl_path(options)
+    assert path is not None
+    path = path.absolute()
+    return PlainFiles(path, auth_options.plain_acl_folder(path))
 
 
 def fast_needs(topic: str, group: str | None) -> list[Need]:

@@ -6,8 +6,9 @@
 - `body_needs`: what requests need whose body names topics and groups
 - `facts`: what rules know about the broker: its cluster, and whose message is at an offset
 - `failed_logins`: slows down who guesses passwords, and logs failures once
-- `plain_access`: checks requests by the accounts of `plain_acl.yml`, which is read again when it changes
+- `plain_access`: checks requests by the accounts of `plain_acl.yml` and `conf/acl`
 - `plain_accounts`: the accounts of that file, by which brokers up to 5.2 check requests
+- `plain_files`: these files: read again when they change, joined, and rewritten
 - `plain_yaml`: the part of YAML in which it is written
 - `remote_addresses`: its white addresses
 - `rules`: what each request code needs, in one table

@@ -1,9 +1,7 @@
-"""PlainAccess: checks requests by the accounts of `plain_acl.yml`, which is read again when it changes. Loop thread."""
+"""PlainAccess: checks requests by the accounts of `plain_acl.yml` and `conf/acl`. Loop thread."""
 
 import logging
-import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 from firearrow._native.protocol.access_model import address_of
 from firearrow._native.protocol.authorization import Need
@@ -14,9 +12,9 @@ from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
-from firearrow.broker.auth.plain_yaml import BYTES_MAX
+from firearrow.broker.auth.plain_files import PlainFiles
 from firearrow.broker.auth.rules import Facts, rule_of
-from firearrow.broker.base.errors import Refusal, StartError
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
 
 log = logging.getLogger("firearrow.auth")
@@ -37,51 +35,47 @@ LoggedIn = Callable[[Peer, Account], None]
 
 
 class PlainAccess:
-    """`logged_in(peer, account)`: a signed request was let through. `changed()`: the file was loaded again."""
+    """`logged_in(peer, account)`: a signed request was let through. `changed()`: accounts or white
+    addresses did."""
 
     def __init__(
         self,
-        path: Path,
+        files: PlainFiles,
         facts: Facts,
         failed: FailedLogins,
         audit: AuditLog | None,
         logged_in: LoggedIn,
         changed: Callable[[], None],
     ) -> None:
-        self._path = path
+        self.files = files
         self._facts = facts
         self._failed = failed
         self._audit = audit
         self._report_login = logged_in
         self._changed = changed
         self._logins: dict[Peer, str] = {}
-        self._seen: tuple[int, int, int] | None = None
-        self.acl = PlainAcl((), {})
+
+    @property
+    def acl(self) -> PlainAcl:
+        return self.files.acl
 
     def load(self) -> None:
-        """StartError: the file cannot be used."""
-        self.acl = _load(self._path)
-        self._seen = _stamp(self._path)
+        """StartError: a file cannot be used."""
+        self.files.load()
 
     def reload(self) -> None:
-        """Load the file if it has changed; a faulty one leaves the accounts as they are, and is logged."""
-        try:
-            stamp = _stamp(self._path)
-        except OSError:
-            stamp = None
-        if stamp == self._seen:
+        """Load the files that have changed."""
+        if not self.files.reload():
             return
-        self._seen = stamp
-        try:
-            self.acl = _read(self._path)
-        except (OSError, ValueError) as error:
-            return log.error("%s was not loaded, the accounts stay as they are: %s", self._path, error)
-        self._logins.clear()
-        self._changed()
-        log.warning("%s was loaded: %d accounts", self._path, len(self.acl.accounts))
+        self.forget()
+        log.warning("files with accounts were loaded: %d accounts", len(self.acl.accounts))
         if self._audit is not None:
             self._audit.change("loadPlainAcl", None, "", accounts=len(self.acl.accounts))
-        return None
+
+    def forget(self) -> None:
+        """Accounts or white addresses changed."""
+        self._logins.clear()
+        self._changed()
 
     def check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
         """Refusal: the request is refused. The order of checks is Apache's."""
@@ -178,34 +172,5 @@ def first_fault(account: Account, needs: list[Need]) -> str | None:
     return next((fault for need in needs if (fault := account.fault(need)) is not None), None)
 
 
-def read_accounts(path: Path) -> Mapping[str, Account]:
-    """The accounts of the file, to migrate them. StartError: it cannot be used."""
-    return _load(path).accounts
-
-
-def _load(path: Path) -> PlainAcl:
-    try:
-        return _read(path)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise StartError(
-            f"{path} cannot be used ({reason}): mend it, or name another file in rocketmq.acl.plain.file"
-        ) from None
-
-
 def _refused(text: str) -> Refusal:
     return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + text)
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    found = os.stat(path)
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _read(path: Path) -> PlainAcl:
-    with path.open("rb") as file:
-        text = file.read(BYTES_MAX + 1)
-    try:
-        return PlainAcl.parse(text.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None

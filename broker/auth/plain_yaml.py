@@ -4,12 +4,16 @@ Anything else (anchors, tags, multi-line texts, several documents) is refused: a
 read in another way than it was meant. Pure functions.
 """
 
+import re
 from typing import NamedTuple
 
 BYTES_MAX = 4 << 20
 DEPTH_MAX = 8
 LINES_MAX = 200_000
 _SPECIAL = "&*!|>%@`{"
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./|=%*-]*")
+"""Texts that need no quotes, in every version of YAML, unless they are one of `_WORDS`."""
+_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
 
 class YamlError(ValueError):
@@ -33,6 +37,50 @@ def parse(text: str) -> object:
     if end < len(lines):
         raise _fault(lines[end], "is indented in another way than the lines above")
     return value
+
+
+def dump(value: dict[str, object]) -> str:
+    """The text of a mapping as `parse` reads it. Mappings keep their order; comments are lost. A bool or an int is
+    written as it is, a str in quotes if it could be something else. ValueError: a str has a control character."""
+    return "\n".join(_dumped(value, "")) + "\n"
+
+
+def _dumped(value: object, indent: str) -> list[str]:
+    if isinstance(value, dict):
+        lines = []
+        for key, member in value.items():
+            if isinstance(member, dict | list) and member:
+                lines += [f"{indent}{_quoted(str(key))}:", *_dumped(member, indent + "  ")]
+            else:
+                lines.append(f"{indent}{_quoted(str(key))}: {_written(member)}".rstrip())
+        return lines
+    if isinstance(value, list):
+        lines = []
+        for member in value:
+            if isinstance(member, list):
+                raise ValueError("a list in a list cannot be written")
+            inner = _dumped(member, indent + "  ") if isinstance(member, dict) and member else None
+            lines += [f"{indent}- {(inner or [_written(member)])[0].lstrip()}", *(inner or [""])[1:]]
+        return lines
+    return [indent + _written(value)]
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, dict | list):
+        return "[]"
+    return _quoted(str(value)) if value else "''"
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("a text has a character that cannot be printed")
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _lines(text: str) -> list[_Line]:

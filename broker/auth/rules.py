@@ -306,6 +306,12 @@ RULES: dict[int, Rule] = {
     RequestCode.AUTH_DELETE_ACL: _cluster(UPDATE),
     RequestCode.AUTH_GET_ACL: _cluster(GET),
     RequestCode.AUTH_LIST_ACL: _cluster(GET),
+    # accounts of plain_acl.yml
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: _cluster(UPDATE),
+    RequestCode.DELETE_ACL_CONFIG: _cluster(UPDATE),
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: _cluster(GET),
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: _cluster(UPDATE),
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: _cluster(UPDATE),
     # the name server in this process
     RequestCode.GET_ROUTEINFO_BY_TOPIC: Rule(
         _route, "Topic Pub, Sub or Get; a retry topic: Group Sub or Get; a system topic: nothing"

@@ -123,6 +123,12 @@ def plain_acl_path(options: Options, environment: Mapping[str, str] = os.environ
     return Path(home, "conf", "plain_acl.yml") if home else None
 
 
+def plain_acl_folder(path: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder of further files: `conf/acl` of Apache's home, or `acl` beside `plain_acl.yml`."""
+    home = environment.get("ROCKETMQ_HOME")
+    return Path(home, "conf", "acl") if home else path.parent / "acl"
+
+
 def _class_faults(options: Options) -> Iterator[str]:
     given = {
         "authenticationProvider": options.authentication_provider,

@@ -394,8 +394,8 @@ class Options:
     """Checks requests by the accounts of `plain_acl.yml`, as brokers up to 5.2 do; not together with
     `authenticationEnabled`."""
     plain_acl_file: str = _option("", "rocketmq.acl.plain.file")
-    """Path of `plain_acl.yml`, which is read again when it changes; empty: `conf/plain_acl.yml` below the folder in
-    the environment's `ROCKETMQ_HOME`."""
+    """Path of `plain_acl.yml`, which is read again when it changes, as are all files in `conf/acl`; empty:
+    `conf/plain_acl.yml` below the folder in the environment's `ROCKETMQ_HOME`."""
     audit_log: str = _option("", "authAuditLog")
     """A file that gets a line of JSON for each change of users and rules, and for each refusal; empty: none."""
     # administration

@@ -1,5 +1,6 @@
 """The accounts of `plain_acl.yml`: its form, its addresses, the checks in Apache's order, hot reload, migration."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,7 @@ from firearrow.broker.auth.plain_accounts import (
     Permission,
     PlainAcl,
 )
+from firearrow.broker.auth.plain_files import FILES_MAX, PlainFiles
 from firearrow.broker.auth.plain_yaml import BYTES_MAX, DEPTH_MAX, LINES_MAX, YamlError
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
 from tests.auth.secured import SignedSocket, options
@@ -264,12 +266,212 @@ def test_the_file_is_read_again(tmp_path: Path, connect: Open) -> None:
         await_code(0)
 
 
+TYPED = FILE.replace("admin: false", "admin: 'false'") + "dataVersion:\n- timestamp: 5\n  counter: 3\n"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b c", "true", "1"]),
+        st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=9)
+        | st.lists(
+            st.sampled_from(["a=PUB|SUB", "*", "10.0.0.*", "'", "x: y", "# no", "", "{a", "[b]"]), min_size=1
+        )
+        | st.lists(
+            st.dictionaries(
+                st.sampled_from(["k", "l"]), st.sampled_from(["v", "null", "0", "- x"]), min_size=1
+            )
+        ),
+        min_size=1,
+    )
+)
+def test_what_is_dumped_is_parsed(document: dict[str, object]) -> None:
+    assert plain_yaml.parse(plain_yaml.dump(document)) == document
+
+
+def test_texts_keep_their_type_in_other_yaml() -> None:
+    """What YAML would take for a number, a bool or null is in quotes."""
+    given = {"secretKey": "012345678", "x": "no", "y": "1e5", "z": "~", "b": True, "n": 7}
+    assert plain_yaml.dump(given) == "secretKey: '012345678'\nx: 'no'\n'y': '1e5'\nz: '~'\nb: true\n'n': 7\n"
+    with pytest.raises(ValueError, match="cannot be printed"):
+        plain_yaml.dump({"a": "b\nadmin: true"})
+
+
+class Administration:
+    """A broker with FILE, and its two accounts."""
+
+    def __init__(self, path: Path, broker: BrokerProcess, connect: Open) -> None:
+        self.path, self.broker, self.connect = path, broker, connect
+        self.admin = connect(broker.address, "rocketmq2", "12345678")
+        self.plain = connect(broker.address, "RocketMQ", "12345678")
+        assert self.admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("topicB")).code == 0
+
+    def may_send(self, socket: SignedSocket) -> bool:
+        return socket.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").code == 0
+
+    def await_send(self, socket: SignedSocket, wanted: bool) -> None:
+        deadline = time.monotonic() + 20
+        while self.may_send(socket) != wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def administration(tmp_path: Path, connect: Open) -> Iterator[Administration]:
+    with broker_with(tmp_path, TYPED) as broker:
+        yield Administration(tmp_path / "plain_acl.yml", broker, connect)
+
+
+UPDATE, DELETE = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.DELETE_ACL_CONFIG
+
+
+def test_an_account_is_changed_where_it_is(administration: Administration) -> None:
+    admin, plain = administration.admin, administration.plain
+    assert administration.may_send(plain)
+    given = {"accessKey": "RocketMQ", "secretKey": "secret: # 1", "topicPerms": "topicB=SUB,topicZ=PUB"}
+    assert admin.ask(UPDATE, given).code == 0
+    assert plain.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").remark == (
+        EXCEPTION + "Check signature failed for accessKey=RocketMQ"
+    )
+    plain.password = "secret: # 1"
+    assert not administration.may_send(plain)
+    assert administration.may_send(admin)
+    text = administration.path.read_text()
+    assert text.index("accessKey: RocketMQ") < text.index("accessKey: rocketmq2")
+    acl = PlainAcl.parse(text)
+    changed = acl.accounts["RocketMQ"]
+    assert changed.topics == {"topicB": Permission.SUB, "topicZ": Permission.PUB}
+    assert changed.groups["groupB"] == Permission.PUB | Permission.SUB
+    assert not changed.admin
+    assert acl.accounts["rocketmq2"].admin
+    assert "counter: 4" in text
+    info = admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).ext
+    assert json.loads(info["version"])["counter"] == 4
+    assert list(json.loads(info["allAclFileVersion"])) == [str(administration.path)]
+    assert info["clusterName"] == "DefaultCluster"
+
+
+def test_accounts_are_created_and_deleted(administration: Administration) -> None:
+    admin = administration.admin
+    given = {"accessKey": "newcomer", "secretKey": "0123456", "defaultTopicPerm": "PUB", "admin": "false"}
+    assert admin.ask(UPDATE, given).code == 0
+    new = administration.connect(administration.broker.address, "newcomer", "0123456")
+    assert administration.may_send(new)
+    everything = json.loads(admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG).body)
+    assert everything["globalWhiteAddrs"] == ["10.10.103.*"]
+    names = [each["accessKey"] for each in everything["plainAccessConfigs"]]
+    assert names == ["RocketMQ", "rocketmq2", "newcomer"]
+    assert everything["plainAccessConfigs"][2]["secretKey"] == "0123456"
+    assert admin.ask(DELETE, {"accessKey": "newcomer"}).code == 0
+    assert not administration.may_send(new)
+    answer = admin.ask(DELETE, {"accessKey": "newcomer"})
+    assert (answer.code, answer.remark) == (
+        210,
+        "The accesskey[newcomer] corresponding to accessConfig has been deleted failed.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "remark"),
+    [
+        ({"secretKey": "123456"}, "cannot be null and length should longer than 6"),
+        ({"topicPerms": "topicA"}, "Parse Resource format error for topicA."),
+        ({"topicPerms": ""}, "Parse Resource format error for ."),
+        ({"groupPerms": "g=ALL"}, "Parse resource permission error for g=ALL."),
+        ({"whiteRemoteAddress": "nonsense"}, "is no address"),
+        ({"whiteRemoteAddress": "1.2.3.4\nadmin: true"}, "cannot be printed"),
+        ({"accessKey": "k" * 256}, "longer than 255 characters"),
+        ({"secretKey": "a\nadmin: true"}, "cannot be printed"),
+    ],
+)
+def test_what_is_wrong_changes_nothing(
+    administration: Administration, given: dict[str, str], remark: str
+) -> None:
+    before = administration.path.read_bytes()
+    answer = administration.admin.ask(UPDATE, {"accessKey": "RocketMQ", "secretKey": "12345678"} | given)
+    assert answer.code == 209
+    assert remark in (answer.remark or "")
+    assert administration.path.read_bytes() == before
+    assert administration.may_send(administration.plain)
+
+
+def test_only_an_admin_account_may(administration: Administration) -> None:
+    before = administration.path.read_bytes()
+    for code in (UPDATE, DELETE, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, 54):
+        ext = {"accessKey": "rocketmq2", "secretKey": "87654321", "globalWhiteAddrs": "*"}
+        answer = administration.plain.ask(code, ext)
+        assert (answer.code, answer.remark) == (1, EXCEPTION + "Need admin permission")
+    assert administration.plain.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).code == 0
+    assert administration.path.read_bytes() == before
+
+
+def test_global_white_addresses(administration: Administration, tmp_path: Path) -> None:
+    code, admin = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, administration.admin
+    nobody = administration.connect(administration.broker.address, "")
+    assert not administration.may_send(nobody)
+    other = tmp_path / "broker.yml"
+    other.write_text("a: b\n")
+    answer = admin.ask(code, {"globalWhiteAddrs": "127.0.0.*", "aclFileFullPath": str(other)})
+    assert (answer.code, other.read_text()) == (211, "a: b\n")
+    assert admin.ask(code, {"globalWhiteAddrs": "127.0.0.x"}).code == 211
+    given = {"globalWhiteAddrs": "10.0.0.1,127.0.0.*", "aclFileFullPath": str(administration.path)}
+    assert admin.ask(code, given).code == 0
+    assert administration.may_send(nobody)
+    assert len(PlainAcl.parse(administration.path.read_text()).white) == 2
+
+
+def test_files_in_the_folder(administration: Administration, tmp_path: Path) -> None:
+    """They are read while the broker runs; an account counts in the first file; a faulty file changes nothing."""
+    folder = tmp_path / "acl" / "team"
+    folder.mkdir(parents=True)
+    plain = administration.plain
+    member = administration.connect(administration.broker.address, "member77", "12345678")
+    account = "accounts:\n- accessKey: {}\n  secretKey: '12345678'\n  defaultTopicPerm: {}\n"
+    (folder / "tools.yml").write_text(account.format("member77", "PUB"))
+    (folder / "b.yaml").write_text(account.format("member77", "PUB"))
+    administration.await_send(member, True)
+    assert administration.may_send(plain)
+    (folder.parent / "a.yml").write_text(account.format("RocketMQ", "SUB"))
+    administration.await_send(plain, False)
+    (folder / "b.yaml").write_text("accounts: [")
+    (folder.parent / "a.yml").write_text("globalWhiteRemoteAddresses: [1.2.3.4]\n")
+    administration.await_send(plain, True)
+    assert administration.may_send(member)
+    given = {"accessKey": "member77", "secretKey": "12345678", "defaultTopicPerm": "DENY"}
+    assert administration.admin.ask(UPDATE, given).code == 209
+    (folder / "b.yaml").write_text(account.format("member77", "PUB"))
+    before = administration.path.read_bytes()
+    assert administration.admin.ask(UPDATE, given).code == 0
+    assert "defaultTopicPerm: DENY" in (folder / "b.yaml").read_text()
+    assert administration.path.read_bytes() == before
+    assert not administration.may_send(member)
+    (folder / "b.yaml").unlink()
+    deadline = time.monotonic() + 20
+    while "No acl config" not in (
+        member.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").remark or ""
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_files_are_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "acl"
+    folder.mkdir()
+    (tmp_path / "plain_acl.yml").write_text(FILE)
+    for n in range(FILES_MAX + 1):
+        (folder / f"{n}.yml").write_text("accounts: []\n")
+    files = PlainFiles(tmp_path / "plain_acl.yml", folder)
+    files.load()
+    assert len(list(files)) == FILES_MAX
+    assert "RocketMQ" in files.acl.accounts
+    assert "the rest is not read" in caplog.text
+
+
 @pytest.mark.parametrize("text", [None, "accounts: [", FILE.replace("12345678", "1234")])
 def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "plain_acl.yml"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(Exception, match=r"mend it, or name another file in rocketmq\.acl\.plain\.file"):
+    with pytest.raises(Exception, match=r"fix it, or name another file in rocketmq\.acl\.plain\.file"):
         BrokerProcess(
             tmp_path / "store", "--set", "aclEnable=true", "--set", f"rocketmq.acl.plain.file={path}"
         )

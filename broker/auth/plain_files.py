@@ -1,0 +1,189 @@
+"""PlainFiles: `plain_acl.yml` and the files in `conf/acl`: reads, joins, watches and rewrites them. Loop thread.
+
+Files in the folder come first, in the order of their names, and the default file last. An account counts in the first
+file that has it; global white addresses of all files count (Apache's PlainPermissionManager).
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from firearrow.broker.auth import plain_yaml
+from firearrow.broker.auth.plain_accounts import Account, PlainAcl
+from firearrow.broker.auth.plain_yaml import BYTES_MAX
+from firearrow.broker.auth.remote_addresses import RemoteAddresses
+from firearrow.broker.base.errors import StartError
+
+log = logging.getLogger("firearrow.auth")
+
+FILES_MAX = 256
+"""Files that are read, with the default file."""
+SUFFIXES = (".yml", ".yaml")
+TOOLS = "tools.yml"
+"""A client's keys, no accounts."""
+Document = dict[str, object]
+Stamp = tuple[int, int, int]
+
+
+class AclFile(NamedTuple):
+    """One file as it was read. `stamp` None: it could not be read."""
+
+    stamp: Stamp | None
+    document: Document
+    acl: PlainAcl
+
+
+NOTHING: Document = {}
+
+
+class PlainFiles:
+    def __init__(self, default: Path, folder: Path | None) -> None:
+        self.default = default
+        self._folder = folder
+        self._files: dict[Path, AclFile] = {}
+        self.acl = PlainAcl((), {})
+        """All files together."""
+
+    def __iter__(self) -> Iterator[tuple[Path, AclFile]]:
+        """In the order in which they count."""
+        return iter(self._files.items())
+
+    def load(self) -> None:
+        """StartError: a file cannot be used."""
+        paths = self._found()
+        for path in paths or [self.default]:
+            try:
+                self._files[path] = _read(path)
+            except (OSError, ValueError) as error:
+                raise StartError(
+                    f"{path} cannot be used ({_reason(error)}): fix it, or name another file in "
+                    "rocketmq.acl.plain.file"
+                ) from None
+        self._join()
+
+    def reload(self) -> bool:
+        """Read files that have changed; a faulty one counts as it was, and is logged. Returns whether any did."""
+        before, paths = self._files, self._found()
+        files: dict[Path, AclFile] = {}
+        for path in paths:
+            known = before.get(path)
+            stamp = _stamp(path)
+            if known is not None and known.stamp == stamp:
+                files[path] = known
+                continue
+            try:
+                files[path] = _read(path)
+            except (OSError, ValueError) as error:
+                log.error("%s was not loaded, its accounts stay as they are: %s", path, _reason(error))
+                files[path] = AclFile(stamp, *(known[1:] if known else (NOTHING, PlainAcl((), {}))))
+        if (
+            self.default in before and self.default not in files
+        ):  # it counts until another one is in its place
+            known = before[self.default]
+            if known.stamp is not None:
+                log.error("%s is gone, its accounts stay as they are", self.default)
+            files[self.default] = known._replace(stamp=None)
+        changed = {path: file.acl for path, file in files.items()} != {
+            path: file.acl for path, file in before.items()
+        }
+        self._files = files
+        if changed:
+            self._join()
+        return changed
+
+    def path_of(self, access_key: str) -> Path | None:
+        """The file in which the account counts."""
+        return next((path for path, file in self if access_key in file.acl.accounts), None)
+
+    def rewrite(self, path: Path, change: Callable[[Document], None]) -> None:
+        """Change a file and write it durably, counting its version up. The file on disk is read again first.
+        ValueError: the result would not be valid, and nothing was written. OSError."""
+        document = dict(_read(path).document) if path.exists() else {}
+        change(document)
+        acl = PlainAcl.parse(text := plain_yaml.dump(document))
+        data = text.encode()
+        if len(data) > BYTES_MAX:
+            raise ValueError(f"{path.name} would have {len(data)} bytes, at most {BYTES_MAX} are allowed")
+        _replace(Path(os.path.realpath(path)), data)
+        self._files[path] = AclFile(_stamp(path), document, acl)
+        self._join()
+
+    def _found(self) -> list[Path]:
+        """Those that exist. More than FILES_MAX are not read."""
+        found: list[Path] = []
+        if self._folder is not None:
+            for folder, folders, names in os.walk(self._folder):
+                folders.sort()
+                found += [
+                    Path(folder, name) for name in sorted(names) if name.endswith(SUFFIXES) and name != TOOLS
+                ]
+                if len(found) >= FILES_MAX:
+                    log.error("%s has more than %d files, the rest is not read", self._folder, FILES_MAX - 1)
+                    del found[FILES_MAX - 1 :]
+                    break
+        if self.default not in found and self.default.exists():
+            found.append(self.default)
+        return found
+
+    def _join(self) -> None:
+        white: list[RemoteAddresses] = []
+        accounts: dict[str, Account] = {}
+        for path, file in self:
+            white += file.acl.white
+            for key, account in file.acl.accounts.items():
+                if key in accounts:
+                    log.warning("%s has the accessKey %s of another file, which counts", path, key)
+                accounts.setdefault(key, account)
+        self.acl = PlainAcl(tuple(white), accounts)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> AclFile:
+    stamp = _stamp(path)
+    with path.open("rb") as file:
+        data = file.read(BYTES_MAX + 1)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    acl = PlainAcl.parse(text)
+    document = plain_yaml.parse(text)
+    assert isinstance(document, dict)
+    return AclFile(stamp, document, acl)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Durably: a crash leaves the old file or the new one. It keeps its mode."""
+    fresh = path.with_name(f".{path.name}.tmp")
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.chmod(mode)
+        fresh.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
