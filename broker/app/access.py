@@ -190,7 +190,7 @@ class AccountAccess(Access):
         self.held = HeldAccess(self._plain.check_held)
         self._plain.load()
         self.check = self._plain.check
-        self._handler = PlainAclHandler(self._plain.files, options, clock, self._audit, self._plain.forget)
+        self._handler = PlainAclHandler(self._plain.files, options, clock, self.audit, self._plain.forget)
 
     def _changed(self) -> None:
         self.fast_check.forget()

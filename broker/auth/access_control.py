@@ -73,9 +73,12 @@ class AccessControl:
         protect, and its sender is told so."""
         user = None
         try:
-            if request.code not in self._settings.whitelist or self._is_login(request):
+            needs_right = is_served and self._needs_right(request.code)
+            if request.code not in self._settings.whitelist:
                 user = self._authenticated(request, peer)
-            if is_served:
+            elif needs_right and request.ext.get(signatures.ACCESS_KEY):
+                user = self._authenticated(request, peer)  # a wrong password counts here, too
+            if needs_right:
                 self._authorize(request, user, peer)
         except Refusal as refusal:
             audit_refusal(self._audit, request, peer, refusal)
@@ -90,15 +93,16 @@ class AccessControl:
             fault = self._login_fault(request, user)
             if fault is not None and request.code not in self._settings.whitelist:
                 raise _failed_login(fault, name)
-            self._authorize(request, user if fault is None else None, peer)
+            if self._needs_right(request.code):
+                self._authorize(request, user if fault is None else None, peer)
         except Refusal as refusal:
             audit_refusal(self._audit, request, peer, refusal)
             raise
 
     def is_super(self, request: RemotingCommand) -> bool:
-        """Whether a Super user sent the request, which was let through."""
+        """Whether a Super user signed the request, which was let through: of a whitelist's codes, that is not known."""
         user = self._users.get(request.ext.get(signatures.ACCESS_KEY, ""))
-        return user is not None and user.is_super
+        return user is not None and user.is_super and self._login_fault(request, user) is None
 
     # ---- authentication ----
 
@@ -151,16 +155,12 @@ class AccessControl:
     def _closed(self, peer: Peer) -> None:
         self._logged_in.pop(peer, None)
 
-    def _is_login(self, request: RemotingCommand) -> bool:
-        """Whether a request that needs no login has a valid one."""
-        user = self._users.get(request.ext.get(signatures.ACCESS_KEY, ""))
-        return user is not None and self._login_fault(request, user) is None
-
     # ---- authorization ----
 
+    def _needs_right(self, code: int) -> bool:
+        return self._settings.authorization and code not in self._settings.open_codes
+
     def _authorize(self, request: RemotingCommand, user: User | None, peer: Peer) -> None:
-        if not self._settings.authorization or request.code in self._settings.open_codes:
-            return
         if user is None:
             raise Refusal(ResponseCode.NO_PERMISSION, NO_USER)
         if user.is_super:

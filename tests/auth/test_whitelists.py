@@ -1,9 +1,12 @@
 """White lists of request codes, other users' source addresses, and Apache's class names."""
 
+import json
+import time
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from tests.auth.secured import SignedSocket, create_user, grant, secured
+from firearrow.broker.auth.failed_logins import FREE
+from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, ask_ok, create_user, grant, secured
 
 CONFIG, RUNTIME = RequestCode.GET_BROKER_CONFIG, RequestCode.GET_BROKER_RUNTIME_INFO
 NO_PERMISSION, NO_USER = 16, "username cannot be null."
@@ -23,8 +26,37 @@ def test_codes_in_both_lists_are_open(tmp_path: Path) -> None:
             assert app.ask(RUNTIME).code == NO_PERMISSION
             assert root.ask(RUNTIME).code == 0
             app.password = "wrong"
-            assert app.ask(RUNTIME).remark == NO_USER  # a name alone gives no rights
+            assert app.ask(RUNTIME).remark == "check signature failed."  # a name alone gives no rights
             assert app.ask(RequestCode.GET_ALL_TOPIC_CONFIG).remark == "check signature failed."
+
+
+def test_a_name_alone_makes_nobody_a_super_user(tmp_path: Path) -> None:
+    """Not even if the codes that change users are open to all: the list does not say who a user is."""
+    codes = ",".join(str(int(code)) for code in (RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_GET_USER))
+    lists = f"authenticationWhitelist={codes}", f"authorizationWhitelist={codes}"
+    name, info = {"username": "mine"}, {"username": "mine", "password": "p", "userType": "Super"}
+    with (
+        secured(tmp_path / "store", *lists) as broker,
+        SignedSocket(broker.address, ROOT, "guess") as guesser,
+        SignedSocket(broker.address) as root,
+    ):
+        answer = guesser.ask(RequestCode.AUTH_CREATE_USER, name, json.dumps(info).encode())
+        assert (answer.code, answer.remark) == (1, "The super user can only be create by super user")
+        shown = guesser.ask(RequestCode.AUTH_GET_USER, {"username": ROOT})
+        assert ROOT_PASSWORD.encode() not in shown.body
+        ask_ok(root, RequestCode.AUTH_CREATE_USER, name, info)
+        assert ROOT_PASSWORD.encode() in ask_ok(root, RequestCode.AUTH_GET_USER, {"username": ROOT}).body
+
+
+def test_passwords_are_guessed_slowly_with_codes_that_need_no_login(tmp_path: Path) -> None:
+    with (
+        secured(tmp_path / "store", "authenticationWhitelist=28") as broker,
+        SignedSocket(broker.address, password="guess") as guesser,
+    ):
+        begin = time.monotonic()
+        for _ in range(FREE + 3):
+            assert guesser.ask(RUNTIME).code == NO_PERMISSION
+        assert time.monotonic() - begin > 0.6  # 0.1, 0.2 and 0.4 s
 
 
 def test_without_authorization_every_user_may_do_everything(tmp_path: Path) -> None:
