@@ -132,7 +132,7 @@ class AclTable:
 def _listed(text: bytes, name: str) -> list[json_fields.Members]:
     """The objects in the file's only list. ValueError."""
     document = json_fields.members(fastjson.loads(text), "the file")
-    if name not in document:
+    if document.get(name) is None:
         raise ValueError(f"{name} is missing")
     found = json_fields.items(document[name], name)
     if len(found) > USERS_MAX:

@@ -56,6 +56,7 @@ def test_the_files_give_back_what_they_got() -> None:
         b"{",
         b"{}",
         b'{"users":{}}',
+        b'{"users":null}',
         b'{"users":[{"username":"a"}]}',
         b'{"users":[{"password":"p"}]}',
         b'{"users":[1]}',
@@ -74,6 +75,7 @@ def test_a_malformed_users_file_changes_nothing(text: bytes) -> None:
     "text",
     [
         b"[]",
+        b'{"acls":null}',
         b'{"acls":[{"subject":"a"}]}',
         b'{"acls":[{"subject":"User:a"}]}',
         b'{"acls":[{"subject":"User:a","policies":[{"entries":[{"resource":"Topic:a","actions":["Pub"]}]}]}]}',

@@ -1,0 +1,104 @@
+"""Attacks on users and signatures: unknown users without end, huge fields, and damaged files, which open no broker."""
+
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.app.access import SECRET_MODE
+from firearrow.broker.auth.tables import AclTable, UserTable
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.tables.config_file import ConfigFile
+from tests.auth.secured import SignedSocket, options, secured
+from tests.hostile.mutation import mutated
+from tests.hostile.targets_access import ACLS, USERS
+from tests.support.client_socket import ClientSocket
+
+STRANGERS = 10_000
+GROWTH_KIB = 8 << 10
+"""A name of 1 KiB for each, if it were kept, is more."""
+WRONG_CONFIGURATION = 2
+
+
+def test_many_unknown_users_are_not_remembered(tmp_path: Path) -> None:
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        assert root.ask(RequestCode.GET_BROKER_CONFIG).code == 0
+        before = broker.anonymous_kib()
+        for first in range(0, STRANGERS, 1000):
+            with socket.create_connection(broker.address, 10) as crowd:
+                frames = [
+                    RemotingCommand(
+                        RequestCode.GET_BROKER_CONFIG,
+                        {"AccessKey": f"{n}-" + "x" * 1000, "Signature": "A" * 28},
+                        b"",
+                        opaque=n,
+                    ).encode()
+                    for n in range(first, first + 1000)
+                ]
+                crowd.sendall(b"".join(frames))
+        assert root.ask(RequestCode.GET_BROKER_CONFIG).code == 0
+        assert broker.anonymous_kib() - before < GROWTH_KIB
+        assert broker.log.read_text().count("is not found") == 1
+
+
+@pytest.mark.parametrize("field", ["AccessKey", "Signature", "SecurityToken"])
+@pytest.mark.parametrize("length", [65_000, 1_000_000])
+def test_huge_fields_are_refused(tmp_path: Path, field: str, length: int) -> None:
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        assert root.ask(RequestCode.GET_BROKER_CONFIG).code == 0
+        ext = {"AccessKey": root.user, "Signature": "A" * 28} | {field: "A" * length}
+        with ClientSocket(broker.address) as attacker:
+            try:
+                answer = attacker.ask(RequestCode.GET_BROKER_CONFIG, ext)
+            except ConnectionError:
+                assert length > 65_000  # a header that is too long closes the connection
+            else:
+                assert answer.code != 0
+                assert len(answer.remark or "") < 2000
+        assert root.ask(RequestCode.GET_BROKER_CONFIG).code == 0
+        assert broker.stop() == 0
+        log = broker.log.read_text()
+        assert "Traceback" not in log
+        assert len(log) < 10_000
+
+
+@pytest.mark.parametrize(("name", "text"), [("users", USERS), ("acls", ACLS)])
+def test_fuzzed_files_are_read_or_stop_the_start(tmp_path: Path, name: str, text: bytes) -> None:
+    """Whatever the bytes: no other error, and no broker that continues with nothing, or with an older file."""
+    dice = random.Random(name)
+    file = ConfigFile(tmp_path / f"{name}.json", mode=SECRET_MODE, strict=True)
+    refused = 0
+    for _ in range(2000):
+        table: UserTable | AclTable = UserTable(lambda: None) if name == "users" else AclTable(lambda: None)
+        file.path.write_bytes(mutated(dice, text, [USERS, ACLS]))
+        try:
+            assert file.load(table.load)
+        except StartError:
+            refused += 1
+            assert not list(table)
+    assert refused > 1000
+
+
+@pytest.mark.parametrize("name", ["users", "acls"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"null", b"[]", b'{"users":null,"acls":null}'])
+def test_a_broker_with_a_damaged_file_does_not_start(tmp_path: Path, name: str, content: bytes) -> None:
+    with secured(tmp_path / "store") as broker:
+        assert broker.stop() == 0
+    folder = tmp_path / "store" / "config"
+    (folder / f"{name}.json").write_bytes(content)
+    command = [sys.executable, "-m", "firearrow.broker", "--store", str(tmp_path / "store"), *options()]
+    done = subprocess.run(
+        [*command, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "ready" not in done.stdout
+    assert f"{name}.json is {'damaged' if content else 'empty'}" in done.stderr + done.stdout
