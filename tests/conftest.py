@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, Peer
 from tests.interop.toolchain import java_class_path, need
+from tests.support.broker_process import CHOSEN
+from tests.support.ways import skip_what_cannot_hold
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ranks.get(folder[0], len(ranks)) if folder else len(ranks)
 
     items.sort(key=rank)
+    skip_what_cannot_hold(CHOSEN, items)
 
 
 ALONE = "FIREARROW_TEST_ALONE"

@@ -1,6 +1,7 @@
 """A broker that checks users and rules, and connections that sign their requests."""
 
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,14 @@ CLUSTER = "DefaultCluster"
 class SignedSocket(ClientSocket):
     """Signs each request; "": sends them as they are."""
 
-    def __init__(self, address: tuple[str, int], user: str = ROOT, password: str = ROOT_PASSWORD) -> None:
-        super().__init__(address)
+    def __init__(
+        self,
+        address: tuple[str, int],
+        user: str = ROOT,
+        password: str = ROOT_PASSWORD,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(address, tls=tls)
         self.user, self.password = user, password
 
     def send(self, command: RemotingCommand) -> int:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
@@ -14,11 +15,15 @@ from collections.abc import Iterator
 Address = tuple[str, int]
 CONNECT_S = 10.0
 AT_ONCE = 256
+WANTS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 RESET = struct.pack("ii", 1, 0)
 
 
 class AttackSockets:
-    def __init__(self) -> None:
+    """`tls`: they complete a handshake when they join, and what they send is encrypted."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.members: list[socket.socket] = []
         self.gone = 0
         self.refused = 0
@@ -40,8 +45,21 @@ class AttackSockets:
                 if each in waiting or each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                     self.refused += 1
                     each.close()
-                else:
+                elif self._tls is None:
                     self.members.append(each)
+                else:
+                    self._shake_hands(self._tls, each)
+
+    def _shake_hands(self, tls: ssl.SSLContext, each: socket.socket) -> None:
+        each.settimeout(CONNECT_S)
+        try:
+            member = tls.wrap_socket(each, server_hostname="localhost")
+        except OSError:
+            self.refused += 1
+            each.close()
+            return
+        member.setblocking(False)
+        self.members.append(member)
 
     def send(self, data: bytes, within_s: float = 10.0) -> int:
         """Each sends as much of `data` as the broker accepts in time; returns how many bytes were sent by all."""
@@ -81,7 +99,7 @@ class AttackSockets:
         try:
             if each.recv(1 << 18):
                 return True
-        except BlockingIOError:
+        except (BlockingIOError, *WANTS):
             return True
         except OSError:
             pass
@@ -91,7 +109,7 @@ class AttackSockets:
     def _put(self, each: socket.socket, data: memoryview) -> int | None:
         try:
             return each.send(data)
-        except BlockingIOError:
+        except (BlockingIOError, *WANTS):
             return 0
         except OSError:
             self.drop(each)

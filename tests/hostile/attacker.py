@@ -1,14 +1,17 @@
 """The attacker's process: reads the name of an attack per line, runs it, and keeps its sockets open until the next.
 
-`python -m tests.hostile.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS`: broker, name server, limits.
+`python -m tests.hostile.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS [--authority FILE] [--keys USER PASSWORD]`:
+broker, name server, limits; whose servers it trusts, if it speaks TLS; and as whom it signs.
 """
 
+import argparse
 import resource
+import ssl
 import sys
 import traceback
 
 from tests.hostile.attack_sockets import Address, AttackSockets
-from tests.hostile.attacks import SOCKETS, Field
+from tests.hostile.attacks import SOCKETS, Field, sign_as
 from tests.hostile.exhaustion_attacks import EXHAUSTION
 
 ATTACKS = SOCKETS | EXHAUSTION
@@ -21,10 +24,20 @@ def address_of(text: str) -> Address:
 
 
 def main(arguments: list[str]) -> int:
-    broker, name_server, connections, seconds = arguments
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile.attacker")
+    parser.add_argument("broker", type=address_of)
+    parser.add_argument("name_server", type=address_of)
+    parser.add_argument("connections", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--authority")
+    parser.add_argument("--keys", nargs=2)
+    given = parser.parse_args(arguments)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    field = Field(address_of(broker), address_of(name_server), int(connections), float(seconds))
+    tls = None if given.authority is None else ssl.create_default_context(cafile=given.authority)
+    if given.keys is not None:
+        sign_as(*given.keys)
+    field = Field(given.broker, given.name_server, given.connections, given.seconds, tls)
     sockets = AttackSockets()
     for line in sys.stdin:
         sockets.close()

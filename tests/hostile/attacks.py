@@ -12,22 +12,24 @@ from dataclasses import dataclass
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import sign
 from tests.hostile.attack_sockets import Address, AttackSockets
 from tests.support.requests import pull_ext, send_ext
 
 
 @dataclass(frozen=True)
 class Field:
-    """Where to attack and how much: connections, and seconds."""
+    """Where to attack and how much: connections, and seconds. `tls`: most attacks go through TLS."""
 
     broker: Address
     name_server: Address
     connections: int
     seconds: float
+    tls: ssl.SSLContext | None = None
 
     def open_sockets(self, count: int | None = None, *, receive_bytes: int | None = None) -> AttackSockets:
         """Some of the connections, or all."""
-        sockets = AttackSockets()
+        sockets = AttackSockets(self.tls)
         wanted = self.connections if count is None else min(count, self.connections)
         sockets.join(self.broker, wanted, receive_bytes=receive_bytes)
         return sockets
@@ -36,10 +38,21 @@ class Field:
 Attack = Callable[[Field], AttackSockets]
 
 
+_keys: list[tuple[str, str]] = []
+
+
+def sign_as(user: str, password: str) -> None:
+    """Sign all requests of this process from now on."""
+    _keys[:] = [(user, password)]
+
+
 def request(
     code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, opaque: int = 0, flag: int = 0
 ) -> bytes:
-    return RemotingCommand(code, ext or {}, body, opaque=opaque, flag=flag).encode()
+    command = RemotingCommand(code, ext or {}, body, opaque=opaque, flag=flag)
+    for keys in _keys:
+        sign(command, *keys)
+    return command.encode()
 
 
 def silent(field: Field) -> AttackSockets:
@@ -158,7 +171,8 @@ def handshakes(field: Field) -> AttackSockets:
     sockets = AttackSockets()
     while time.monotonic() < until:
         sockets.close()
-        sockets = field.open_sockets()
+        sockets = AttackSockets()
+        sockets.join(field.broker, field.connections)
         sockets.send(hello)
     return sockets
 

@@ -23,7 +23,7 @@ def flood(
     field: Field, frames: Iterable[bytes], connections: int = 4, to: Address | None = None
 ) -> AttackSockets:
     """Send the frames, one after another on one of the connections, and discard responses, until time is up."""
-    sockets = AttackSockets()
+    sockets = AttackSockets(field.tls)
     sockets.join(to or field.broker, connections)
     until = time.monotonic() + field.seconds
     turns = itertools.cycle(range(connections))

@@ -1,8 +1,10 @@
 """Hostile clients against a real broker: their cost in memory and in other clients' time.
 
-`python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY] [--users]`: every attack
-for T seconds with N connections, while a well-behaved client works; with `--users`, as the only one that may log in.
-One line per attack; exit code 1 if a bound was exceeded.
+`python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY] [--tls]
+[--users|--insider]`: every attack for T seconds with N connections, while a well-behaved client works.
+
+`--users`: it is the only one that may log in; `--insider`: attackers may, too, as a user with all rights; `--tls`: only
+TLS is accepted. One line per attack; exit code 1 if a bound was exceeded.
 """
 
 import argparse
@@ -12,15 +14,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from tests.auth.secured import SignedSocket, options
+from tests.auth.secured import SignedSocket, create_user, grant, options
 from tests.hostile.attacker import ATTACKS, FREE
 from tests.hostile.background_client import BackgroundClient
 from tests.hostile.memory import Watched, worked_s
-from tests.support.broker_process import WAY, WAYS, BrokerProcess
+from tests.support.broker_process import WAY, WAYS, BrokerProcess, shared_certificates
+from tests.support.certificates import settings
 from tests.support.client_socket import ClientSocket
 
 WORK_S, WORK_S_EACH = 1.0, 0.0005
@@ -28,6 +32,17 @@ WORK_S, WORK_S_EACH = 1.0, 0.0005
 GROWTH_KIB = 1400 << 10
 """Memory that an attack may make the broker use: maxConnectionBytes, and what comes on top of it."""
 PATIENCE_S = 60.0
+
+
+INSIDER = ("insider", "insider-word")
+
+
+class Who(Enum):
+    """Who may log in: everybody without a login, the background client alone, or attackers, too."""
+
+    ANYONE = auto()
+    USERS = auto()
+    INSIDER = auto()
 
 
 @dataclass(frozen=True)
@@ -72,14 +87,20 @@ class Siege:
     """A broker, a background client and an attacker; `attack` runs one attack and closes its connections."""
 
     def __init__(
-        self, broker: BrokerProcess, connections: int, seconds: float, *, users: bool = False
+        self, broker: BrokerProcess, connections: int, seconds: float, who: "Who", *, tls: bool
     ) -> None:
         assert broker.name_server is not None
         self.broker = broker
         self._watched = Watched(broker.process.pid)
         pid = broker.process.pid
-        plain = SignedSocket if users else partial(ClientSocket, tls=broker.tls)
-        self._client = BackgroundClient(broker.address, lambda: worked_s(pid), open_connection=plain)
+        context = shared_certificates().client() if tls else None
+        if who is Who.ANYONE:
+            connect = partial(ClientSocket, tls=context, keys=broker.keys)
+        else:
+            connect = partial(SignedSocket, tls=context)
+        self._client = BackgroundClient(broker.address, lambda: worked_s(pid), open_connection=connect)
+        more = ["--authority", shared_certificates().path("authority.pem")] if tls else []
+        more += ["--keys", *INSIDER] if who is Who.INSIDER else []
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
         self._attacker = subprocess.Popen(
             [
@@ -90,6 +111,7 @@ class Siege:
                 names_at,
                 str(connections),
                 str(seconds),
+                *more,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -145,14 +167,29 @@ class Siege:
 
 
 def besiege(
-    names: list[str], connections: int, seconds: float, way: tuple[str, ...] = WAY, *, users: bool = False
+    names: list[str],
+    connections: int,
+    seconds: float,
+    way: tuple[str, ...] = WAY,
+    *,
+    who: Who = Who.ANYONE,
+    tls: bool = False,
 ) -> Iterator[Seen]:
-    """One broker for all attacks, one after another; at the end it stops cleanly and nothing is missing. `users`: it
-    requires a login, which only the background client has."""
+    """One broker for all attacks, one after another; at the end it stops cleanly and nothing is missing. `tls`: it
+    accepts nothing else, and attackers speak it, but for attacks on the handshake."""
+    arguments = () if who is Who.ANYONE else options()
+    if tls:
+        arguments += (*shared_certificates().arguments, *settings(server_mode="enforcing"))
     with tempfile.TemporaryDirectory() as folder:
-        arguments = options() if users else ()
         with BrokerProcess(Path(folder) / "store", *arguments, way=way) as broker:
-            with Siege(broker, connections, seconds, users=users) as siege:
+            if who is Who.INSIDER:
+                with SignedSocket(
+                    broker.address, tls=shared_certificates().client() if tls else None
+                ) as root:
+                    create_user(root, *INSIDER)
+                    for resource in ("Topic:*", "Group:*", "Cluster:*"):
+                        grant(root, INSIDER[0], resource, "All")
+            with Siege(broker, connections, seconds, who, tls=tls or broker.tls is not None) as siege:
                 for name in names:
                     yield siege.attack(name)
             code, log = broker.stop(PATIENCE_S), broker.log.read_text()
@@ -166,11 +203,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--name", action="append", choices=sorted(ATTACKS))
     parser.add_argument("--way", choices=sorted(WAYS), default="engine")
-    parser.add_argument("--users", action="store_true")
+    parser.add_argument("--tls", action="store_true")
+    logins = parser.add_mutually_exclusive_group()
+    logins.add_argument("--users", dest="who", action="store_const", const=Who.USERS)
+    logins.add_argument("--insider", dest="who", action="store_const", const=Who.INSIDER)
     given = parser.parse_args(arguments)
     broken = 0
     names, way = given.name or list(ATTACKS), WAYS[given.way]
-    for seen in besiege(names, given.connections, given.seconds, way, users=given.users):
+    who = given.who or Who.ANYONE
+    for seen in besiege(names, given.connections, given.seconds, way, who=who, tls=given.tls):
         print(seen, flush=True)
         broken += bool(seen.faults)
     return 1 if broken else 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.hostile.attacker import ATTACKS
-from tests.hostile.hostile import besiege
+from tests.hostile.hostile import Who, besiege
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, send
@@ -18,7 +18,22 @@ def test_every_attack_leaves_memory_bounded_and_others_served() -> None:
 
 
 def test_the_same_where_users_have_to_log_in() -> None:
-    seen = list(besiege(list(ATTACKS), CONNECTIONS, SECONDS, users=True))
+    seen = list(besiege(list(ATTACKS), CONNECTIONS, SECONDS, who=Who.USERS))
+    assert not [str(each) for each in seen if each.faults]
+
+
+def test_an_insider_over_tls() -> None:
+    """The attackers speak TLS, which is all that the broker accepts, and sign as a user who may do everything."""
+    names = [
+        "almost_small",
+        "unread_answers",
+        "other_protocols",
+        "handshakes",
+        "huge_counts",
+        "held_pulls",
+        "pops",
+    ]
+    seen = list(besiege(names, CONNECTIONS, SECONDS, who=Who.INSIDER, tls=True))
     assert not [str(each) for each in seen if each.faults]
 
 

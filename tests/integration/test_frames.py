@@ -10,6 +10,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import sign
 from tests.golden import GOLDEN, whole_frames
 from tests.integration.latency_probe import LatencyProbe
 from tests.support.broker_process import BrokerProcess
@@ -70,12 +71,15 @@ def test_responses_before_the_bad_frame_are_still_sent(broker: BrokerProcess) ->
         assert connection.closed_by_peer(5)
 
 
-def conversation() -> bytes:
+def conversation(keys: tuple[str, str] | None) -> bytes:
     frames = [
         RemotingCommand(RequestCode.SEND_MESSAGE_V2, send_ext("Cut"), b"in two chunks", opaque=1),
         RemotingCommand(RequestCode.GET_MAX_OFFSET, {"topic": "Cut", "queueId": "0"}, opaque=2, serializer=1),
         RemotingCommand(RequestCode.PULL_MESSAGE, pull_ext("Cut", 10**9), opaque=3),
     ]
+    if keys is not None:
+        for command in frames:
+            sign(command, *keys)
     return b"".join(command.encode() for command in frames)
 
 
@@ -91,18 +95,21 @@ def check_conversation(broker: BrokerProcess, chunks: list[bytes]) -> None:
 
 
 def test_a_conversation_in_two_parts_at_every_cut(broker: BrokerProcess) -> None:
-    whole = conversation()
+    whole = conversation(broker.keys)
     for cut in range(1, len(whole)):
         check_conversation(broker, [whole[:cut], whole[cut:]])
 
 
 def test_a_conversation_byte_by_byte(broker: BrokerProcess) -> None:
-    check_conversation(broker, [bytes([byte]) for byte in conversation()])
+    check_conversation(broker, [bytes([byte]) for byte in conversation(broker.keys)])
 
 
 def test_a_large_message_in_parts(broker: BrokerProcess) -> None:
     body = random.Random(1).randbytes(1_000_000)
-    whole = RemotingCommand(RequestCode.SEND_MESSAGE_V2, send_ext("Large"), body, opaque=7).encode()
+    command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, send_ext("Large"), body, opaque=7)
+    if broker.keys is not None:
+        sign(command, *broker.keys)
+    whole = command.encode()
     with broker.connect() as connection:
         for at in range(0, len(whole), 9973):
             connection.send_raw(whole[at : at + 9973])

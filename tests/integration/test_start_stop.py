@@ -58,7 +58,10 @@ def test_only_loopback_listens(tmp_path: Path) -> None:
 
 
 def test_vip_port_takes_sends_and_refuses_pulls(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "store") as broker, ClientSocket((LOOPBACK, broker.address[1] - 2)) as vip:
+    with (
+        BrokerProcess(tmp_path / "store") as broker,
+        ClientSocket((LOOPBACK, broker.address[1] - 2), tls=broker.tls, keys=broker.keys) as vip,
+    ):
         assert send(vip, "Vip", b"over the VIP port").code == 0
         assert vip.ask(RequestCode.PULL_MESSAGE, pull_ext("Vip")).code == 3
         assert vip.ask(RequestCode.LITE_PULL_MESSAGE, pull_ext("Vip")).code == 3

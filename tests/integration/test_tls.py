@@ -116,7 +116,7 @@ def test_large_messages(
     random.seed(1)
     with (
         BrokerProcess(tmp_path / "store", *files.arguments, way=way) as running,
-        ClientSocket(running.address, tls=files.client(version=version)) as connection,
+        ClientSocket(running.address, tls=files.client(version=version), keys=running.keys) as connection,
     ):
         bodies = [random.randbytes(size) for size in (1, 16_000, 16_384, 100_001, 262_144, 3_000_000)]
         for body in bodies:
@@ -196,7 +196,7 @@ class MemoryClient:
 def test_a_certificate_is_read_again_under_connections(tmp_path: Path, way: tuple[str, ...]) -> None:
     files = CertificateFiles(tmp_path / "certificates")
     with BrokerProcess(tmp_path / "store", *files.arguments, way=way) as running:
-        with ClientSocket(running.address, tls=files.client()) as connection:
+        with ClientSocket(running.address, tls=files.client(), keys=running.keys) as connection:
             before = serial(running.address, files)
             files.issue("server")
             wait_until(lambda: serial(running.address, files) != before)
@@ -239,7 +239,7 @@ def test_a_broker_registers_over_tls(tmp_path: Path, files: CertificateFiles) ->
         outgoing = ("--namesrv", address, "--set", "brokerName=far", *settings(enable="true"), *own, *checks)
         with (
             BrokerProcess(tmp_path / "store", *outgoing),
-            ClientSocket(names.name_server, tls=files.client("client")) as connection,
+            ClientSocket(names.name_server, tls=files.client("client"), keys=names.keys) as connection,
         ):
             wait_until(
                 lambda: b'"far"' in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body, within_s=20
@@ -337,7 +337,7 @@ def test_fuzzed_handshakes_harm_no_other(broker: BrokerProcess, files: Certifica
     """Changed, cut and repeated bytes of a ClientHello, and changed records after a handshake."""
     random.seed(7)
     hello = client_hello(files)
-    with ClientSocket(broker.address, tls=files.client()) as other:
+    with ClientSocket(broker.address, tls=files.client(), keys=broker.keys) as other:
         for _ in range(300):
             changed = bytearray(hello)
             for _ in range(random.randrange(1, 6)):

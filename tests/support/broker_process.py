@@ -1,6 +1,7 @@
 """BrokerProcess: a real `firearrow broker` in a separate process, on free ports."""
 
 import atexit
+import json
 import os
 import re
 import shutil
@@ -20,9 +21,41 @@ WAYS = {
     "engine": ("fastPath=true", "fastSockets=true"),
 }
 """The request path: FIREARROW_TEST_WAY selects another one for every test of a process. `tls` is `engine`, but brokers
-accept TLS, and a ClientSocket of the tests speaks it."""
+accept TLS, and a ClientSocket of the tests speaks it. `users` is `engine`, but brokers check users and rules, and a
+ClientSocket signs as TESTER, whose rules allow everything."""
 CHOSEN = os.environ.get("FIREARROW_TEST_WAY", "engine")
-WAY = WAYS["engine" if CHOSEN == "tls" else CHOSEN]
+WAY = WAYS["engine" if CHOSEN in ("tls", "users") else CHOSEN]
+TESTER = ("tester", "tester-word")
+OF_USERS = ("authenticationEnabled", "aclEnable")
+"""Options of tests that choose users themselves."""
+WITH_USERS = (
+    *("--set", "authenticationEnabled=true"),
+    *("--set", "authorizationEnabled=true"),
+    *(
+        "--set",
+        f"innerClientAuthenticationCredentials={json.dumps({'accessKey': 'inner', 'secretKey': 'inner-word'})}",
+    ),
+)
+"""The inner user is a Super user: brokers register with each other's name servers as it does."""
+USERS = {"users": [{"username": TESTER[0], "password": TESTER[1], "userType": "Normal"}]}
+EVERYTHING = [
+    {"resource": resource, "actions": ["All"], "decision": "Allow"}
+    for resource in ("Topic:*", "Group:*", "Cluster:*")
+]
+ACLS = {
+    "acls": [{"subject": f"User:{TESTER[0]}", "policies": [{"policyType": "Custom", "entries": EVERYTHING}]}]
+}
+
+
+def create_tester(store: Path) -> None:
+    """The files of a broker whose only user is TESTER but for the inner one, unless there are users."""
+    folder = store / "config"
+    if not (folder / "users.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in (("users", USERS), ("acls", ACLS)):
+            file = folder / f"{name}.json"
+            file.touch(0o600)
+            file.write_text(json.dumps(content))
 
 
 @cache
@@ -46,6 +79,12 @@ class BrokerProcess:
     ) -> None:
         arguments = (*(word for option in way for word in ("--set", option)), *args)
         self.tls: ssl.SSLContext | None = None
+        self.keys: tuple[str, str] | None = None
+        own = "--config" in args or any(word.partition("=")[0] in OF_USERS for word in args)
+        if CHOSEN == "users" and way is WAY and not own:
+            create_tester(store)
+            arguments += WITH_USERS
+            self.keys = TESTER
         if CHOSEN == "tls" and way is WAY and "--tls-cert" not in args and "--config" not in args:
             arguments += shared_certificates().arguments
             self.tls = shared_certificates().client()
@@ -61,11 +100,11 @@ class BrokerProcess:
         self.seconds = float(ready["seconds"])
 
     def connect(self) -> ClientSocket:
-        return ClientSocket(self.address, tls=self.tls)
+        return ClientSocket(self.address, tls=self.tls, keys=self.keys)
 
     def connect_name_server(self) -> ClientSocket:
         assert self.name_server is not None
-        return ClientSocket(self.name_server, tls=self.tls)
+        return ClientSocket(self.name_server, tls=self.tls, keys=self.keys)
 
     def stop(self, within_s: float = 10) -> int:
         """SIGTERM, and the exit code."""

@@ -6,17 +6,24 @@ import time
 from types import TracebackType
 
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import sign
 
 
 class ClientSocket:
     """A blocking connection; `ask` sends one request and reads its answer.
 
     Requests of the broker that arrive meanwhile are kept in `requests`. `tls`: the connection speaks TLS.
+    `keys`: user and password, with which it signs.
     """
 
     def __init__(
-        self, address: tuple[str, int], timeout_s: float = 30, tls: ssl.SSLContext | None = None
+        self,
+        address: tuple[str, int],
+        timeout_s: float = 30,
+        tls: ssl.SSLContext | None = None,
+        keys: tuple[str, str] | None = None,
     ) -> None:
+        self.keys = keys
         self.socket = socket.create_connection(address, timeout_s)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
@@ -28,6 +35,8 @@ class ClientSocket:
     def send(self, command: RemotingCommand) -> int:
         self._opaque += 1
         command.opaque = self._opaque
+        if self.keys is not None:
+            sign(command, *self.keys)
         self.socket.sendall(command.encode())
         return self._opaque
 
