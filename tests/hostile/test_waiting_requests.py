@@ -15,7 +15,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import HeldAccess, Peer
 from firearrow.broker.handlers.pull import TAG_BYTES, PullHandler, PullRequest
 from firearrow.broker.net import dispatch
 from firearrow.broker.net.dispatch import Dispatch
@@ -111,9 +111,9 @@ class Scales:
 @pytest.mark.parametrize("tags", [0, 5000])
 def test_the_weight_of_a_held_pull_includes_its_tags(tags: int) -> None:
     """The hashes of its tags are stored with the request."""
-    handler = PullHandler.__new__(PullHandler)  # holding needs three of its members
+    handler = PullHandler.__new__(PullHandler)  # holding needs four of its members
     scales = handler._hold_service = Scales()  # type: ignore[assignment]
-    handler._config, handler._clock = Config(Options()), ManualClock()
+    handler._config, handler._clock, handler._access = Config(Options()), ManualClock(), HeldAccess()
     request = RemotingCommand(11, pull_ext("T"))
     selection = EntryFilter(frozenset(range(tags)) or None, None)
     assert handler._hold(request, RecordedPeer(), PullRequest.of(request), selection)

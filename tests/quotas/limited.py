@@ -35,10 +35,14 @@ def send(
     return connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, **more), body)
 
 
-def rate_of(one: Callable[[], object], *, for_s: float = 2.0, first: int = 0) -> float:
-    """How many calls of `one` per second, after `first` of them that use up the burst."""
-    for _ in range(first):
+def rate_of(one: Callable[[], object], *, for_s: float = 2.0, limit: float = 0) -> float:
+    """How many calls of `one` per second. `limit`: the quota, whose burst is used up first: until three calls in a
+    row waited for it."""
+    delayed = 0
+    while limit and delayed < 3:
+        began = time.monotonic()
         one()
+        delayed = delayed + 1 if time.monotonic() - began > 0.5 / limit else 0
     count, since = 0, time.monotonic()
     while (taken := time.monotonic() - since) < for_s:
         one()

@@ -54,7 +54,7 @@ def connection(broker: BrokerProcess) -> Iterator[ClientSocket]:
 
 def test_messages_sent(connection: ClientSocket) -> None:
     assert set_quota(connection, "topic", "T", **{IN: 50}).code == 0
-    rate = rate_of(lambda: send(connection), first=50)
+    rate = rate_of(lambda: send(connection), limit=50)
     assert rate == pytest.approx(50, rel=NEAR)
     row = quotas_of(connection)["topic", "T"]
     assert row["quotas"] == {IN: 50}
@@ -68,7 +68,7 @@ def test_messages_sent(connection: ClientSocket) -> None:
 
 def test_bytes_sent(connection: ClientSocket) -> None:
     assert set_quota(connection, "topic", "*", **{BYTES_IN: 100_000}).code == 0
-    rate = rate_of(lambda: send(connection, b"x" * 2000), first=50)
+    rate = rate_of(lambda: send(connection, b"x" * 2000), limit=50)
     assert rate * 2000 == pytest.approx(100_000, rel=NEAR)
     assert quotas_of(connection)["topic", "T"]["byDefault"]
 
@@ -81,7 +81,7 @@ def test_batches_count_their_messages(connection: ClientSocket) -> None:
         answer = connection.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("T", m="true"), 20 * item)
         assert answer.code == 0, answer.remark
 
-    assert rate_of(batch, first=5) == pytest.approx(5, rel=NEAR)
+    assert rate_of(batch, limit=5) == pytest.approx(5, rel=NEAR)
 
 
 def test_a_large_debt_is_refused_late(broker: BrokerProcess, connection: ClientSocket) -> None:
@@ -131,7 +131,7 @@ def test_messages_read(connection: ClientSocket) -> None:
     def read() -> None:
         codes.add(pull(connection, next(offsets)).code)
 
-    assert rate_of(read, first=50) == pytest.approx(50, rel=NEAR)
+    assert rate_of(read, limit=50) == pytest.approx(50, rel=NEAR)
     assert codes == {0}
     assert quotas_of(connection)["group", "CG"]["delayed"] > 50
 
@@ -177,13 +177,13 @@ def test_pops(connection: ClientSocket) -> None:
         ext |= {"bornTime": str(time.time_ns() // 1_000_000)}
         assert connection.ask(RequestCode.POP_MESSAGE, ext).code == 0
 
-    assert rate_of(pop, first=20) == pytest.approx(20, rel=NEAR)
+    assert rate_of(pop, limit=20) == pytest.approx(20, rel=NEAR)
 
 
 def test_half_messages_count(connection: ClientSocket) -> None:
     assert set_quota(connection, "topic", "T", **{IN: 20}).code == 0
     half = {"f": "4", "i": "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01k\x02"}
-    assert rate_of(lambda: send(connection, **half), first=20) == pytest.approx(20, rel=NEAR)
+    assert rate_of(lambda: send(connection, **half), limit=20) == pytest.approx(20, rel=NEAR)
 
 
 def test_quotas_survive_a_kill(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ class TestUsers:
                 for user in ("ann", "bob")
             )
             rates: dict[str, float] = {}
-            limited = threading.Thread(target=lambda: rates.update(ann=rate_of(lambda: send(ann), first=40)))
+            limited = threading.Thread(target=lambda: rates.update(ann=rate_of(lambda: send(ann), limit=40)))
             limited.start()
             rates["bob"] = rate_of(lambda: send(bob), for_s=2)
             limited.join()
@@ -293,7 +293,7 @@ class TestUsers:
     def test_a_default_is_for_each(self, secured_broker: BrokerProcess, root: SignedSocket) -> None:
         assert set_quota(root, "user", "*", **{OUT: 1000, IN: 30}).code == 0
         with SignedSocket(secured_broker.address, "bob", "word1234") as bob:
-            assert rate_of(lambda: send(bob), first=30, for_s=2) == pytest.approx(30, rel=NEAR)
+            assert rate_of(lambda: send(bob), limit=30, for_s=2) == pytest.approx(30, rel=NEAR)
             row = quotas_of(root)["user", "bob"]
             assert (row["byDefault"], row["quotas"]) == (True, {IN: 30, OUT: 1000})
 
