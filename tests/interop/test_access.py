@@ -4,6 +4,7 @@ Also with the accounts of `plain_acl.yml`, against us and Apache 4.9.
 """
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from tests.auth.secured import INITIAL, ROOT, ROOT_PASSWORD, SignedSocket, ask_ok, create_user, grant
-from tests.interop.driver import Driver, Failed
+from tests.interop.driver import Driver, Failed, java
 from tests.interop.messages import hexed
 from tests.interop.peers import Apache, Apache4, FireArrow, Peer, address
 from tests.interop.toolchain import java_class_path, need
@@ -181,3 +182,54 @@ def test_accounts_of_brokers_4(plain: Peer, tmp_path: Path, name: str) -> None:
         client.ask("stop", name="member")
         with pytest.raises(Failed):
             client.ask("send", group="P", topic="ReadOnly", body=bodies)
+
+
+def mqadmin4(home: Path, *arguments: str) -> str:
+    """What mqadmin 4.9.8 prints; it signs with the keys of `conf/tools.yml` in its home."""
+    conf = home / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "logback_tools.xml").write_text("<configuration/>")
+    (conf / "tools.yml").write_text("accessKey: orders-admin\nsecretKey: admin-secret\n")
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    command = java("client4", main, home, "-Xmx128m", f"-Drocketmq.home.dir={home}")
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+def test_mqadmin_4_administers_accounts(plain: Peer, tmp_path: Path) -> None:
+    broker = ("-b", plain.address)
+
+    def version() -> tuple[str, int]:
+        """The file, and how often it was changed."""
+        text = mqadmin4(tmp_path, "clusterAclConfigVersion", *broker)
+        found = re.search(r"(\S+/plain_acl\.yml) +(\d+) ", text)
+        assert found, text
+        return found[1], int(found[2])
+
+    def sent(topic: str) -> str | None:
+        with SignedSocket(address(plain.address), "newcomer", "newcomer-secret") as new:
+            return new.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic), b"x").remark
+
+    with SignedSocket(address(plain.address), "orders-admin", "admin-secret") as admin:
+        ask_ok(admin, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Plain"))
+    file, before = version()
+    account = ("-a", "newcomer", "-s", "newcomer-secret", "-i", "DENY", "-u", "DENY")
+    text = mqadmin4(tmp_path, "updateAclConfig", *broker, *account, "-t", "Plain=PUB,Other=SUB")
+    assert "create or update plain access config to" in text
+    assert sent("Plain") is None
+    assert "No default permission for topic:Other" in (sent("Other") or "")
+    text = mqadmin4(tmp_path, "updateAclConfig", *broker, *account, "-t", "Plain=WRITE")
+    assert re.search(r"CODE: 209 .*Parse resource permission error for Plain=WRITE", text), text
+    text = mqadmin4(tmp_path, "updateAclConfig", *broker, "-a", "newcomer", "-s", "short")
+    assert re.search(r"CODE: 209 .*cannot be null and length should longer than 6", text), text
+    text = mqadmin4(tmp_path, "updateGlobalWhiteAddr", *broker, "-g", "10.10.103.*", "-p", file)
+    assert "update global white remote addresses to" in text
+    assert version() == (file, before + 2)
+    written = Path(file).read_text()
+    assert "10.10.103.*" in written
+    assert written.count("accessKey: ") == PLAIN_ACL.count("accessKey: ") + 1
+    text = mqadmin4(tmp_path, "deleteAclConfig", *broker, "-a", "newcomer")
+    assert "delete plain access config account from" in text, text
+    assert "No acl config for newcomer" in (sent("Plain") or "")
+    text = mqadmin4(tmp_path, "deleteAclConfig", *broker, "-a", "newcomer")
+    assert "CODE: 210 " in text, text
