@@ -22,6 +22,7 @@ from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.plain_access import PlainAccess
 from firearrow.broker.auth.plain_accounts import Account, migrated
 from firearrow.broker.auth.plain_files import PlainFiles
+from firearrow.broker.auth.rules import Facts
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
 from firearrow.broker.base import auth_options
@@ -66,12 +67,14 @@ class Access:
 
 
 class UserAccess(Access):
-    """Authentication and authorization of Apache 5.3 and later. StartError: a file cannot be used."""
+    """Authentication and authorization of Apache 5.3 and later. `folder`: of the files. StartError: a file cannot be
+    used."""
 
     def __init__(
         self,
         options: Options,
-        store: MessageStore,
+        facts: Facts,
+        folder: Path,
         saver: TableSaver,
         clock: Clock,
         count_login: Callable[[Peer, str], None],
@@ -92,12 +95,11 @@ class UserAccess(Access):
             auth_options.codes("authorizationWhitelist", options.authorization_whitelist),
             auth_options.stateful_s(options),
         )
-        self._facts = StoreFacts(options.cluster_name, store)
         self._control = AccessControl(
             settings,
             self._users,
             self._acls,
-            self._facts,
+            facts,
             FailedLogins(now),
             self.audit,
             now,
@@ -107,7 +109,6 @@ class UserAccess(Access):
         self.fast_check = AccessCheck(
             self._allows, authorization=options.authorization, each=settings.stateful_s == 0
         )
-        folder = Path(options.store_root) / "config"
         _load(saver, "users", folder / USERS_FILE, self._users)
         _load(saver, "acls", folder / ACLS_FILE, self._acls)
         self._create_initial(options)
@@ -237,7 +238,9 @@ def make_access(
     """What the options ask for. `count_login(peer, user)`: a user logged in on a connection; a Refusal ends it.
     StartError."""
     if options.authentication:
-        return UserAccess(options, store, saver, clock, count_login)
+        facts = StoreFacts(options.cluster_name, store)
+        folder = Path(options.store_root) / "config"
+        return UserAccess(options, facts, folder, saver, clock, count_login)
     if options.plain_acl:
         return AccountAccess(options, store, clock, count_login)
     return Access()

@@ -172,11 +172,11 @@ def namesrv(given: ServerArguments) -> int:
     )
 
     try:
-        options, tls = options_of(given.config, _tls_pairs(given))
+        config = options_of(given.config, _tls_pairs(given))
     except (OSError, ValueError) as error:
         raise UsageError(str(error)) from None
-    reload = _reload(log_file, given.config, ConfigReader(given.config, options).read_again)
-    return _run(lambda loop: NameServerApp(loop, address, options, tls, reload).run(), log_file)
+    reload = _reload(log_file, given.config, ConfigReader(given.config, config).read_again)
+    return _run(lambda loop: NameServerApp(loop, address, config, reload).run(), log_file)
 
 
 # ---- both ----

@@ -9,18 +9,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
+from firearrow.broker.app.access import Access, UserAccess
 from firearrow.broker.app.name_server import NameServer
-from firearrow.broker.base import systemd, tls
+from firearrow.broker.auth.facts import ClusterFacts
+from firearrow.broker.base import auth_options, systemd, tls
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.config import ConfigError, read
+from firearrow.broker.base.config import ConfigError, apply, read
 from firearrow.broker.base.config_keys import security_fault, unknown
-from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
+from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.tls import TlsSettings
 from firearrow.broker.net.dispatch import Dispatch
+from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.server import Server
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.table_saver import TableSaver
@@ -38,19 +43,29 @@ IDLE_S = 120
 FRAME_BYTES_MAX = 16 << 20
 
 
-def options_of(
-    path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyType({})
-) -> tuple[NamingOptions, TlsSettings]:
+class NameServerConfig(NamedTuple):
+    """`users`: the options of users and rules, of which a broker has the same."""
+
+    naming: NamingOptions
+    tls: TlsSettings
+    users: Options
+
+
+def options_of(path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyType({})) -> NameServerConfig:
     """The options in a file such as Apache's `namesrv.conf`, judged as those of the broker are. `tls_pairs`: options
     of TLS that override it.
 
     OSError, ConfigError.
     """
     pairs = read(path) if path is not None else {}
-    if (fault := security_fault(pairs, tls.KEYS)) is not None:
+    if (fault := security_fault(pairs, (*tls.KEYS, *auth_options.NAME_SERVER_KEYS))) is not None:
         raise ConfigError(fault)
     of_tls = {key: pairs.pop(key) for key in tls.KEYS if key in pairs} | dict(tls_pairs)
     if (fault := tls.fault_of(of_tls)) is not None:
+        raise ConfigError(fault)
+    of_users = {key: pairs.pop(key) for key in auth_options.NAME_SERVER_KEYS if key in pairs}
+    users = apply(Options(), of_users)
+    for fault in auth_options.auth_faults(users, off=of_users.get("authenticationEnabled") == "false"):
         raise ConfigError(fault)
     options = NamingOptions()
     for key in [key for key in pairs if key not in options]:
@@ -61,7 +76,7 @@ def options_of(
             log.warning("%s: %s has no effect here", path, key)
             del pairs[key]
     try:
-        return NamingOptions(pairs), tls.settings_of(of_tls)
+        return NameServerConfig(NamingOptions(pairs), tls.settings_of(of_tls), users)
     except Refusal as refusal:
         raise ConfigError(f"{path}: {refusal.remark}") from None
 
@@ -69,21 +84,24 @@ def options_of(
 class ConfigReader:
     """Reads the name server's file again while it runs. `options` are those of the start."""
 
-    def __init__(self, path: Path | None, options: NamingOptions) -> None:
+    def __init__(self, path: Path | None, config: NameServerConfig) -> None:
         self._path = path
-        self._options = options
+        self._options = options = config.naming
+        self._users = config.users
         self._at_start = {key: options[key] for key in FIXED}
 
     def read_again(self) -> None:
         """Change the options as the file says now, as far as they can change while the name server runs. The log
         says what changes, what needs a restart, and which error leaves everything as it is."""
         try:
-            fresh, _ = options_of(self._path)
+            fresh, _, users = options_of(self._path)
         except (OSError, ValueError) as error:
             return log.warning("the configuration was not read again, nothing has changed: %s", error)
         changes = {key: fresh[key] for key in ACTING if key not in FIXED and fresh[key] != self._options[key]}
         for key, text in changes.items():
             log.info("%s=%s, it was %s", key, text, self._options[key])
+        if users != self._users:
+            log.warning("restart the name server to change options of users and rules")
         if restart := [key for key in FIXED if fresh[key] != self._at_start[key]]:
             log.warning("restart the name server to change %s", ", ".join(sorted(restart)))
         self._options.change(changes)
@@ -97,22 +115,24 @@ class NameServerApp:
         self,
         loop: asyncio.AbstractEventLoop,
         listen: Address | None,
-        options: NamingOptions,
-        tls: TlsSettings,
+        config: NameServerConfig,
         reload: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
         self._reload = reload
-        self._tls = ServerTls(tls)
+        options = config.naming
+        self._tls, self._users = ServerTls(config.tls), config.users
         self._listen = listen or (options["bindAddress"], options.number("listenPort"))
         self._options = options
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         async with AsyncExitStack() as running:
-            saver, stopping = TableSaver(self._loop), asyncio.Event()
-            naming = NameServer(Clock(), self._options, lambda: saver.schedule("kv"))
+            saver, stopping, clock = TableSaver(self._loop), asyncio.Event(), Clock()
+            naming = NameServer(clock, self._options, lambda: saver.schedule("kv"))
             kv_file = self._keep_kv(naming.kv, saver)
+            access = self._access(kv_file, saver, clock)
+            running.callback(access.close)
             running.callback(saver.stop)
             passed = systemd.PassedSockets()
             server = Server(
@@ -121,7 +141,9 @@ class NameServerApp:
             running.push_async_callback(server.close, STOP_S)
             self._tls.start(self._loop)
             running.callback(self._tls.stop)
-            host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
+            own = [reply_when_saved(routes, saver) for routes in access.routes()]
+            dispatch = Dispatch([*naming.handlers(), *own], check=access.check)
+            host, port = await server.listen(*self._listen, dispatch)
             passed.close()
             naming.describe((host, port), kv_file)
             naming.start(self._loop)
@@ -133,6 +155,15 @@ class NameServerApp:
             await stopping.wait()
             systemd.notify(systemd.STOPPING)
         announce(f"firearrow stopped: name server {host}:{port}")
+
+    def _access(self, kv_file: Path | None, saver: TableSaver, clock: Clock) -> Access:
+        """Users and rules are in the folder of the KV entries. StartError: a file cannot be used."""
+        if not self._users.authentication:
+            return Access()
+        if kv_file is None:
+            raise StartError("authenticationEnabled=true needs a folder for users: set kvConfigPath or HOME")
+        facts, folder = ClusterFacts(self._users.cluster_name), kv_file.parent
+        return UserAccess(self._users, facts, folder, saver, clock, lambda peer, user: None)  # it has no quotas
 
     def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:
         """Load the KV entries from their file, and save them there after changes; returns its path."""

@@ -9,6 +9,16 @@ WITH_REAL_TOPIC = frozenset((name_rules.HALF_TOPIC, name_rules.SCHEDULE_TOPIC, n
 """Topics whose messages are for another topic, which the broker has put into a property."""
 
 
+class ClusterFacts:
+    """Of a name server alone, which has no messages."""
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
+
+    def topic_at(self, physical_offset: int) -> str | None:
+        return None
+
+
 class StoreFacts:
     def __init__(self, cluster: str, store: MessageStore) -> None:
         self.cluster = cluster

@@ -32,6 +32,20 @@ _CLASSES = {
 }
 
 
+NAME_SERVER_KEYS = (
+    *_CLASSES,
+    "authenticationEnabled",
+    "authorizationEnabled",
+    "initAuthenticationUser",
+    "innerClientAuthenticationCredentials",
+    "authenticationWhitelist",
+    "authorizationWhitelist",
+    "authAuditLog",
+    "brokerClusterName",
+)
+"""Keys of users and rules that a name server alone has, too. `brokerClusterName`: the cluster that its rules name."""
+
+
 class Credentials(NamedTuple):
     name: str
     password: str

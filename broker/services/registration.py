@@ -35,6 +35,8 @@ BATCH_CHANGES_S = 0.05
 PERIOD_S = (10.0, 60.0)
 NAME_SERVERS_MAX = 16
 
+KEYS_HINT = " (set innerClientAuthenticationCredentials to the keys of a user that may register)"
+
 
 class RegistrationError(Exception):
     """A name server refused a registration, or its answer is malformed."""
@@ -214,7 +216,8 @@ class RemoteNameServer:
             ext = announcement.ext(self._host(peer), body)
             answer = await peer.ask(RemotingCommand.request(RequestCode.REGISTER_BROKER, ext, body), ANSWER_S)
             if answer.code != ResponseCode.SUCCESS:
-                raise RegistrationError(f"it refused with code {answer.code}: {answer.remark}")
+                hint = KEYS_HINT if answer.code == ResponseCode.NO_PERMISSION else ""
+                raise RegistrationError(f"it refused with code {answer.code}: {answer.remark}{hint}")
             if answer.body:
                 table = members(fastjson.loads(answer.body), "the order topics").get("table")
                 self._set_ordered(members_or_none(table, "table"))

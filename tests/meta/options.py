@@ -89,7 +89,9 @@ by `--namesrv-listen` of `firearrow broker` and `--listen` of `firearrow namesrv
 
 `firearrow namesrv --config FILE` reads these options, `bindAddress`, `listenPort` and `kvConfigPath` from a file such
 as Apache's `namesrv.conf`, in the format of the broker's file and with the same warnings. SIGHUP reads it again. The
-keys `tls.…`, `--tls-cert` and `--tls-key` are as for the broker.
+keys `tls.…`, `--tls-cert` and `--tls-key` are as for the broker. `authenticationEnabled`,
+`authorizationEnabled` and the keys that go with them in the broker's table mean the same there; `users.json` and
+`acls.json` are in the folder of `kvConfigPath`.
 
 ## Log
 
