@@ -179,10 +179,10 @@ class Dispatch:
     def _failed(self, request: RemotingCommand, peer: Peer, error: Exception) -> RemotingCommand:
         if isinstance(error, Refusal):
             return self._refused(request, peer, error)
-        if not isinstance(error, FieldError):
-            log.exception("request %d from %s:%d failed", request.code, *peer.remote)
-        text = str(error) if isinstance(error, FieldError) else f"{type(error).__name__}: {error}"
-        return request.answer(ResponseCode.SYSTEM_ERROR, text)
+        if isinstance(error, FieldError):
+            return self._refused(request, peer, Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
+        log.exception("request %d from %s:%d failed", request.code, *peer.remote)
+        return request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
     def _refused(self, request: RemotingCommand, peer: Peer, refusal: Refusal) -> RemotingCommand:
         if self._refusals is not None:

@@ -2,6 +2,7 @@
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.refusals import ENTRIES_MAX, NAME_CHARS_MAX, OTHER, RefusalLog
 from tests.support.clock import ManualClock
@@ -56,3 +57,14 @@ def test_the_dispatcher_notes_refusals_only() -> None:
     dispatch(RemotingCommand(8, {"topic": "T"}), asking)
     assert [(each.code, each.reason) for each in refusals.last(9)] == [(8, "REQUEST_CODE_NOT_SUPPORTED")]
     assert len(asking.replies) == 2
+
+
+def test_requests_without_a_field_are_refusals() -> None:
+    def handler(request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        return request.answer(0, request.text("missing"))
+
+    refusals, asking = RefusalLog(ManualClock()), peer(7)
+    Dispatch([{7: handler}], refusals)(RemotingCommand(7, {"topic": "T"}), asking)
+    assert [(each.code, each.reason, each.topic) for each in refusals.last(9)] == [(7, "SYSTEM_ERROR", "T")]
+    [answer] = asking.replies
+    assert (answer.code, "missing" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
