@@ -163,7 +163,9 @@ class NameServerApp:
         if kv_file is None:
             raise StartError("authenticationEnabled=true needs a folder for users: set kvConfigPath or HOME")
         facts, folder = ClusterFacts(self._users.cluster_name), kv_file.parent
-        return UserAccess(self._users, facts, folder, saver, clock, lambda peer, user: None)  # it has no quotas
+        return UserAccess(
+            self._users, facts, folder, saver, clock, lambda peer, user: None
+        )  # it has no quotas
 
     def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:
         """Load the KV entries from their file, and save them there after changes; returns its path."""
