@@ -28,12 +28,12 @@ cdef class Pending:
     cdef int send_synced(self) except -1
     cdef int reject(self, str remark) except -1
     cdef int reject_synced(self, str remark) except -1
-    cdef int expire(self) except -1
+    cdef int expire(self, int32_t code) except -1
 
 cdef class PendingReply(Pending):
     cdef tuple queue
     cdef object peer, answer              # None: no reply
-    cdef bint waits
+    cdef bint waits, is_send
 
 
 cdef struct ReplySlice:

@@ -31,8 +31,8 @@ cdef class Pending:
     cdef int reject_synced(self, str remark) except -1:
         raise NotImplementedError
 
-    cdef int expire(self) except -1:
-        """Answer the synced ones with FLUSH_DISK_TIMEOUT; their messages stay."""
+    cdef int expire(self, int32_t code) except -1:
+        """Answer the synced ones with a code that says what did not come in time; their messages stay."""
         raise NotImplementedError
 
 
@@ -61,9 +61,10 @@ cdef class PendingReply(Pending):
     cdef int reject_synced(self, str remark) except -1:
         return self.reject(remark) if self.waits else 0
 
-    cdef int expire(self) except -1:
+    cdef int expire(self, int32_t code) except -1:
         if self.waits and self.answer is not None:
-            self.answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            if code == FLUSH_DISK_TIMEOUT or self.is_send:
+                self.answer.code = ResponseCode(code)
             self.send()
             self.waits = False
         return 0
@@ -180,13 +181,13 @@ cdef class ReplyBatch:
                 self.kinds[kind] = 0
         return 0
 
-    cdef int expire(self) except -1:
+    cdef int expire(self, int32_t code) except -1:
         def expired(answer):
-            answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            answer.code = ResponseCode(code)
             return answer
 
         self.replace(expired, SYNCED)
-        self.count_refused(FLUSH_DISK_TIMEOUT)
+        self.count_refused(code)
         for n in range(self.count):
             self.slices[n].waits = False
         return 0

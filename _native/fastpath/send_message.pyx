@@ -148,6 +148,8 @@ cdef class Sender:
             return self.leave(LEFT_BODY)
         if self.store.broken or self.store.closed or self.store.full is not None or len(connection.host) == 0:
             return self.leave(LEFT_STORE)
+        if self.write_batch.refuses_sends:
+            return self.leave(LEFT_STORE)
         if found is NULL:
             return self.leave(LEFT_TOPIC)
         if (

@@ -45,14 +45,22 @@ class WriteBatch:
         journal: Journal,
     ) -> None: ...
     def reply_after(
-        self, end: int, queue: Queue, peer: Peer | None, answer: RemotingCommand | None, *, waits: bool = True
+        self,
+        end: int,
+        queue: Queue,
+        peer: Peer | None,
+        answer: RemotingCommand | None,
+        *,
+        waits: bool = True,
+        is_send: bool = False,
     ) -> None:
-        """Send `answer` to `peer` once the log up to `end` is as durable as the flush mode promises.
+        """Send `answer` to `peer` once the log up to `end` is as durable as flush mode and role promise.
 
-        `waits=False` (the property WAIT=false): the reply does not wait for the disk; readers still do.
+        `waits=False` (the property WAIT=false): the reply waits for neither disk nor slaves; readers still do.
+        `is_send`: the reply says so if slaves did not confirm in time; others are sent as they are.
         """
     def on_durable(self, end: int, then: Callable[[bool], None]) -> None:
-        """Call `then(stored)` once the log up to `end` is as durable as the flush mode promises, or was not
+        """Call `then(stored)` once the log up to `end` is as durable as flush mode and role promise, or was not
         written."""
     def before_write(self, callback: Callable[[], None]) -> None:
         """Call it once, right before the next write; it may stage messages and add replies."""
@@ -71,5 +79,18 @@ class WriteBatch:
         """Change syncFlushTimeout, in ms, as of the next `expire`."""
     def expire(self) -> None:
         """Reply FLUSH_DISK_TIMEOUT to sends that waited longer than syncFlushTimeout; their messages stay."""
+    # --- slaves ---
+    refuses_sends: bool
+    """Sends that wait for slaves are refused: too few copies are in sync."""
+    def replicate(self, on_written: Callable[[], None], *, waits: bool) -> None:
+        """`on_written` is called after each write. `waits` (SYNC_MASTER): replies and readers wait for slaves."""
+    def set_read_unconfirmed(self, allowed: bool) -> None:
+        """With `allowed`, readers do not wait for slaves."""
+    def set_replicated(self, replicated: int, visible: int, fault: int) -> None:
+        """Enough slaves have the log up to `replicated` for replies, up to `visible` for readers. `fault`: the code
+        of replies for which too few slaves are in sync; 0: replies wait."""
+    def expire_unreplicated(self, timeout_ms: int) -> int:
+        """Reply FLUSH_SLAVE_TIMEOUT to sends that slaves have not acknowledged in this time; their messages stay.
+        Returns where the last one's record ends; 0: none."""
     async def settled(self) -> None:
         """Wait until nothing waits for the disk."""

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 
 from firearrow._native.fastpath.pending_replies cimport PendingReply
+from firearrow._native.wire.codes cimport FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT
 
 from firearrow._native.fastpath.request_times import BOUNDS_US
 from firearrow._native.store.message_store import StoreError
@@ -12,6 +13,9 @@ from firearrow._native.store.message_store import StoreError
 log = logging.getLogger("firearrow.append")
 
 RECOVERED_AFTER_MS = 1000
+
+cdef enum:
+    EVERYTHING = 0x3FFFFFFFFFFFFFFF
 
 
 cdef class WriteBatch:
@@ -32,17 +36,21 @@ cdef class WriteBatch:
         self.refused_ms = -1
         self.before_write_callbacks, self.staged, self.callbacks = [], [], []
         self.unsynced, self.unsynced_callbacks = deque(), deque()
+        self.replicated = self.replicated_visible = EVERYTHING
         self.sync_waits = Histogram(BOUNDS_US)
         self.all_synced = asyncio.Event()
         self.all_synced.set()
 
     # ---- staging ----
 
-    def reply_after(self, int64_t end, tuple queue not None, peer, answer, *, bint waits=True):
+    def reply_after(
+        self, int64_t end, tuple queue not None, peer, answer, *, bint waits=True, bint is_send=False
+    ):
         cdef PendingReply pending_reply = PendingReply.__new__(PendingReply)
         pending_reply.end, pending_reply.queue = end, queue
         pending_reply.peer, pending_reply.answer = peer, answer
         pending_reply.waits, pending_reply.since_ms = waits, self.clock.monotonic_ms()
+        pending_reply.is_send = is_send
         self.add_pending(pending_reply)
 
     cdef int add_reply_batch(self, ReplyBatch reply_batch) except -1:
@@ -97,14 +105,16 @@ cdef class WriteBatch:
             self.journal.cancel(self.store.written)
             reject(staged, callbacks, self.full(error))
             return self.note_refused(error)
-        if self.sync_flush:
-            self.await_sync(staged, callbacks)
+        if self.sync_flush or self.waits_for_slaves:
+            self.await_confirm(staged, callbacks)
         else:
             for waiting in staged:
                 waiting.send()
             for _, then in callbacks:
                 run_isolated(then, True)
             self.notify(staged)
+        if self.on_written is not None:
+            run_isolated(self.on_written)
         if self.refused_ms >= 0:
             self.note_stored()
 
@@ -118,22 +128,39 @@ cdef class WriteBatch:
                 waiting.collect_queues(queues)
         return self.arrivals.notify(queues)
 
-    # ---- the disk ----
+    # ---- the disk and the slaves ----
 
-    cdef int await_sync(self, list staged, list callbacks) except -1:
+    cdef int await_confirm(self, list staged, list callbacks) except -1:
         cdef Pending waiting
         self.unsynced_callbacks.extend(callbacks)
         for waiting in staged:
             waiting.send_unsynced()
         self.unsynced.extend(staged)
+        if self.unshown is not None:
+            self.unshown.extend(staged)
         self.all_synced.clear()
         if self.stopped is not None:          # the flusher stopped in the meantime
             self.sync_failed(self.stopped)
-        else:
+        elif self.sync_flush:
             self.request_sync()
+        else:
+            self.durable = self.store.log.written
+            self.advance()
         return 0
 
     def synced(self, int64_t physical_offset):
+        self.durable = physical_offset
+        self.advance()
+
+    cdef int advance(self) except -1:
+        """Confirm what the disk and the slaves have."""
+        if self.slave_fault != 0:
+            self.answer_unreplicated()
+        if self.read_unconfirmed:
+            self.show_unconfirmed()
+        return self.confirm(min(self.durable, self.replicated_visible))
+
+    cdef int confirm(self, int64_t physical_offset) except -1:
         cdef list settled = []
         cdef int64_t now_ms = self.clock.monotonic_ms()
         cdef Pending waiting
@@ -145,9 +172,31 @@ cdef class WriteBatch:
             waiting.send_synced()
         while self.unsynced_callbacks and self.unsynced_callbacks[0][0] <= physical_offset:
             run_isolated(self.unsynced_callbacks.popleft()[1], True)
-        if settled:
+        if settled and not self.read_unconfirmed:
             self.notify(settled)
-        self.set_if_all_synced()
+        return self.set_if_all_synced()
+
+    cdef int show_unconfirmed(self) except -1:
+        """Readers see what is durable here, whatever the slaves have."""
+        cdef list shown = []
+        self.store.confirm(self.durable)
+        while self.unshown and (<Pending> self.unshown[0]).end <= self.durable:
+            shown.append(self.unshown.popleft())
+        return self.notify(shown) if shown else 0
+
+    cdef int answer_unreplicated(self) except -1:
+        """Too few slaves are in sync: do not let replies wait for them."""
+        cdef Pending waiting
+        cdef list late = []
+        for waiting in reversed(self.unsynced):
+            if waiting.end <= self.given_up:
+                break
+            if self.replicated < waiting.end <= self.durable:
+                late.append(waiting)
+        for waiting in reversed(late):
+            self.given_up = waiting.end
+            waiting.expire(self.slave_fault)
+        return 0
 
     def sync_failed(self, str remark not None):
         self.stopped = remark
@@ -166,7 +215,38 @@ cdef class WriteBatch:
         for waiting in self.unsynced:
             if waiting.since_ms > oldest:
                 break
-            waiting.expire()
+            if waiting.end > self.durable:
+                waiting.expire(FLUSH_DISK_TIMEOUT)
+
+    # ---- the slaves ----
+
+    def replicate(self, on_written, *, bint waits):
+        self.on_written = on_written
+        self.waits_for_slaves = waits
+        self.durable = self.store.log.written
+
+    def set_read_unconfirmed(self, bint allowed):
+        if allowed == self.read_unconfirmed:
+            return
+        self.read_unconfirmed = allowed
+        self.unshown = deque(self.unsynced) if allowed else None
+        self.advance()
+
+    def set_replicated(self, int64_t replicated, int64_t visible, int32_t fault):
+        self.replicated, self.replicated_visible, self.slave_fault = replicated, visible, fault
+        self.advance()
+
+    def expire_unreplicated(self, int64_t timeout_ms):
+        cdef Pending waiting
+        cdef int64_t late = 0
+        cdef int64_t oldest = self.clock.monotonic_ms() - timeout_ms
+        for waiting in self.unsynced:
+            if waiting.since_ms > oldest:
+                break
+            if max(self.given_up, self.replicated) < waiting.end <= self.durable:
+                self.given_up = late = waiting.end
+                waiting.expire(FLUSH_SLAVE_TIMEOUT)
+        return late
 
     async def settled(self):
         await self.all_synced.wait()

@@ -22,7 +22,7 @@ cdef class MessageStore:
     cdef Dispatch dispatch
     cdef KeyIndex index                   # None: messages are not indexed
     cdef object folder, checkpoint, lock
-    cdef bint sync_flush, broken, closed, unsettled
+    cdef bint sync_flush, confirm_later, broken, closed, unsettled
     cdef public str full                  # why puts are refused while the disk is too full; else None
     cdef public int64_t max_message_bytes
     cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record

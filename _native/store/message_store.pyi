@@ -33,7 +33,9 @@ class StoreConfig:
     check_crc: bool = True
     """Recovery checks the CRC of bodies."""
     sync_flush: bool = False
-    """Readers see a message only after `confirm`."""
+    """Readers see a message only after `confirm`, which the caller calls after a sync."""
+    confirm_later: bool = False
+    """Readers see a message only after `confirm`, also without `sync_flush`."""
     delay_levels_ms: Sequence[int] = ...
     lmq: bool = False
     """Messages may name LMQs (%LMQ%…) that get an entry, too."""
@@ -98,7 +100,8 @@ class MessageStore:
         """fdatasync the log up to `written`; returns that offset. Releases the GIL; one other thread may call
         it. OSError."""
     def confirm(self, physical_offset: int) -> None:
-        """With sync_flush: make entries visible whose record ends at or below this offset."""
+        """With `sync_flush` or `confirm_later`: make entries visible whose record ends at or below this
+        offset."""
     def flush_queues(self, seal: bool = False) -> int:
         """Sync queue files and index, write the checkpoint; returns how many queues had unsynced data. One
         other thread may call it; releases the GIL. OSError."""
@@ -120,6 +123,10 @@ class MessageStore:
     @property
     def mappings(self) -> Mappings:
         """The mapped queue files."""
+    def log_bytes(self, physical_offset: int, at_most: int) -> memoryview | None:
+        """The log's bytes from an offset on, read only and not copied: `at_most`, to the end of their file, and
+        to `written`. None: there are none. Release it soon: its file stays mapped meanwhile, also if it is
+        deleted. OSError."""
     @property
     def run(self) -> str:
         """Name of this run: the same after a kill, a new one after a clean stop or a run of Apache's

@@ -18,6 +18,7 @@ from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK,
     SYS_STORE_V6, SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
+from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.store_reader cimport StoreReader
 from firearrow._native.store.log.record cimport (
     Message, Properties, Text, encode_record, record_bytes, scan_properties,
@@ -62,6 +63,7 @@ class StoreConfig:
     max_message_bytes: int = 4 << 20
     check_crc: bool = True
     sync_flush: bool = False
+    confirm_later: bool = False
     delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
     lmq: bool = False
 
@@ -309,11 +311,11 @@ cdef class MessageStore:
             raise
         self.newest_ms, self.staged_ms = max(self.newest_ms, self.staged_ms), 0
         try:
-            self.dispatch.apply(not self.sync_flush)
+            self.dispatch.apply(not self.confirm_later)
         except BaseException:
             self.broken = True
             raise
-        if not self.sync_flush:
+        if not self.confirm_later:
             self.reader.confirmed = self.log.written
         return self.log.written
 
@@ -396,6 +398,15 @@ cdef class MessageStore:
     def mappings(self):
         return self.dispatch.mappings
 
+    def log_bytes(self, int64_t physical_offset, int64_t at_most):
+        cdef Segment segment = self.log.segment_at(physical_offset)
+        cdef int64_t at, length
+        if segment is None:
+            return None
+        at = physical_offset - segment.base
+        length = min(at_most, segment.size - at, self.log.written - physical_offset)
+        return memoryview(segment)[at:at + length] if length > 0 else None
+
     @property
     def run(self):
         return self.folder.run
@@ -443,6 +454,7 @@ cdef MessageStore open_once(object root, object config, object progress):
         store.load(repair_log, config)
         store.max_message_bytes = config.max_message_bytes
         store.sync_flush = config.sync_flush
+        store.confirm_later = config.sync_flush or config.confirm_later
         store.lock = threading.Lock()
         store.recover(repair_log, config.check_crc, progress)
         if store.sync_flush:

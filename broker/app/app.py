@@ -60,6 +60,7 @@ from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.quotas import QuotasHandler
+from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.handlers.reset_offsets import ResetsHandler
 from firearrow.broker.handlers.status import StatusHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
@@ -72,6 +73,7 @@ from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
+from firearrow.broker.replication.master import HAService
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -88,7 +90,7 @@ log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
 CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
-VIP_PORT_GAP = 2
+VIP_PORT_GAP, HA_PORT_GAP = 2, 1
 LOOPBACK = ("127.0.0.1", "::1")
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -116,6 +118,7 @@ class App:
         self._is_ready = False
         self._fast_path: FastPathSetup | None = None
         self._metrics: MetricsServices | None = None
+        self._ha: HAService | None = None
         self._http: Address | None = None
         self._unsaved: OSError | None = None
 
@@ -143,7 +146,7 @@ class App:
         self._make_write_batch(options)
         self._load_tables(options)
         files.callback(self._access.close)
-        await self._listen(options, files)
+        await self._listen(options, files, running)
         self._register(options, running)
         tables = self._tables
         drop_deleted_queues(tables.deleted, self._store)
@@ -306,6 +309,7 @@ class App:
             InspectionHandler(store, config, clock, stats, self._runtime_parts()),
             MachineHandler(self._listening, clients, config, clock, stats),
             ColdReadsHandler(),
+            ReplicasHandler(store, self._identity, self._ha),
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
@@ -332,7 +336,7 @@ class App:
 
     # ---- listening ----
 
-    async def _listen(self, options: Options, files: AsyncExitStack) -> None:
+    async def _listen(self, options: Options, files: AsyncExitStack, running: AsyncExitStack) -> None:
         naming: list[Routes] = []
         if self._naming_listen is not None:
             naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
@@ -359,6 +363,7 @@ class App:
             clock=self._clock,
             period_ms=options.route_period_ms,
         )
+        await self._replicate(options, running)
         store_host = host_bytes(_advertised_address(options), self._config.options.client_port)
         own = [reply_when_saved(routes, self._saver) for routes in self._broker_routes(store_host, files)]
         routes = [*own, *naming]
@@ -388,17 +393,38 @@ class App:
             return address, vip[1]
         raise StartError("no free pair of ports was found: choose the broker's port with --listen")
 
-    def _register(self, options: Options, running: AsyncExitStack) -> None:
+    async def _replicate(self, options: Options, running: AsyncExitStack) -> None:
+        """Open the replication port if it is asked for. StartError."""
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
+        ha_port = 0
+        if options.ha_port or options.broker_role == "SYNC_MASTER":
+            any_port = options.listen_port == 0
+            port = options.ha_port or (0 if any_port else options.listen_port + HA_PORT_GAP)
+            routes = self._name_server.routes
+            self._ha = HAService(
+                self._loop,
+                self._store,
+                self._write_batch,
+                self._config,
+                self._clock,
+                lambda: routes.slave_hosts(options.broker_name),
+            )
+            running.callback(self._ha.stop)
+            ha_port = (await self._ha.start(options.bind_address, port, option="--set haListenPort"))[1]
+        self._identity = BrokerIdentity(
+            options.cluster_name,
+            options.broker_name,
+            options.broker_ip,
+            self._config.options.client_port,
+            bound=bound,
+            ha_host=options.ha_ip,
+            ha_port=ha_port,
+        )
+
+    def _register(self, options: Options, running: AsyncExitStack) -> None:
         embedded = self._naming_listen is not None
         self._registrar = Registrar(
-            BrokerIdentity(
-                options.cluster_name,
-                options.broker_name,
-                options.broker_ip,
-                self._config.options.client_port,
-                bound=bound,
-            ),
+            self._identity,
             self._tables.topics,
             permission=lambda: self._config.options.broker_permission,
             own=(self._name_server.routes, self._name_server.kv) if embedded else None,

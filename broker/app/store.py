@@ -29,6 +29,7 @@ def open_store(options: Options) -> MessageStore:
                 max_message_bytes=options.max_message_bytes,
                 check_crc=options.check_crc,
                 sync_flush=options.sync_flush,
+                confirm_later=options.broker_role == "SYNC_MASTER",
                 delay_levels_ms=options.delay_levels_ms,
                 lmq=options.multi_dispatch,
             ),

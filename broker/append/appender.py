@@ -74,13 +74,14 @@ class Appender:
         peer: Peer | None = None,
         answer: RemotingCommand | None = None,
         waits: bool = True,
+        is_send: bool = False,
     ) -> PutResult:
         """Stage `message`; the write batch writes it. PutRefused, or Refusal from a hook: nothing was staged.
 
-        `on_stored(stored)` is called, and `answer` is sent to `peer`, when the message is as durable as the
-        flush mode promises. `hooks=False`: the message comes from a delay and still has its properties.
-        `plain`: it has no property for hooks or LMQs. A hook changes the message's topic, queue and
-        properties.
+        `on_stored(stored)` is called, and `answer` is sent to `peer`, when the message is as durable as flush mode
+        and role promise; `is_send`: the answer says so if slaves did not confirm it in time. `hooks=False`: the
+        message comes from a delay and still has its properties. `plain`: it has no property for hooks or LMQs. A
+        hook changes the message's topic, queue and properties.
         """
         lmqs: list[str] = [] if plain else self._apply_hooks(message, hooks)
         put = self._store.put(
@@ -101,7 +102,9 @@ class Appender:
         )
         if on_stored is not None:
             self._write_batch.on_durable(put.end, on_stored)
-        self._write_batch.reply_after(put.end, (message.topic, message.queue_id), peer, answer, waits=waits)
+        self._write_batch.reply_after(
+            put.end, (message.topic, message.queue_id), peer, answer, waits=waits, is_send=is_send
+        )
         for name in lmqs:
             self._write_batch.reply_after(put.end, (name, 0), None, None)
         return put

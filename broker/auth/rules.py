@@ -273,6 +273,7 @@ RULES: dict[int, Rule] = {
     RequestCode.CLEAN_UNUSED_TOPIC: _cluster(UPDATE),
     RequestCode.DELETE_EXPIRED_COMMITLOG: _cluster(UPDATE),
     RequestCode.GET_BROKER_HA_STATUS: _cluster(GET),
+    RequestCode.EXCHANGE_BROKER_HA_INFO: _cluster(UPDATE),
     RequestCode.RESET_MASTER_FLUSH_OFFSET: _cluster(UPDATE),
     RequestCode.GET_BROKER_EPOCH_CACHE: _cluster(GET),
     RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _cluster(UPDATE),

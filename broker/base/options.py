@@ -6,7 +6,10 @@ OPTIONS.md is generated from this file: the string after an option is its line t
 import dataclasses
 import re
 import socket
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 Change = Literal["running", "start"]
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
@@ -83,6 +86,35 @@ class Options:
     """Asks clients, in answers to sends, to record message traces."""
     register_period_ms: int = _option(30_000, "registerNameServerPeriod")
     """How often the broker registers with name servers; the value is limited to 10 to 60 s."""
+    # replication
+    broker_role: str = _option("ASYNC_MASTER", "brokerRole", choices=("ASYNC_MASTER", "SYNC_MASTER"))
+    """SYNC_MASTER: sends and readers wait until `inSyncReplicas` copies have a message."""
+    ha_port: int = _option(0, "haListenPort", high=65535)
+    """The port where slaves copy the log; 0: none with ASYNC_MASTER, one above the broker's with SYNC_MASTER."""
+    ha_ip: str = _option("", "brokerIP2")
+    """The address that slaves get for `haListenPort`; empty: the one by which they reach the name server."""
+    ha_allowed: str = _option("", "haAllowedAddresses", "running")
+    """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves that registered
+    with the name server in this process."""
+    ha_heartbeat_ms: int = _option(5000, "haSendHeartbeatInterval", "running", low=100)
+    """A slave to which nothing was sent for this time gets a heartbeat."""
+    ha_housekeeping_ms: int = _option(20_000, "haHousekeepingInterval", "running", low=100)
+    """A slave that has sent nothing for this time is disconnected."""
+    ha_piece_bytes: int = _option(32_768, "haTransferBatchSize", "running", low=1024, high=(4 << 20) - 12)
+    """Most bytes of the log in one piece."""
+    ha_gap_bytes: int = _option(256 << 20, "haMaxGapNotInSync", "running", low=1, high=NO_LIMIT)
+    """A slave that is so far behind is not in sync."""
+    slave_timeout_ms: int = _option(3000, "slaveTimeout", "running", low=1)
+    """With SYNC_MASTER, a send not acknowledged by slaves in this time is answered FLUSH_SLAVE_TIMEOUT; late slaves are
+    not in sync until they have caught up."""
+    in_sync_replicas: int = _option(1, "inSyncReplicas", "running", low=1, high=64)
+    """With SYNC_MASTER, how many copies a message needs, the master's included; 1 waits for no slave."""
+    min_in_sync_replicas: int = _option(1, "minInSyncReplicas", "running", low=1, high=64)
+    """With SYNC_MASTER, sends are refused while fewer copies are in sync, the master's included."""
+    auto_in_sync_replicas: bool = _option(False, "enableAutoInSyncReplicas", "running")
+    """While fewer copies than `inSyncReplicas` are in sync, those suffice for an answer."""
+    read_unconfirmed: bool = _option(False, "readUnconfirmedMessages", "running")
+    """With SYNC_MASTER, consumers see messages that slaves have not acknowledged, as with Apache."""
     # TLS
     tls_mode: str = _option("", "tls.server.mode", choices=("", "disabled", "permissive", "enforcing"))
     """`permissive` accepts TLS and plain connections at every port, `enforcing` only TLS, `disabled` only plain ones;
@@ -439,6 +471,19 @@ class Options:
         return hours
 
     @property
+    def ha_allowed_networks(self) -> "tuple[IPv4Network | IPv6Network, ...]":
+        """The networks of `haAllowedAddresses`. ValueError names the word that is wrong."""
+        from ipaddress import ip_network  # noqa: PLC0415 (of use only with slaves)
+
+        words = [word.strip() for word in self.ha_allowed.replace(",", ";").split(";") if word.strip()]
+        try:
+            return tuple(ip_network(word, strict=False) for word in words)
+        except ValueError as error:
+            raise ValueError(
+                f"haAllowedAddresses must be addresses or networks separated by ;: {str(error)[:99]}"
+            ) from None
+
+    @property
     def metrics_labels(self) -> dict[str, str]:
         """The labels of `metricsLabel`. ValueError names the pair that is wrong."""
         found: dict[str, str] = {}
@@ -497,6 +542,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         raise ValueError(f"{key} must not be empty")
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
+    if key == "haAllowedAddresses":
+        _ = Options(ha_allowed=text).ha_allowed_networks
     if key == "metricsLabel":
         _ = Options(metrics_label=text).metrics_labels
     if key == "deleteWhen":

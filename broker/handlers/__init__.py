@@ -3,8 +3,7 @@
 - `acks`: acknowledges popped messages, changes their invisible time (200051, 200151, 200053)
 - `acls`: what users may do (3006 to 3010)
 - `assignment`: assigns queues to group members (400); whether a group pulls or pops a topic (401, 402)
-- `broker_admin`: runtime info (28), config (25, 26), statistics (315), HA status (907), cold read limits
-  (2001 to 2004)
+- `broker_admin`: runtime info (28), config (25, 26), statistics (315), cold read limits (2001 to 2004)
 - `clients`: heartbeats (34), unregistration (35), members of a group (38), subscription checks (46)
 - `consumer_admin`: connections and subscriptions of groups, requests relayed to a client, progress of groups
 - `end_transaction`: commits and rollbacks (37), resumed checks of half messages (323)
@@ -24,6 +23,7 @@
 - `pull`: PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, read, long polling
 - `query`: records and queue entries by offset or key (33, 12, 321)
 - `quotas`: sets and lists quotas (30013, 30014), of FireArrow alone
+- `replicas`: the state of replication, and from where a slave copies (907, 906)
 - `reply_messages`: request and reply: pushes a reply to the client that sent the request, and stores it (324,
   325)
 - `reset_offsets`: resets, clones and corrects consumer offsets (222, 314, 308), asks clients for theirs (223)

@@ -1,7 +1,7 @@
 """Administration of the broker: runtime info, config, statistics, and requests for features it does not have.
 
-- `InspectionHandler`: runtime info (28), config (25, 26), statistics (315), HA status (907).
-- `SingleBrokerHandler`: requests to a broker with slaves or a controller (908, 1007), or with pops and timers
+- `InspectionHandler`: runtime info (28), config (25, 26), statistics (315).
+- `SingleBrokerHandler`: requests to a slave, or to a broker with a controller (908, 1007), or with pops and timers
   in RocksDB (200056, 5001). Changes nothing.
 - `ColdReadsHandler`: limits of cold reads (2001 to 2003) and the read-ahead of the log (2004). The limits are
   stored and returned, but not applied, as by an Apache broker with coldDataFlowControlEnable=false.
@@ -62,7 +62,6 @@ class InspectionHandler:
             RequestCode.GET_BROKER_CONFIG: self.get_config,
             RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
             RequestCode.VIEW_BROKER_STATS_DATA: self.view_stats,
-            RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
         }
 
     def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -93,21 +92,6 @@ class InspectionHandler:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
         minute, hour, day = (_window(window) for window in windows)
         return request.answer(body=orjson.dumps({"statsDay": day, "statsHour": hour, "statsMinute": minute}))
-
-    def ha_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Answer as a master without slaves."""
-        client = dict.fromkeys(
-            (
-                "lastReadTimestamp",
-                "lastWriteTimestamp",
-                "masterFlushOffset",
-                "maxOffset",
-                "transferredByteInSecond",
-            ),
-            0,
-        )
-        status = {"haClientRuntimeInfo": client, "haConnectionInfo": [], "inSyncSlaveNums": 0, "master": True}
-        return request.answer(body=orjson.dumps(status | {"masterCommitLogMaxOffset": self._store.written}))
 
     def runtime_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         table = {**self._totals(), **self._rates(), **self._disk(), **self._log(), **QUEUES}

@@ -68,7 +68,7 @@ class RegistrationHandler:
         if master is not None:
             ext = {"masterAddr": with_host(master.address, peer)}
             if master.ha_address.rpartition(":")[2] not in ("", "0"):  # else it does not replicate
-                ext["haServerAddr"] = master.ha_address
+                ext["haServerAddr"] = with_host(master.ha_address, peer)
         orders = None
         if self._options.flag("returnOrderTopicConfigToBroker"):
             orders = self._kv.namespace(ORDER_TOPIC_CONFIG)

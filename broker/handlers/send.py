@@ -102,6 +102,7 @@ class SendHandler:
         message = self._message(request, peer, send_request, topic, queue_id, common_ext)
         properties = message.properties
         waits = properties.get(Property.WAIT, "true").lower() != "false"
+        self._check_copies(waits)
         ext = common_ext | {"transactionId": properties[Property.UNIQUE_KEY], "queueId": str(queue_id)}
         plain = properties.keys().isdisjoint(NOT_PLAIN)
         if not plain:
@@ -110,7 +111,7 @@ class SendHandler:
             remark = "sysFlag states a transaction, but the property TRAN_MSG is missing"
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         answer = None if request.is_oneway else request.answer()
-        put = self._appender.put(message, plain=plain, peer=peer, answer=answer, waits=waits)
+        put = self._appender.put(message, plain=plain, peer=peer, answer=answer, waits=waits, is_send=True)
         if not plain and Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
             ext["recallHandle"] = handle
         self._note(send_request, answer, ext, put)
@@ -174,6 +175,8 @@ class SendHandler:
     ) -> None:
         properties = properties_of(send_request.properties)
         self._check_batch(send_request, properties)
+        waits = properties.get(Property.WAIT, "true").lower() != "false"
+        self._check_copies(waits)
         put = self._store.put_batch(
             InnerMessage(
                 send_request.topic,
@@ -192,12 +195,17 @@ class SendHandler:
             ext["transactionId"] = unique_id
         ext["queueId"] = str(queue_id)
         answer = None if request.is_oneway else request.answer()
-        waits = properties.get(Property.WAIT, "true").lower() != "false"
-        self._write_batch.reply_after(put.end, (send_request.topic, queue_id), peer, answer, waits=waits)
+        self._write_batch.reply_after(
+            put.end, (send_request.topic, queue_id), peer, answer, waits=waits, is_send=True
+        )
         self._note(send_request, answer, ext, put)
         self._put_counts(send_request, _type_of(properties)).add(
             len(put.physical_offsets), put.end - put.physical_offset
         )
+
+    def _check_copies(self, waits: bool) -> None:
+        if waits and self._write_batch.refuses_sends:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
     def _check_batch(self, send_request: SendRequest, properties: dict[str, str]) -> None:
         if send_request.topic.startswith(name_rules.RETRY_PREFIX):

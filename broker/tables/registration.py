@@ -186,7 +186,7 @@ PART_TOPICS = 20_000
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
     """`host` empty: the address by which a client reaches us. `bound`: where we listen, empty for
-    everywhere."""
+    everywhere. `ha_port` 0: nothing is replicated; `ha_host` empty: as `host`."""
 
     cluster: str
     broker: str
@@ -194,6 +194,8 @@ class BrokerIdentity:
     port: int
     broker_id: int = 0
     bound: str = ""
+    ha_host: str = ""
+    ha_port: int = 0
 
     def address(self, host: str) -> str:
         """`host:port`; `host` is used if none is configured; if empty, name servers fill in each client's."""
@@ -209,9 +211,9 @@ class BrokerIdentity:
             "clusterName": self.cluster,
         }
 
-    def no_ha_address(self, host: str) -> str:
+    def ha_address(self, host: str) -> str:
         """The field `haServerAddr`, which name servers require. Port 0: there is no replication."""
-        return replace(self, port=0).address(host)
+        return replace(self, host=self.ha_host or self.host, port=self.ha_port).address(host)
 
 
 class BrokerAnnouncement(NamedTuple):
@@ -237,7 +239,7 @@ class BrokerAnnouncement(NamedTuple):
             broker=identity.broker,
             broker_id=identity.broker_id,
             address=identity.address(""),
-            ha_address="",
+            ha_address=identity.ha_address("") if identity.ha_port else "",
             version=self.version,
             topics={
                 config.name: QueueData(config.read_queues, config.write_queues, config.perm, config.sys_flag)
@@ -271,5 +273,5 @@ class BrokerAnnouncement(NamedTuple):
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
             "compressed": "false",
             "enableActingMaster": "false",
-            "haServerAddr": self.identity.no_ha_address(host),
+            "haServerAddr": self.identity.ha_address(host),
         }

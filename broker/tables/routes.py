@@ -151,6 +151,14 @@ class RouteTable:
         live = self._live.get((cluster, address))
         return None if live is None else live.version
 
+    def slave_hosts(self, name: str) -> set[str]:
+        """From where the living slaves of this name registered."""
+        return {
+            live.peer.remote[0]
+            for live in self._live.values()
+            if live.broker == name and live.broker_id != MASTER_ID and live.peer is not None
+        }
+
     def expire(self) -> None:
         """Remove brokers whose heartbeats stopped, and disconnect them."""
         now = self._clock.monotonic_ms()

@@ -119,6 +119,21 @@ def test_a_slave_of_ours_gets_an_address_with_a_host_and_no_replication(
     assert (answer.code, answer.ext) == (0, {"masterAddr": address})
 
 
+@pytest.mark.parametrize(
+    ("ha_host", "ha_address"), [("", "192.0.2.7:10912"), ("198.51.100.9", "198.51.100.9:10912")]
+)
+def test_a_slave_of_ours_gets_the_replication_port_with_a_host(ha_host: str, ha_address: str) -> None:
+    harness = NameServerHarness()
+    topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
+    identity = BrokerIdentity("C", "own", "", 10911, ha_host=ha_host, ha_port=10912)
+    announcement = BrokerAnnouncement.of(identity, topics.version, topics.configs(), 6)
+    harness.routes.register(announcement.registration(), None)
+    slave = register_request(broker="own", broker_id=1, address="192.0.2.9:10911")
+    answer = harness.ask(slave, RecordedPeer(local=("192.0.2.7", 9876)))
+    assert answer.ext == {"masterAddr": "192.0.2.7:10911", "haServerAddr": ha_address}
+    assert harness.routes.slave_hosts("own") == {"127.0.0.1"}
+
+
 def test_a_slave_of_another_broker_without_replication_gets_no_address_for_it() -> None:
     harness = NameServerHarness()
     harness.register(broker_id=0, address="192.0.2.1:1", haServerAddr="192.0.2.1:0")

@@ -1,0 +1,61 @@
+"""The state of replication (GET_BROKER_HA_STATUS 907), and from where a slave copies (EXCHANGE_BROKER_HA_INFO 906).
+
+Loop thread.
+"""
+
+import orjson
+
+from firearrow._native.store.message_store import MessageStore
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.peer import Peer, Routes, with_host
+from firearrow.broker.replication.master import HAService
+from firearrow.broker.tables.registration import BrokerIdentity
+
+CLIENT = (
+    "lastReadTimestamp",
+    "lastWriteTimestamp",
+    "masterFlushOffset",
+    "maxOffset",
+    "transferredByteInSecond",
+)
+
+
+class ReplicasHandler:
+    """`master` None: nothing is replicated."""
+
+    def __init__(self, store: MessageStore, identity: BrokerIdentity, master: HAService | None) -> None:
+        self._store = store
+        self._identity = identity
+        self._master = master
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange,
+            RequestCode.GET_BROKER_HA_STATUS: self.status,
+        }
+
+    def exchange(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Tell a slave from where it copies; what a slave would take from the request, a master does not need."""
+        if self._master is None or "masterHaAddress" in request.ext:
+            return request.answer()
+        ext = {
+            "masterAddress": with_host(self._identity.address(""), peer),
+            "masterFlushOffset": str(self._master.start_offset),
+            "masterHaAddress": with_host(self._identity.ha_address(""), peer),
+        }
+        return request.answer(ext=ext)
+
+    def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """`refused` is ours: slaves that get nothing, and why."""
+        slaves = [] if self._master is None else self._master.connections()
+        body = {
+            "haClientRuntimeInfo": dict.fromkeys(CLIENT, 0),
+            "haConnectionInfo": slaves,
+            "inSyncSlaveNums": sum(slave["inSync"] is True for slave in slaves),
+            "master": True,
+            "masterCommitLogMaxOffset": self._store.written,
+        }
+        if self._master is not None and (refused := self._master.refused()):
+            body["refused"] = refused
+        return request.answer(body=orjson.dumps(body))

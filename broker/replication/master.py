@@ -1,0 +1,264 @@
+"""HAService: the replication port of a master: its slaves, which of them are in sync, and their status. Loop thread.
+
+Slaves that only follow (ASYNC_MASTER) get the log at most every millisecond, which costs senders little; slaves for
+which sends wait (SYNC_MASTER) get each write at once.
+
+A slave is in sync once it has what the log had at most slaveTimeout ago. One that does not acknowledge a record within
+slaveTimeout, or that is haMaxGapNotInSync bytes behind, is out until it is in sync again: one time-out, not one a
+message.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Collection
+
+from firearrow._native.fastpath.write_batch import WriteBatch
+from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Address
+from firearrow.broker.net.acceptor import Listener
+from firearrow.broker.replication.confirmed_offset import Confirmed, CopiesNeeded, confirmed_by, has_caught_up
+from firearrow.broker.replication.master_connection import HAConnection
+from firearrow.broker.services.timers import Periodic
+
+log = logging.getLogger("firearrow.replication")
+
+SLAVES_MAX = 64
+REFUSALS_MAX = 64
+PACE_S, TICK_S, RATES_S, LOG_AGAIN_S = 0.001, 0.1, 1.0, 60.0
+
+
+class HAService:
+    """`registered()`: the hosts of slaves that registered with the name server of this process."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        write_batch: WriteBatch,
+        config: Config,
+        clock: Clock,
+        registered: Callable[[], Collection[str]],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._write_batch = write_batch
+        self._config = config
+        self._clock = clock
+        self._registered = registered
+        self._waits = config.options.broker_role == "SYNC_MASTER"
+        self._slaves: dict[HAConnection, int] = {}
+        """Each with what was sent to it before the last second, in bytes."""
+        self._rates: dict[HAConnection, int] = {}
+        self._refused: dict[str, dict[str, object]] = {}
+        self._logged_at: dict[str, float] = {}
+        self._listener: Listener | None = None
+        self._planned = False
+        self._confirmed = Confirmed()
+        self._copies = CopiesNeeded()
+        self._periodic = Periodic(loop)
+        self.start_offset = store.written
+        """The log's end at the start (Apache: brokerInitMaxOffset)."""
+
+    # ---- start and stop ----
+
+    async def start(self, host: str, port: int, *, option: str) -> Address:
+        """Listen; returns the address. StartError names `option`."""
+        try:
+            self._listener = await Listener.bind(self._loop, host, port, self._accept)
+        except OSError as error:
+            in_use = error.errno == errno.EADDRINUSE
+            why = "is in use" if in_use else f"cannot be opened ({error.strerror or error})"
+            raise StartError(
+                f"the replication port {port} on {host} {why}: choose another one with {option}"
+            ) from None
+        self._write_batch.replicate(self._written, waits=self._waits)
+        self._config.listen(self._configure)
+        self._periodic.every(TICK_S, self._tick)
+        self._periodic.every(RATES_S, self._measure)
+        address: Address = self._listener.sockets[0].getsockname()[:2]
+        if self._waits and self._copies.wanted <= 1:
+            log.warning(
+                "brokerRole=SYNC_MASTER waits for no slave while inSyncReplicas is 1, Apache's default: set it to 2"
+            )
+        return address
+
+    def stop(self) -> None:
+        """Send what the sockets take, and close."""
+        self._periodic.stop()
+        if self._listener is not None:
+            self._listener.close()
+        for slave in list(self._slaves):
+            slave.send()
+            slave.close()
+
+    def _configure(self, options: Options) -> None:
+        self._copies = CopiesNeeded(
+            options.in_sync_replicas, options.min_in_sync_replicas, options.auto_in_sync_replicas
+        )
+        self._write_batch.set_read_unconfirmed(self._waits and options.read_unconfirmed)
+        self._confirm()
+
+    # ---- connections ----
+
+    def _accept(self, accepted: socket.socket) -> None:
+        try:
+            host, port = accepted.getpeername()[:2]
+            fault = self._fault_of(host)
+            if fault:
+                self._refuse(host, port, fault)
+                return accepted.close()
+            slave = HAConnection(
+                self._loop,
+                accepted,
+                self._store,
+                piece_bytes=lambda: self._config.options.ha_piece_bytes,
+                acknowledged=self._acknowledged,
+                closed=self._left,
+            )
+        except OSError:  # it has gone already
+            return accepted.close()
+        self._slaves[slave] = 0
+        return None
+
+    def _fault_of(self, host: str) -> str:
+        """Why no slave at this address may have the log; empty if it may."""
+        if len(self._slaves) >= SLAVES_MAX:
+            return f"{SLAVES_MAX} slaves are connected already"
+        allowed = self._config.options.ha_allowed_networks
+        address = ipaddress.ip_address(host)
+        if allowed:
+            known = any(address in network for network in allowed)
+        else:
+            known = address.is_loopback or host in self._registered()
+        if known:
+            return ""
+        return (
+            f"no slave is known at this address: set haAllowedAddresses={host} to let it copy the log, or register the "
+            "slave with the name server in this process"
+        )
+
+    def _refuse(self, host: str, port: int, why: str) -> None:
+        """Note it for the status, and log it once a minute."""
+        now = self._loop.time()
+        if host not in self._refused and len(self._refused) >= REFUSALS_MAX:
+            oldest = next(iter(self._refused))
+            del self._refused[oldest], self._logged_at[oldest]
+        before = self._refused.pop(host, {})
+        self._refused[host] = {"addr": f"{host}:{port}", "reason": why, "atMs": self._clock.now_ms()}
+        if before.get("reason") != why or now - self._logged_at.get(host, 0.0) >= LOG_AGAIN_S:
+            self._logged_at[host] = now
+            log.error("replication to %s:%d refused: %s", host, port, why)
+
+    def _left(self, slave: HAConnection, why: str) -> None:
+        self._slaves.pop(slave, None)
+        self._rates.pop(slave, None)
+        if why:
+            self._refuse(*slave.remote, why)
+        elif slave.end >= 0:
+            log.warning("slave %s:%d left at %d", *slave.remote, slave.end)
+        self._confirm()
+
+    def _acknowledged(self, slave: HAConnection) -> None:
+        written, now = self._store.written, self._loop.time()
+        if slave.target_at == 0.0:
+            self._refused.pop(slave.remote[0], None)
+            slave.target, slave.target_at = written, now
+            log.warning("slave %s:%d copies the log from %d on", *slave.remote, slave.end)
+        options = self._config.options
+        if not slave.in_sync and slave.end >= slave.target:
+            slave.in_sync = has_caught_up(
+                slave.end,
+                written,
+                since_s=now - slave.target_at,
+                timeout_s=options.slave_timeout_ms / 1000,
+            )
+            slave.target, slave.target_at = written, now
+        if slave.in_sync and written - slave.end >= options.ha_gap_bytes:
+            self._drop_out(slave, f"is {written - slave.end} bytes behind (haMaxGapNotInSync)")
+        self._confirm()
+
+    def _drop_out(self, slave: HAConnection, why: str) -> None:
+        slave.in_sync = False
+        slave.target, slave.target_at = self._store.written, self._loop.time()
+        log.warning("slave %s:%d %s: it does not count until it has caught up", *slave.remote, why)
+
+    # ---- the log ----
+
+    def _written(self) -> None:
+        """After each write of the broker's."""
+        if not self._slaves or self._planned:
+            return
+        if self._waits and self._copies.wanted > 1:
+            return self._push()
+        self._planned = True
+        self._loop.call_later(PACE_S, self._push)
+
+    def _push(self) -> None:
+        self._planned = False
+        for slave in list(self._slaves):
+            slave.send()
+
+    def _confirm(self) -> None:
+        if not self._waits:
+            return
+        ends = [slave.end for slave in self._slaves if slave.in_sync]
+        connected = sum(slave.end >= 0 for slave in self._slaves)
+        confirmed = confirmed_by(ends, connected, self._copies)
+        if confirmed != self._confirmed:
+            self._confirmed = confirmed
+            self._write_batch.refuses_sends = confirmed.refuses
+            self._write_batch.set_replicated(confirmed.replicated, confirmed.visible, confirmed.fault)
+
+    # ---- time ----
+
+    def _tick(self) -> None:
+        options, now = self._config.options, self._loop.time()
+        for slave in list(self._slaves):
+            if now - slave.last_read >= options.ha_housekeeping_ms / 1000:
+                slave.close()
+            elif now - slave.last_written >= options.ha_heartbeat_ms / 1000:
+                slave.heartbeat()
+        if self._waits:
+            self._expire(options.slave_timeout_ms)
+
+    def _expire(self, timeout_ms: int) -> None:
+        late = self._write_batch.expire_unreplicated(timeout_ms)
+        for slave in self._slaves:
+            if slave.in_sync and slave.end < late:
+                self._drop_out(slave, f"has not acknowledged {late} within {timeout_ms} ms (slaveTimeout)")
+        if late:
+            self._confirm()
+
+    def _measure(self) -> None:
+        for slave, before in self._slaves.items():
+            self._rates[slave] = slave.sent_bytes - before
+            self._slaves[slave] = slave.sent_bytes
+
+    # ---- status ----
+
+    def connections(self) -> list[dict[str, object]]:
+        """The slaves, as GET_BROKER_HA_STATUS lists them."""
+        written, gap = self._store.written, self._config.options.ha_gap_bytes
+        return [
+            {
+                "addr": "{}:{}".format(*slave.remote),
+                "slaveAckOffset": slave.end,
+                "diff": written - slave.end,
+                "inSync": slave.in_sync if self._waits else written - slave.end < gap,
+                "transferFromWhere": slave.sent,
+                "transferredByteInSecond": self._rates.get(slave, 0),
+            }
+            for slave in self._slaves
+            if slave.end >= 0
+        ]
+
+    def refused(self) -> list[dict[str, object]]:
+        """The last slave of each address that got nothing, and why; the newest last."""
+        return list(self._refused.values())
