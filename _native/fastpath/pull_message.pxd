@@ -41,6 +41,7 @@ cdef class PullSubscription:
     cdef Py_ssize_t codes_count
     cdef int64_t wait_ms_max              # -1: its pulls do not wait here
     cdef bint recreated                   # a topic of this name was deleted
+    cdef int64_t near, far                # suggested brokers, for readers near the log's end and for others
     cdef dict found                       # queue id → ConsumeQueue
     cdef dict pulled                      # queue id → offset of its last pull; None: no pull yet
     cdef int64_t requests, messages, bytes   # not yet reported to the statistics

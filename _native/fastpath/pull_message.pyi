@@ -26,10 +26,12 @@ class Stats(Protocol):
     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
     def missed(self, requests: int) -> None: ...
 
-Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int, bool] | None]
+Readable = tuple[int, tuple[int, ...], int, int, int, bool, int, int]
+Resolve = Callable[[str, str, int, int, str, str], Readable | None]
 """Group, topic, flags, version, expression and expression type of a pull → number of queues, tags codes that
 match (empty: all), sysFlag of topic and group, longest wait in ms (-1: not held here), whether a topic of this
-name was deleted. None: the pulls take the complete path."""
+name was deleted, the broker that is suggested to readers near the log's end, and to others. None: the pulls take
+the complete path."""
 
 class Puller:
     """Plain pulls without a Python object for each record; they find messages at once or wait in

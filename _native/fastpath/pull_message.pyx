@@ -218,7 +218,8 @@ cdef class Puller:
         subscription.pulled = self.offsets.pulls_of(subscription.group, subscription.topic)
         if subscription.mine:
             subscription.queues, codes, subscription.topic_sys_flag = may[:3]
-            subscription.group_sys_flag, subscription.wait_ms_max, subscription.recreated = may[3:]
+            subscription.group_sys_flag, subscription.wait_ms_max, subscription.recreated = may[3:6]
+            subscription.near, subscription.far = may[6:8]
             for n, code in enumerate(codes):
                 subscription.codes[n] = code
             subscription.codes_count = len(codes)
@@ -302,7 +303,9 @@ cdef class Puller:
         """Send the messages found."""
         cdef int64_t values[6]
         cdef Scan *scan = &self.scan
-        values[0], values[1], values[2] = 0, scan.next_offset, queue.min_entry
+        values[0], values[1], values[2] = subscription.near, scan.next_offset, queue.min_entry
+        if self.store.log.written - scan.last_physical > self.store.reader.limits.in_memory_bytes:
+            values[0] = subscription.far
         values[3] = queue.visible
         values[4], values[5] = subscription.topic_sys_flag, subscription.group_sys_flag
         write_pull_response(connection.out, serializer, opaque, values, scan.bytes)

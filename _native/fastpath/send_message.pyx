@@ -146,7 +146,10 @@ cdef class Sender:
         cdef ReplyBatch reply_batch
         if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes:
             return self.leave(LEFT_BODY)
-        if self.store.broken or self.store.closed or self.store.full is not None or len(connection.host) == 0:
+        if (
+            self.store.broken or self.store.closed or self.store.follows or self.store.full is not None
+            or len(connection.host) == 0
+        ):
             return self.leave(LEFT_STORE)
         if self.write_batch.refuses_sends:
             return self.leave(LEFT_STORE)

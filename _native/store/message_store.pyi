@@ -136,6 +136,8 @@ class MessageStore:
         """False after an I/O error that leaves the disk's content uncertain: puts are refused, reads still
         work."""
     max_message_bytes: int
+    follows: bool
+    """Whether the log follows a master's (`Follower`): then puts are refused."""
     # --- housekeeping ---
     def drop_topic(self, topic: str, queue_id: int = -1) -> int:
         """Delete the consume queues of a topic, or one of them; returns how many. The log keeps the

@@ -269,6 +269,8 @@ cdef class MessageStore:
         cdef bytes name = topic.encode("utf-8", "replace")
         if self.broken or self.closed or self.full is not None:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.full or "store")
+        if self.follows:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "slave")
         if not is_file_name(name) or len(name) > TOPIC_BYTES_MAX:
             illegal("topic")
         if len(name) > TOPIC_V1_BYTES_MAX and not name.startswith(b"%RETRY%"):

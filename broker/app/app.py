@@ -74,6 +74,7 @@ from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
 from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.slave import Slave, check_slave
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -120,6 +121,7 @@ class App:
         self._metrics: MetricsServices | None = None
         self._ha: HAService | None = None
         self._http: Address | None = None
+        self._slave: Slave | None = None
         self._unsaved: OSError | None = None
 
     async def run(self) -> None:
@@ -139,6 +141,7 @@ class App:
 
     async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:
         options = self._config.options
+        check_slave(options, addresses(options.name_servers))
         killed = (Path(options.store_root) / "abort").exists()
         self._open_store(options, files)
         running.push_async_callback(self._close_metrics)
@@ -162,6 +165,9 @@ class App:
         running.push_async_callback(self._answer_all)
         running.callback(self._message_services.stop)
         self._message_services.start(killed=killed)
+        if self._slave is not None:
+            self._slave.start()
+            running.push_async_callback(self._slave.stop)
         self._start_services(running)
         await self._start_metrics(options, running)
         gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
@@ -279,6 +285,7 @@ class App:
         self._message_services = MessageServices(context, filters, store_host)
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
+        self._slave = self._make_slave()
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
@@ -328,7 +335,20 @@ class App:
             ),
         )
         own = [handler.routes() for handler in handlers]
-        return [*own, *self._message_services.routes(), *self._access.routes()]
+        routes = [*own, *self._message_services.routes(), *self._access.routes()]
+        return routes if self._slave is None else self._slave.routes(routes)
+
+    def _make_slave(self) -> Slave | None:
+        if not self._config.options.is_slave:
+            return None
+        return Slave(
+            self._context,
+            self._arrivals,
+            connect=self._connect,
+            refresh=lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
+            delays=self._message_services.load_delay_offsets,
+            timers=self._message_services.followed_timers,
+        )
 
     def _runtime_parts(self) -> list[Callable[[], dict[str, str]]]:
         fast_path = [] if self._fast_path is None else [self._fast_path.runtime_info]
@@ -397,7 +417,7 @@ class App:
         """Open the replication port if it is asked for. StartError."""
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
         ha_port = 0
-        if options.ha_port or options.broker_role == "SYNC_MASTER":
+        if not options.is_slave and (options.ha_port or options.broker_role == "SYNC_MASTER"):
             any_port = options.listen_port == 0
             port = options.ha_port or (0 if any_port else options.listen_port + HA_PORT_GAP)
             routes = self._name_server.routes
@@ -416,6 +436,7 @@ class App:
             options.broker_name,
             options.broker_ip,
             self._config.options.client_port,
+            options.broker_id if options.is_slave else 0,
             bound=bound,
             ha_host=options.ha_ip,
             ha_port=ha_port,
@@ -431,6 +452,7 @@ class App:
             others=self._other_name_servers(options),
             connect=self._connect,
             period_ms=options.register_period_ms,
+            answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
         self._registrar.start()
         self._registered_permission = options.broker_permission
@@ -524,6 +546,7 @@ class App:
             address=self._address,
             ready=lambda: self._is_ready,
             stopping=self._stopping.is_set,
+            replication=None if self._slave is None else self._slave.status,
         )
         self._metrics = MetricsServices(self._loop, sources)
         self._metrics.start()

@@ -39,6 +39,7 @@ class FastPathSetup:
     ) -> None:
         self._topics = context.tables.topics
         self._plain_topics = PlainTopics()
+        self._is_slave = context.config.options.is_slave  # whose sends are refused
         self._may_order = bool(context.config.options.broker_permission & name_rules.PERM_WRITE)
         self._sender = Sender(
             self._plain_topics,
@@ -82,7 +83,7 @@ class FastPathSetup:
         self._puller.forget()
         for name in topics:
             topic = self._topics.get(name)
-            if topic is None or not self._is_plain(topic):
+            if topic is None or self._is_slave or not self._is_plain(topic):
                 self._plain_topics.drop(name)
             else:
                 self._plain_topics.put(

@@ -84,6 +84,7 @@ class MessageServices:
         options = context.config.options
         path = Path(options.store_root) / "config" / "delayOffset.json"
         load(context.saver, "delays", path, offsets, progress=True)
+        self._delay_offsets = offsets
         self._delay_routes = DelaysHandler(offsets).routes()
         return DelayService(
             context.loop,
@@ -132,9 +133,14 @@ class MessageServices:
         return self._pop_services.held()
 
     def start(self, *, killed: bool) -> None:
-        """Restore progress and resume pending work; the store is open and the tables are loaded."""
+        """Restore progress and resume pending work; the store is open and the tables are loaded. A slave only
+        saves its progress: its master does the work, and puts what comes of it into the log."""
         for entry in self._journal.recover_entries():
             self._restore(entry)
+        self._running.callback(self._periodic.stop)
+        self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.save_progress)
+        if self._config.options.is_slave:
+            return
         if killed:
             self._bound_offsets()
         self._delays.start()
@@ -145,8 +151,6 @@ class MessageServices:
         self._running.callback(self._transactions.stop)
         self._pop_services.start()
         self._running.callback(self._pop_services.stop)
-        self._running.callback(self._periodic.stop)
-        self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.save_progress)
         self._periodic.every(POP_SWEEP_S, self._pop_services.sweep)
 
     def _bound_offsets(self) -> None:
@@ -186,7 +190,19 @@ class MessageServices:
         """The members of the runtime info about timers and delays."""
         return self._timer_services.service.runtime() | self._delays.info()
 
+    def load_delay_offsets(self, text: bytes) -> None:
+        """Replace the offsets of the delay levels by those of delayOffset.json. ValueError."""
+        self._delay_offsets.load(text)
+
+    @property
+    def followed_timers(self) -> TimerService | None:
+        """The timers that a slave keeps in step with its master's."""
+        timers = self._timer_services.service
+        return timers if isinstance(timers, TimerService) else None
+
     def listen(self, arrivals: ArrivalNotifier) -> None:
+        if self._config.options.is_slave:
+            return
         arrivals.listen(self._delays.messages_arrived, topics=(name_rules.SCHEDULE_TOPIC,))
         arrivals.listen(self._timer_services.service.messages_arrived, topics=(name_rules.TIMER_TOPIC,))
         self._pop_services.listen(arrivals)

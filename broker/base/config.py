@@ -185,8 +185,6 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
             complaints.append(Complaint(str(error), fatal=True))
     ours = options_by_key()
     refused = security_faults(merged, ours)
-    if merged.get("brokerRole", "").strip() == "SLAVE":
-        refused["brokerRole"] = "brokerRole=SLAVE: this broker is always a master"
     complaints += [Complaint(fault, fatal=True) for fault in refused.values()]
     complaints += _unknown_keys(path, merged, pairs)
     judged = ours.keys() | refused.keys()
@@ -204,7 +202,14 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
         complaints.append(Complaint(fault, fatal=True))
     is_off = merged.get("authenticationEnabled", "").strip().lower() == "false"
     complaints += [Complaint(fault, fatal=True) for fault in auth_faults(judged_options, off=is_off)]
+    complaints += [Complaint(fault, fatal=True) for fault in _role_faults(judged_options)]
     return Judged(judged_options, complaints, sorted(foreign.keys() - set(changed)))
+
+
+def _role_faults(options: Options) -> Iterator[str]:
+    """What a slave needs, in Apache's order."""
+    if options.is_slave and options.broker_id <= 0:
+        yield "brokerRole=SLAVE needs a brokerId above 0: set one that no other broker of this brokerName has"
 
 
 def tls_pairs(options: Options) -> dict[str, str]:

@@ -62,8 +62,8 @@ class Options:
     topic."""
     broker_name: str = _option(_host_name(), "brokerName")
     """The name that routes, queues and recall handles give to this broker."""
-    broker_id: int = _option(0, "brokerId", high=0)
-    """Without effect: this broker is always a master, so no other id is allowed."""
+    broker_id: int = _option(0, "brokerId")
+    """Above 0 for a slave; a master always has 0."""
     broker_ip: str = _option("", "brokerIP1")
     """The address given to clients and stored in messages; empty: the address of the connection or of the
     host."""
@@ -87,19 +87,24 @@ class Options:
     register_period_ms: int = _option(30_000, "registerNameServerPeriod")
     """How often the broker registers with name servers; the value is limited to 10 to 60 s."""
     # replication
-    broker_role: str = _option("ASYNC_MASTER", "brokerRole", choices=("ASYNC_MASTER", "SYNC_MASTER"))
-    """SYNC_MASTER: sends and readers wait until `inSyncReplicas` copies have a message."""
+    broker_role: str = _option("ASYNC_MASTER", "brokerRole", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
+    """SYNC_MASTER: sends and readers wait until `inSyncReplicas` copies have a message. SLAVE copies the log and the
+    tables of the master with the same `brokerName`, which `namesrvAddr` has to know."""
     ha_port: int = _option(0, "haListenPort", high=65535)
-    """The port where slaves copy the log; 0: none with ASYNC_MASTER, one above the broker's with SYNC_MASTER."""
+    """The port where slaves copy the log; 0: none with ASYNC_MASTER, one above the broker's with SYNC_MASTER; a slave
+    opens none."""
+    ha_master_address: str = _option("", "haMasterAddress")
+    """`host:port` of the master's replication port, for a slave; empty: what the name server says (Apache 5 ignores
+    it)."""
     ha_ip: str = _option("", "brokerIP2")
     """The address that slaves get for `haListenPort`; empty: the one by which they reach the name server."""
     ha_allowed: str = _option("", "haAllowedAddresses", "running")
     """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves that registered
     with the name server in this process."""
     ha_heartbeat_ms: int = _option(5000, "haSendHeartbeatInterval", "running", low=100)
-    """A slave to which nothing was sent for this time gets a heartbeat."""
-    ha_housekeeping_ms: int = _option(20_000, "haHousekeepingInterval", "running", low=100)
-    """A slave that has sent nothing for this time is disconnected."""
+    """After this time without a word, either end of a replication connection says how far it is."""
+    ha_housekeeping_ms: int = _option(20_000, "haHousekeepingInterval", "running", low=200)
+    """After this time in which nothing was read, either end closes a replication connection."""
     ha_piece_bytes: int = _option(32_768, "haTransferBatchSize", "running", low=1024, high=(4 << 20) - 12)
     """Most bytes of the log in one piece."""
     ha_gap_bytes: int = _option(256 << 20, "haMaxGapNotInSync", "running", low=1, high=NO_LIMIT)
@@ -360,8 +365,11 @@ class Options:
     filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)
     """Most characters of compiled SQL92 filters kept for reuse; 8 times as many may be in use."""
     slave_read: bool = _option(False, "slaveReadEnable", "running")
-    """Answers to pulls suggest the broker id that the group's configuration names; without a slave, of no
-    use."""
+    """A slave serves pulls; a master sends readers that are further behind than `accessMessageInMemoryMaxRatio` to the
+    group's `whichBrokerWhenConsumeSlowly`."""
+    offset_check: bool = _option(False, "offsetCheckInSlave", "running")
+    """A slave answers pulls past its queue's end with its end; otherwise it holds them, for the messages may come
+    yet."""
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
     """Ignores heartbeats of consumers that pull by themselves."""
     notify_consumers: bool = _option(True, "notifyConsumerIdsChangedEnable", "running")
@@ -505,6 +513,10 @@ class Options:
     def client_port(self) -> int:
         """The port by which clients reach the broker; 0 until a port was found for `listenPort=0`."""
         return self.advertised_port or self.listen_port
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role == "SLAVE"
 
     @property
     def sync_flush(self) -> bool:

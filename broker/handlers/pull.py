@@ -87,7 +87,7 @@ class PlainPull(NamedTuple):
 
     `queues`: number of queues. `codes`: tags codes, () for all messages. `wait_ms_max`: how long a pull may
     be held; -1: a pull that finds nothing goes to the handler. `recreated`: a topic of this name was
-    deleted.
+    deleted. `near`, `far`: which broker is suggested to readers near the log's end, and to others.
     """
 
     queues: int
@@ -96,6 +96,8 @@ class PlainPull(NamedTuple):
     group_sys_flag: int
     wait_ms_max: int
     recreated: bool
+    near: int
+    far: int
 
 
 class PullHandler:
@@ -170,6 +172,8 @@ class PullHandler:
         )
         self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
         code = _code_of(got, pull)
+        if code == ResponseCode.PULL_OFFSET_MOVED and self._may_come(pull, got):
+            code, got.next_offset = ResponseCode.PULL_NOT_FOUND, pull.queue_offset
         if puller is not None:
             moved = code == ResponseCode.PULL_OFFSET_MOVED
             self._broadcasts.note(puller, pull.queue_id, got.next_offset if moved else pull.queue_offset)
@@ -202,7 +206,7 @@ class PullHandler:
         is_allowed = (
             group.consume_enable and topic.readable and options.broker_permission & name_rules.PERM_READ
         )
-        if not is_allowed or options.slave_read:
+        if not is_allowed or (options.is_slave and not options.slave_read):
             return None
         pull = PullRequest(group_name, topic_name, 0, 0, 1, flags, 0, 0, version, expression, expression_type)
         try:
@@ -219,6 +223,8 @@ class PullHandler:
             group.sys_flag,
             wait_ms_max,
             topic_name in self._deleted,
+            group.broker_id if options.slave_read else 0,
+            group.which_broker_when_slow if options.slave_read else 0,
         )
 
     # ---- checks ----
@@ -312,6 +318,12 @@ class PullHandler:
         is_old = self._deleted.is_old(pull.group, pull.topic, pull.queue_id, pull.queue_offset, low, high)
         return low if is_old else -1
 
+    def _may_come(self, pull: PullRequest, got: GetResult) -> bool:
+        """Whether a slave may yet get the message: the offset is past its queue's end, which the master's may be,
+        too."""
+        options = self._config.options
+        return options.is_slave and not options.offset_check and pull.queue_offset > got.max_offset
+
     def _commit(self, pull: PullRequest) -> None:
         try:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
@@ -349,6 +361,8 @@ class PullHandler:
         new_entries = self._store.reader.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
         if pull.queue_offset < self._store.reader.min_offset(pull.topic, pull.queue_id):
             return True
+        if new_entries < 0 and self._config.options.is_slave and not self._config.options.offset_check:
+            return False
         if tags is None or not 0 < new_entries <= ENTRIES_CHECKED:
             return new_entries != 0
         entries = self._store.reader.entries(pull.topic, pull.queue_id, pull.queue_offset, new_entries)

@@ -22,7 +22,8 @@ from firearrow.broker.transactions.service import TransactionService
 @dataclass(frozen=True, slots=True)
 class Sources:
     """`counters`: None if all requests take the complete way. `held_pops()`: how many pops wait. `in_progress()`: how
-    many requests are being handled. `ready()`, `stopping()`: the state of the process."""
+    many requests are being handled. `ready()`, `stopping()`: the state of the process. `replication`: None on a
+    master."""
 
     context: BrokerContext
     server: Server
@@ -39,3 +40,4 @@ class Sources:
     address: Address
     ready: Callable[[], bool]
     stopping: Callable[[], bool]
+    replication: Callable[[], dict[str, object]] | None

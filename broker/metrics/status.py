@@ -109,8 +109,14 @@ class Status:
             "requests": self._requests(),
             "refusals": self._refusals(),
             "connections": self._connections(),
+            **self._replication(),
             **await self._groups(),
         }
+
+    def _replication(self) -> dict[str, object]:
+        """`replication`, on a slave."""
+        replication = self._sources.replication
+        return {} if replication is None else {"replication": replication()}
 
     def _counts(self) -> dict[str, int]:
         sources, stats, tables = self._sources, self._context.stats, self._context.tables

@@ -1,6 +1,11 @@
-"""Replication: the log is sent to slaves, Apache's or ours.
+"""Replication: a master and its slaves, Apache's or ours (Apache: HAService, HAClient, SlaveSynchronize).
 
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
+- `slave`: the parts of a slave: its client, its tables, its state
+- `slave_client`: HAClient: follows the master's log over its replication port
+- `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed
+- `slave_requests`: which requests a slave refuses, and what it tells of itself
+- `slave_tables`: SlaveSynchronize: copies topics, groups, offsets and timers of the master
 """

@@ -7,7 +7,7 @@ sent go with the next registration. Loop thread.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -43,7 +43,8 @@ class RegistrationError(Exception):
 
 
 class Registrar:
-    """`permission` returns brokerPermission; `own` is the name server of this process."""
+    """`permission` returns brokerPermission; `own` is the name server of this process. `answered` gets the fields of
+    each answer, in which a slave finds its master."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Registrar:
         others: Sequence[Address],
         connect: Connect,
         period_ms: int,
+        answered: Callable[[Mapping[str, str]], None] = lambda ext: None,
     ) -> None:
         self._identity = identity
         self._topics = topics
@@ -62,7 +64,9 @@ class Registrar:
         self._own = own
         self._period_s = min(max(period_ms / 1000, PERIOD_S[0]), PERIOD_S[1])
         self._others = [
-            RemoteNameServer(address, identity, self._announcement, connect, self._set_ordered_topics)
+            RemoteNameServer(
+                address, identity, self._announcement, connect, self._set_ordered_topics, answered
+            )
             for address in others
         ]
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,6 +93,11 @@ class Registrar:
             self._announce_own(known)
             for other in self._others:
                 other.changed(known)
+
+    def refresh(self) -> None:
+        """Register all topics again now, for what the answers say."""
+        for other in self._others:
+            other.refresh()
 
     async def stop(self) -> None:
         """Unregister everywhere, without waiting for answers."""
@@ -147,12 +156,14 @@ class RemoteNameServer:
         announce: Announce,
         connect: Connect,
         set_ordered: Callable[[Collection[str]], None],
+        answered: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._address = address
         self._identity = identity
         self._announce = announce
         self._connect = connect
         self._set_ordered = set_ordered
+        self._answered = answered
         self._peer: Peer | None = None
         self._unsent: set[str] | None = None
         self._wake = asyncio.Event()
@@ -166,6 +177,10 @@ class RemoteNameServer:
     def changed(self, names: Collection[str]) -> None:
         if self._unsent is not None:
             self._unsent.update(names)
+        self._wake.set()
+
+    def refresh(self) -> None:
+        self._unsent = None
         self._wake.set()
 
     async def run(self, period_s: float) -> None:
@@ -218,6 +233,7 @@ class RemoteNameServer:
             if answer.code != ResponseCode.SUCCESS:
                 hint = KEYS_HINT if answer.code == ResponseCode.NO_PERMISSION else ""
                 raise RegistrationError(f"it refused with code {answer.code}: {answer.remark}{hint}")
+            self._answered(answer.ext)
             if answer.body:
                 table = members(fastjson.loads(answer.body), "the order topics").get("table")
                 self._set_ordered(members_or_none(table, "table"))

@@ -211,18 +211,32 @@ class GroupTable:
         of = json_fields.members(loads(text), "subscriptionGroup.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = json_fields.members_or_none(of.get("subscriptionGroupTable"), "subscriptionGroupTable")
-        forbidden = json_fields.members_or_none(of.get("forbiddenTable"), "forbiddenTable")
-        masks = {
-            name: {
-                topic: json_fields.number(topics, topic)
-                for topic in json_fields.members(topics, "forbiddenTable")
-            }
-            for name, topics in forbidden.items()
-        }
+        masks = _masks(json_fields.members_or_none(of.get("forbiddenTable"), "forbiddenTable"))
         self._table |= {config.name: config for config in map(GroupConfig.from_object, table.values())}
         self._forbidden = masks
         self._unknown.collect(of)
         self.version = version
+
+    def follow(
+        self, configs: Iterable[GroupConfig], forbidden: json_fields.Members, version: DataVersion
+    ) -> None:
+        """Take a master's groups: delete what it lacks but the predefined groups, and take its version.
+        ValueError: nothing changed."""
+        masks = _masks(forbidden)
+        fresh = {config.name: config for config in configs if name_rules.group_fault(config.name) is None}
+        gone = [
+            name for name in self._table if name not in fresh and name not in name_rules.PREDEFINED_GROUPS
+        ]
+        changed = [name for name, config in fresh.items() if self._table.get(name) != config]
+        changed += [name for name in masks | self._forbidden if masks.get(name) != self._forbidden.get(name)]
+        for name in gone:
+            del self._table[name]
+            self._unknown.forget("subscriptionGroupTable", name)
+        self._table |= fresh
+        self._forbidden = masks
+        if gone or changed or version != self.version:
+            self.version = version
+            self._changed([*gone, *changed])
 
     def _merged(self, config: GroupConfig) -> GroupConfig:
         known = self._table.get(config.name)
@@ -249,3 +263,14 @@ class GroupTable:
     def _bump_version(self, changed: list[str]) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self._changed(changed)
+
+
+def _masks(forbidden: json_fields.Members) -> dict[str, dict[str, int]]:
+    """Group → topic → bit mask. ValueError."""
+    return {
+        name: {
+            topic: json_fields.number(topics, topic)
+            for topic in json_fields.members(topics, "forbiddenTable")
+        }
+        for name, topics in forbidden.items()
+    }

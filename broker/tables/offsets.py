@@ -235,6 +235,22 @@ class ConsumerOffsets:
         self._unknown.collect(of)
         self.version = version
 
+    def follow(self, of: json_fields.Members) -> None:
+        """Put a master's offsets over our own, which stay where it has none, and take its version. ValueError:
+        nothing changed."""
+        version = DataVersion.from_object(of.get("dataVersion", {}))
+        table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
+        lmq = json_fields.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
+        table |= {_pair(key): {0: json_fields.number(lmq, key, high=json_fields.LONG_MAX)} for key in lmq}
+        for (group, topic), queues in table.items():
+            for queue_id, queue_offset in queues.items():
+                self._set(group, topic, queue_id, queue_offset)
+        for (group, topic), queues in pulls.items():
+            for queue_id, queue_offset in queues.items():
+                self.note_pull(group, topic, queue_id, queue_offset)
+        self.version = version
+        self._changed([group for group, _ in table])
+
     def restore(self, key: str, queue_id: int, queue_offset: int) -> None:
         """Apply a journal entry that is newer than the file. It is not noted again: the file has to contain
         it before the journal drops it."""

@@ -230,6 +230,19 @@ class TopicTable:
         self._bump_version([name])
         return True
 
+    def follow(self, configs: Iterable[TopicConfig], version: DataVersion) -> None:
+        """Take a master's topics: delete what it lacks but the start-up topics, and take its version."""
+        fresh = {config.name: config for config in configs if name_rules.own_topic_fault(config.name) is None}
+        gone = [name for name in self._table if name not in fresh and name not in self._start_up]
+        changed = [name for name, config in fresh.items() if self._table.get(name) != config]
+        for name in gone:
+            del self._table[name]
+            self._unknown.forget("topicConfigTable", name)
+        self._table |= fresh
+        if gone or changed or version != self.version:
+            self.version = version
+            self._changed([*gone, *changed])
+
     def to_object(self) -> dict[str, object]:
         table = dict(self._table)
         return {

@@ -54,6 +54,15 @@ class TimerCheckpoint:
         self._counter += 1
         self._write(closed=False)
 
+    def follow(self, fields: bytes) -> None:
+        """Take the progress of a master from its 56 bytes. ValueError: they are not 56."""
+        if len(fields) != FIELDS.size:
+            raise ValueError(f"a timer check point has {FIELDS.size} bytes, not {len(fields)}")
+        read_ms, _, _, queue_offset, *_ = FIELDS.unpack(fields)
+        if read_ms < 0 or queue_offset < 0:
+            raise ValueError("the timer check point has a negative field")
+        self.read_ms, self.queue_offset = read_ms, queue_offset
+
     def sync(self, flushed: int) -> None:
         """State that log and wheel are durable up to `flushed`. May run in another thread. Raises OSError."""
         os.fdatasync(self._fd)

@@ -141,6 +141,19 @@ class TimerService:
         self._dequeue.start()
         self._clean()
 
+    def follow(self, check_point: bytes) -> None:
+        """On a slave: take the master's progress (the body of GET_TIMER_CHECK_POINT). Wheel and timer log are
+        not kept meanwhile: the mark says so, and a start as a master rebuilds them from the queue. OSError;
+        ValueError: it has another length."""
+        files = self._timer_files
+        files.checkpoint.follow(check_point)
+        files.checkpoint.is_suspect = True
+        files.write_checkpoint()
+
+    def follow_metrics(self, text: bytes) -> None:
+        """On a slave: take the master's counts (the body of GET_TIMER_METRICS). ValueError."""
+        self._metrics.load(text)
+
     def _recover(self) -> str | None:
         """Continue from the files; if they are damaged, return what is wrong. Raises OSError."""
         files, now_ms = self._timer_files, self._clock.now_ms()

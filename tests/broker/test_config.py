@@ -50,7 +50,7 @@ def test_an_apache_file_is_accepted_as_it_is(tmp_path: Path, caplog: pytest.LogC
     path = tmp_path / "broker.conf"
     path.write_text(
         "# comment\nbrokerClusterName = DefaultCluster\nbrokerName=broker-a\nbrokerId=0\ndeleteWhen=04\n"
-        "fileReservedTime=48\nbrokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\nnoSuchKey=1\n"
+        "fileReservedTime=48\nhaListenPort=10912\nbrokerRole=ASYNC_MASTER\nflushDiskType=SYNC_FLUSH\nnoSuchKey=1\n"
     )
     with caplog.at_level(logging.INFO):
         options = from_file(Options(), path)
@@ -63,7 +63,8 @@ def test_an_apache_file_is_accepted_as_it_is(tmp_path: Path, caplog: pytest.LogC
 @pytest.mark.parametrize(
     ("key", "value", "fault"),
     [
-        ("brokerId", "1", "brokerId must be 0 to 0, not 1"),
+        ("brokerId", "-1", "brokerId must be 0 to 2147483647, not -1"),
+        ("brokerRole", "MASTER", "brokerRole must be ASYNC_MASTER or SYNC_MASTER or SLAVE"),
         ("listenPort", "x", "listenPort must be a whole number"),
         ("listenPort", "65536", "listenPort must be 0 to 65535"),
         ("traceOn", "yes", "traceOn must be true or false"),
@@ -76,11 +77,13 @@ def test_a_bad_value_is_named(key: str, value: str, fault: str) -> None:
         apply(Options(), {key: value})
 
 
-def test_a_slave_is_refused(tmp_path: Path) -> None:
+def test_a_slave_needs_an_id_above_0(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("brokerRole=SLAVE\n")
-    with pytest.raises(ConfigError, match="always a master"):
+    with pytest.raises(ConfigError, match="brokerId above 0"):
         from_file(Options(), path)
+    path.write_text("brokerRole=SLAVE\nbrokerId=2\n")
+    assert from_file(Options(), path).is_slave
 
 
 def test_changes_at_run_time_are_all_or_none_and_saved(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The log copied to slaves: raw sockets, and real slaves of Apache's."""
+"""Replication: slaves and masters, ours and Apache's."""

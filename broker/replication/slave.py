@@ -1,0 +1,90 @@
+"""Slave: the parts of a slave put together: its client of the log, its tables, its state. Loop thread."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Address, Routes
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.slave_client import HAClient
+from firearrow.broker.replication.slave_master import Master, SlaveStatus
+from firearrow.broker.replication.slave_requests import SlaveRequests
+from firearrow.broker.replication.slave_tables import FollowedTimers, SlaveSynchronize
+from firearrow.broker.services.registration import Connect
+
+log = logging.getLogger("firearrow.slave")
+
+
+def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
+    """StartError: a slave has no way to its master."""
+    if options.is_slave and not list(name_servers):
+        raise StartError(
+            "a slave finds its master at a name server of another process: name it with --namesrv HOST:PORT"
+        )
+
+
+class Slave:
+    """`connect` opens a connection to the master's remoting port; `refresh()` registers again."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        arrivals: ArrivalNotifier,
+        *,
+        connect: Connect,
+        refresh: Callable[[], None],
+        delays: Callable[[bytes], None],
+        timers: FollowedTimers | None,
+    ) -> None:
+        self._store = context.store
+        self._status = SlaveStatus()
+        self._master = Master(connect, context.config.options.ha_master_address)
+        self._client = HAClient(context, self._master, self._status, arrivals, refresh)
+        self._synchronize = SlaveSynchronize(context, self._master, delays=delays, timers=timers)
+        self._requests = SlaveRequests(context.config, self._status, lambda: self._store.written)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
+        return self._requests.routes(master_routes)
+
+    def registered(self, ext: Mapping[str, str]) -> None:
+        """A name server answered our registration."""
+        self._master.registered(ext)
+
+    def start(self) -> None:
+        for run in (self._client.run, self._synchronize.run):
+            task = asyncio.ensure_future(run())
+            task.add_done_callback(_ended)
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """What was received is whole in the log; the rest is asked for again."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._master.close()
+
+    def status(self) -> dict[str, object]:
+        """The member `replication` of /status."""
+        status, address = self._status, self._master.address
+        return {
+            "role": "SLAVE",
+            "state": status.state,
+            "reason": status.reason,
+            "master": "" if address is None else "{}:{}".format(*address),
+            "haMaster": status.ha_address,
+            "masterEnd": status.master_end,
+            "end": self._store.written,
+            "behindBytes": max(status.master_end - self._store.written, 0),
+            "receivedBytes": status.bytes_received,
+            "tablesCopiedMs": self._synchronize.copied_ms,
+            "tableFaults": {str(code): fault for code, fault in self._synchronize.faults.items()},
+        }
+
+
+def _ended(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("the slave has stopped following its master: restart the broker", exc_info=error)

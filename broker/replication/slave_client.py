@@ -1,0 +1,305 @@
+"""HAClient: follows the master's log over its replication port, from our log's end on.
+
+Before each connection the master is asked where its log begins and ends (28) and what it has where our last
+record is (33), so that a log of ours that is ahead, too old, or another one is found before a byte is taken.
+Loop thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.replication.follower import Follower, FollowError, RecordDamaged, RecordDoubted
+from firearrow._native.store.message_store import PutRefused
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.slave_master import LogRange, Master, MasterError, SlaveStatus, State
+
+log = logging.getLogger("firearrow.slave")
+
+CONNECT_S = 3.0
+RETRY_S, AGAIN_S, REGISTER_S = 1.0, 0.1, 5.0
+DAMAGED_MAX = 3
+"""A record that came damaged so often is reported; it is asked for again all the same."""
+TICK_S = 0.5
+ACK_BYTES = 8
+
+
+class NotFollowed(Exception):
+    """The master's log is not to be followed; the text says why."""
+
+    def __init__(self, state: State, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
+
+
+class HAClient:
+    """`refresh()` asks the name servers for the master's address again."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        master: Master,
+        status: SlaveStatus,
+        arrivals: ArrivalNotifier,
+        refresh: Callable[[], None],
+    ) -> None:
+        self._loop = context.loop
+        self._store = context.store
+        self._write_batch = context.write_batch
+        self._config = context.config
+        self._clock = context.clock
+        self._master = master
+        self._status = status
+        self._arrivals = arrivals
+        self._refresh = refresh
+        self._follower = Follower(context.store)
+        self._connection: ReplicationConnection | None = None
+        self._asked = self._durable = 0
+        self._damaged: dict[int, int] = {}
+        self._refreshed_at = -REGISTER_S
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            pause_s = RETRY_S
+            received = self._follower.records
+            try:
+                await self._follow()
+            except NotFollowed as error:
+                self._status.enter(error.state, str(error))
+            except RecordDoubted as error:
+                log.warning("%s: asking for it again", error)
+                pause_s = AGAIN_S
+            except RecordDamaged as error:
+                pause_s = self._note_damaged(error)
+            except (OSError, MasterError, FollowError, PutRefused, MemoryError) as error:
+                state = State.FAILED if self._master.address is not None else State.NO_MASTER
+                self._status.enter(state, str(error) or type(error).__name__)
+                if self._follower.records > received:
+                    pause_s = AGAIN_S
+            self._refresh_sometimes()
+            await asyncio.sleep(pause_s)
+
+    def _note_damaged(self, error: RecordDamaged) -> float:
+        """How long to wait before it is asked for again."""
+        count = self._damaged.get(error.offset, 0) + 1
+        self._damaged = {error.offset: count}
+        if count < DAMAGED_MAX:
+            log.warning("%s: asking for it again", error)
+            return AGAIN_S
+        reason = (
+            f"{error}; it came so {count} times: compare the master's store with `firearrow store verify`"
+        )
+        self._status.enter(State.CORRUPTED, reason if count == DAMAGED_MAX else self._status.reason)
+        return RETRY_S
+
+    def _refresh_sometimes(self) -> None:
+        now = self._loop.time()
+        if now - self._refreshed_at >= REGISTER_S:
+            self._refreshed_at = now
+            self._refresh()
+
+    # ---- one connection ----
+
+    async def _follow(self) -> None:
+        """Until the connection ends, which is always an exception."""
+        if not self._store.writable:
+            raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
+        begins_at = await self._check()
+        address = self._master.ha_address
+        if address is None:
+            raise ConnectionError(
+                "the master does not replicate: its name server knows no haServerAddr of it"
+            )
+        self._asked = self._follower.begin(begins_at)
+        self._durable = self._asked
+        async with asyncio.timeout(CONNECT_S):
+            _, connection = await self._loop.create_connection(
+                lambda: ReplicationConnection(self._follower, self._received, self._loop.time), *address
+            )
+        self._connection = connection
+        self._status.ha_address = "{}:{}".format(*address)
+        try:
+            self._report()
+            if self._status.state is not State.CORRUPTED:
+                self._status.enter(State.FOLLOWING)
+            await self._watch(connection)
+        finally:
+            self._connection = None
+            self._status.bytes_per_second = 0
+            connection.abort()
+
+    async def _check(self) -> int:
+        """Compare the two logs; returns where the master's begins. NotFollowed; OSError, MasterError."""
+        master, end = await self._master.log_range(), self._store.written
+        self._status.master_end = master.end
+        if end > master.end:
+            raise NotFollowed(
+                State.DIVERGED,
+                f"our log ends at {end}, the master's at {master.end}: it has lost {end - master.end} bytes, or is "
+                "another one; decide which of the two logs is kept",
+            )
+        if 0 < end < master.begin:
+            raise NotFollowed(
+                State.BEHIND,
+                f"our log ends at {end}, but the master's begins at {master.begin}, for it has deleted older files: "
+                "start this slave with an empty store, or with a newer backup of the master's",
+            )
+        await self._compare(master)
+        return master.begin
+
+    async def _compare(self, master: LogRange) -> None:
+        """Whether the master's log has our last record, too."""
+        last = self._follower.last_record()
+        if last is None or last[0] < master.begin:
+            return
+        offset, record = last
+        if await self._master.record_at(offset) != record:
+            raise NotFollowed(
+                State.DIVERGED,
+                f"our last record, at {offset}, is not the master's: the logs are of different brokers, or one was "
+                "changed; decide which of the two is kept",
+            )
+
+    async def _watch(self, connection: "ReplicationConnection") -> None:
+        """Say how far we are, look for silence, until the connection ends."""
+        options, seen, seen_at = self._config.options, connection.received, self._loop.time()
+        asked_at = moved_at = self._loop.time()
+        while True:
+            done, _ = await asyncio.wait([connection.ended], timeout=TICK_S)
+            if done:
+                raise connection.ended.result()
+            options, now = self._config.options, self._loop.time()
+            if now - connection.read_at >= options.ha_housekeeping_ms / 1000:
+                raise ConnectionError(f"the master said nothing for {options.ha_housekeeping_ms} ms")
+            if now - connection.written_at >= options.ha_heartbeat_ms / 1000:
+                self._report()
+            self._status.bytes_per_second = int((connection.received - seen) / max(now - seen_at, TICK_S))
+            if connection.received != seen:
+                moved_at = now
+            seen, seen_at = connection.received, now
+            self._note_times(connection)
+            if now - asked_at >= options.ha_heartbeat_ms / 1000:
+                asked_at = now
+                await self._ask_end()
+            if (
+                self._status.master_end > self._follower.next_offset
+                and now - moved_at > options.ha_housekeeping_ms / 1000
+            ):
+                raise ConnectionError("the master's log is longer, but it sends no more of it")
+
+    async def _ask_end(self) -> None:
+        try:
+            self._status.master_end = (await self._master.log_range()).end
+        except (OSError, MasterError) as error:
+            log.debug("the master does not say where its log ends: %s", error)
+
+    def _note_times(self, connection: "ReplicationConnection") -> None:
+        status, now_ms, now = self._status, self._clock.now_ms(), self._loop.time()
+        status.last_read_ms = now_ms - int(1000 * (now - connection.read_at))
+        status.last_write_ms = now_ms - int(1000 * (now - connection.written_at))
+        status.master_end = max(status.master_end, self._store.written)
+
+    # ---- what comes in ----
+
+    def _received(self, length: int) -> None:
+        """Append what is whole. FollowError, OSError: close the connection."""
+        fault: Exception | None = None
+        self._status.bytes_received += length
+        try:
+            self._follower.received(length)
+        except FollowError as error:
+            fault = error
+        try:
+            while self._follower.append():
+                self._commit()
+        finally:
+            self._commit()
+        if fault is not None:
+            raise fault
+
+    def _commit(self) -> None:
+        """Write what is staged; report it when it is as durable as flushDiskType says."""
+        if self._store.staged_bytes == 0:
+            return
+        end = self._store.written + self._store.staged_bytes
+        queues = self._follower.drain_queues()
+        self._write_batch.on_durable(end, partial(self._stored, self._connection, end, queues))
+        self._write_batch.commit()
+
+    def _stored(
+        self,
+        connection: "ReplicationConnection | None",
+        end: int,
+        queues: list[tuple[str, int]],
+        stored: bool,
+    ) -> None:
+        if not stored:
+            if connection is not None:
+                connection.fail(OSError("what the master sent could not be written to the disk"))
+            return
+        self._durable = max(self._durable, end)
+        if connection is not None and connection is self._connection:
+            if self._status.state is State.CORRUPTED:
+                self._status.enter(State.FOLLOWING)
+            self._report()
+        self._arrivals(queues)
+
+    def _report(self) -> None:
+        """Send the end of our log; at first it is what we ask for."""
+        if self._connection is not None:
+            self._connection.write(max(self._durable, self._asked).to_bytes(ACK_BYTES, "big"))
+
+
+class ReplicationConnection(asyncio.BufferedProtocol):
+    """`ended`: done with the reason when the connection ends. `received`: bytes. Times are the loop's, in s."""
+
+    def __init__(
+        self, follower: Follower, take: Callable[[int], None], loop_time: Callable[[], float]
+    ) -> None:
+        self._buffer = memoryview(follower.wire)
+        self._take = take
+        self._loop_time = loop_time
+        self._transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.read_at = self.written_at = loop_time()
+        self.received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.read_at = self._loop_time()
+        if self.ended.done():
+            return
+        self.received += nbytes
+        try:
+            self._take(nbytes)
+        except Exception as error:  # the client tries again
+            self.fail(error)
+
+    def eof_received(self) -> None:
+        self.fail(ConnectionError("the master closed the connection"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(exc or ConnectionError("the connection to the master was lost"))
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+            self.written_at = self._loop_time()
+
+    def fail(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+        self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

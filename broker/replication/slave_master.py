@@ -1,0 +1,166 @@
+"""Master: the master as a slave sees it: its addresses from the name server, requests to it; SlaveStatus: how far
+a slave follows it, and why not further. Loop thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import orjson
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.peer import Address, Peer
+from firearrow.broker.services.registration import Connect, addresses
+from firearrow.broker.tables import json_fields
+
+log = logging.getLogger("firearrow.slave")
+
+CONNECT_S = ANSWER_S = 3.0
+
+
+class State(StrEnum):
+    """`DIVERGED`: our log has records that the master's has not. `BEHIND`: the master has deleted what comes next.
+    `CORRUPTED`: the same record came damaged several times."""
+
+    NO_MASTER = "no master"
+    CONNECTING = "connecting"
+    FOLLOWING = "following"
+    DIVERGED = "diverged"
+    BEHIND = "behind the log"
+    CORRUPTED = "corrupted"
+    FAILED = "failed"
+
+
+QUIET = (State.CONNECTING, State.FOLLOWING)
+"""States that need no operator."""
+
+
+@dataclass(slots=True)
+class SlaveStatus:
+    """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last said so. Times in ms."""
+
+    state: State = State.NO_MASTER
+    reason: str = "no name server has told the master's address yet"
+    master_end: int = 0
+    ha_address: str = ""
+    last_read_ms: int = 0
+    last_write_ms: int = 0
+    bytes_received: int = 0
+    bytes_per_second: int = 0
+    master_flushed: int = 0
+
+    def enter(self, state: State, reason: str = "") -> None:
+        """Log a change, not each try."""
+        if (state, reason) == (self.state, self.reason):
+            return
+        fresh = state is not self.state
+        self.state, self.reason = state, reason
+        if state is State.FOLLOWING:
+            log.info("following the master's log at %s", self.ha_address)
+        elif state in (State.DIVERGED, State.BEHIND, State.CORRUPTED):
+            log.error("the master's log is not followed (%s): %s", state, reason)
+        elif fresh and reason:
+            log.warning("the master's log is not followed: %s; trying again", reason)
+
+
+class MasterError(Exception):
+    """The master refused a request, or its answer is malformed. `code`: of its answer, 0 for the latter."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class LogRange(NamedTuple):
+    """Where the master's log begins and ends."""
+
+    begin: int
+    end: int
+
+
+class Master:
+    """`ha_address`: haMasterAddress; where it is set, the name server's answer does not change it."""
+
+    def __init__(self, connect: Connect, ha_address: str) -> None:
+        self._connect = connect
+        self._fixed = _address(ha_address) if ha_address else None
+        self.address: Address | None = None
+        self.ha_address: Address | None = self._fixed
+        self._peer: Peer | None = None
+        self._connecting = asyncio.Lock()
+
+    def registered(self, ext: Mapping[str, str]) -> None:
+        """Take the addresses from the answer to a registration; absent ones leave those that are known."""
+        found = _address_or_none(ext.get("masterAddr", ""))
+        if found is None:
+            return
+        if found != self.address and self._peer is not None:
+            self._peer.close()
+        self.address = found
+        ha = _address_or_none(ext.get("haServerAddr", ""), found[0])
+        if self._fixed is None and ha is not None:
+            self.ha_address = ha
+
+    async def ask(
+        self, code: int, ext: dict[str, str] | None = None, *, timeout_s: float = ANSWER_S
+    ) -> RemotingCommand:
+        """The master's answer with code SUCCESS. OSError, TimeoutError, MasterError."""
+        peer = await self._connected()
+        answer = await peer.ask(RemotingCommand.request(code, ext or {}), timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise MasterError(
+                answer.code, f"the master refused request {code} with {answer.code}: {answer.remark}"
+            )
+        return answer
+
+    async def log_range(self) -> LogRange:
+        """OSError, TimeoutError, MasterError: also while its store still starts."""
+        answer = await self.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+        try:
+            table = json_fields.members(orjson.loads(answer.body).get("table"), "table")
+            begin, end = (int(str(table[name])) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise MasterError(0, f"the master's runtime info is malformed: {error}") from None
+        return LogRange(max(begin, 0), end)
+
+    async def record_at(self, offset: int) -> bytes | None:
+        """The record's bytes; None if the master has no record there. OSError, TimeoutError, MasterError."""
+        try:
+            return (await self.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)})).body
+        except MasterError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:
+                return None
+            raise
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+
+    async def _connected(self) -> Peer:
+        if self.address is None:
+            raise ConnectionError("no name server has told the master's address yet")
+        async with self._connecting:
+            if self._peer is None or self._peer.closed:
+                async with asyncio.timeout(CONNECT_S):
+                    self._peer = await self._connect(*self.address)
+            return self._peer
+
+
+def _address_or_none(text: str, host: str = "") -> Address | None:
+    """`host` completes an address without one."""
+    try:
+        return _address(f"{host}{text}" if text.startswith(":") else text)
+    except StartError:
+        return None
+
+
+def _address(text: str) -> Address:
+    found = addresses(text)
+    if len(found) != 1:
+        raise StartError(f"haMasterAddress must be host:port, not {text[:80]!r}")
+    return found[0]

@@ -1,0 +1,242 @@
+"""SlaveSynchronize: copies the master's tables, each second (Apache: each minute). Loop thread.
+
+Topics, groups and the timer's metrics are copied when their data version changes; the others have none that
+tells each change, and are copied when their bytes differ. A master that does not know a request (4.9: 402, 60,
+61) is not asked again until it changes its address.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.peer import Address
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.slave_master import Master, MasterError
+from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.groups import GroupConfig
+from firearrow.broker.tables.topics import TopicConfig
+
+log = logging.getLogger("firearrow.slave")
+
+PERIOD_S = 1.0
+SHARE = 10
+"""Copying takes at most this part of the time."""
+PAGE = 2000
+PAGES_MAX = 1000
+IN_THREAD_BYTES = 1 << 16
+"""Larger bodies are parsed in a thread."""
+ANSWER_S = 10.0
+POLL_PAGE = "1"
+
+
+class FollowedTimers(Protocol):
+    """What a slave sets of the timer."""
+
+    def follow(self, check_point: bytes) -> None: ...
+    def follow_metrics(self, text: bytes) -> None: ...
+
+
+class PagedTable:
+    """The requests of a table with a data version that is answered in pages. `names`: of its fields."""
+
+    def __init__(self, code: int, begin: str, size: str, total: str) -> None:
+        self.code, self._begin, self._size, self._total = code, begin, size, total
+
+    def ext(self, begin: int, size: str, version: DataVersion | None) -> dict[str, str]:
+        text = "" if version is None else fastjson.dumps(version.to_object()).decode()
+        return {self._begin: str(begin), self._size: size, "dataVersion": text}
+
+    def total(self, answer: RemotingCommand) -> int | None:
+        """None: all is in this answer."""
+        return answer.integer(self._total, 32) if self._total in answer.ext else None
+
+
+TOPICS = PagedTable(RequestCode.GET_ALL_TOPIC_CONFIG, "topicSeq", "maxTopicNum", "totalTopicNum")
+GROUPS = PagedTable(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "groupSeq", "maxGroupNum", "totalGroupNum")
+
+
+class SlaveSynchronize:
+    """`delays`: loads the body of delayOffset.json. `timers`: None with timerWheelEnable=false."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        master: Master,
+        *,
+        delays: Callable[[bytes], None],
+        timers: FollowedTimers | None,
+    ) -> None:
+        self._tables = context.tables
+        self._loop = context.loop
+        self._saver = context.saver
+        self._master = master
+        self._delays = delays
+        self._timers = timers
+        self._copies: dict[int, Callable[[], Awaitable[None]]] = {
+            TOPICS.code: self._copy_topics,
+            GROUPS.code: self._copy_groups,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self._copy_offsets,
+            RequestCode.GET_ALL_DELAY_OFFSET: self._copy_delays,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self._copy_modes,
+        }
+        if timers is not None:
+            self._copies[RequestCode.GET_TIMER_METRICS] = self._copy_timer_metrics
+            self._copies[RequestCode.GET_TIMER_CHECK_POINT] = self._copy_check_point
+        self._of: Address | None = None
+        self._unknown: set[int] = set()
+        self._faults: dict[int, str] = {}
+        self._versions: dict[int, DataVersion] = {}
+        self._bodies: dict[int, bytes] = {}
+        self.copied_ms = 0
+        """When all tables were last up to date; 0: never."""
+        self._clock = context.clock
+
+    @property
+    def faults(self) -> dict[int, str]:
+        """Request code → why its table was not copied the last time."""
+        return dict(self._faults)
+
+    async def run(self) -> None:
+        """Copy until cancelled."""
+        while True:
+            began = self._loop.time()
+            if self._master.address is not None:
+                await self._turn()
+            await asyncio.sleep(max(PERIOD_S, (SHARE - 1) * (self._loop.time() - began)))
+
+    async def _turn(self) -> None:
+        if self._master.address != self._of:
+            self._of = self._master.address
+            self._unknown.clear()
+            self._versions.clear()
+            self._bodies.clear()
+        for code, copy in self._copies.items():
+            if code in self._unknown:
+                continue
+            try:
+                await copy()
+            except MasterError as error:
+                if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    self._unknown.add(code)
+                    self._faults.pop(code, None)
+                    log.info("the master does not know request %d: its table is not copied", code)
+                else:
+                    self._failed(code, error)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._failed(code, error)
+                if isinstance(error, OSError):
+                    return
+            else:
+                if self._faults.pop(code, None) is not None:
+                    log.info("the table of request %d is copied again", code)
+        if not self._faults:
+            self.copied_ms = self._clock.now_ms()
+
+    def _failed(self, code: int, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if code not in self._faults:
+            log.warning("the master's table of request %d is not copied, trying again: %s", code, text)
+        self._faults[code] = text
+
+    # ---- topics and groups ----
+
+    async def _copy_topics(self) -> None:
+        copied = await self._changed_table(TOPICS, "topicConfigTable")
+        if copied is not None:
+            configs = [TopicConfig.from_object(value) for value in copied[0].values()]
+            self._tables.topics.follow(configs, copied[2])
+
+    async def _copy_groups(self) -> None:
+        copied = await self._changed_table(GROUPS, "subscriptionGroupTable")
+        if copied is not None:
+            configs = [GroupConfig.from_object(value) for value in copied[0].values()]
+            self._tables.groups.follow(configs, copied[1], copied[2])
+
+    async def _changed_table(
+        self, table: PagedTable, name: str
+    ) -> tuple[dict[str, Any], Mapping[str, Any], DataVersion] | None:
+        """The whole table, the forbidden topics with it, and its version; None if that has not changed."""
+        seen = self._versions.get(table.code)
+        if seen is not None:
+            answer = await self._ask(table.code, table.ext(0, POLL_PAGE, seen))
+            if self._bodies.get(table.code) == answer.body:
+                return None
+            if _version(await _parsed(answer.body)) == seen:
+                self._bodies[table.code] = answer.body
+                return None
+        entries: dict[str, Any] = {}
+        version: DataVersion | None = None
+        for _ in range(PAGES_MAX):
+            answer = await self._ask(table.code, table.ext(len(entries), str(PAGE), version))
+            body = await _parsed(answer.body)
+            if version is not None and _version(body) != version:
+                entries = {}
+            version = _version(body)
+            page = json_fields.members_or_none(body.get(name), name)
+            before = len(entries)
+            entries |= page
+            total = table.total(answer)
+            if total is None or len(entries) >= total or len(entries) == before:
+                break
+        assert version is not None
+        self._versions[table.code] = version
+        return entries, json_fields.members_or_none(body.get("forbiddenTable"), "forbiddenTable"), version
+
+    # ---- the others ----
+
+    async def _copy_offsets(self) -> None:
+        body = await self._changed(RequestCode.GET_ALL_CONSUMER_OFFSET)
+        if body is not None:
+            self._tables.offsets.follow(await _parsed(body))
+
+    async def _copy_delays(self) -> None:
+        body = await self._changed(RequestCode.GET_ALL_DELAY_OFFSET)
+        if body is not None:
+            self._delays(body)
+            self._saver.changed("delays")
+
+    async def _copy_modes(self) -> None:
+        body = await self._changed(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        if body is not None:
+            self._tables.modes.load(body)
+            self._saver.schedule("modes")
+
+    async def _copy_timer_metrics(self) -> None:
+        body = await self._changed(RequestCode.GET_TIMER_METRICS)
+        if body is not None and self._timers is not None:
+            self._timers.follow_metrics(body)
+            self._saver.changed("timermetrics")
+
+    async def _copy_check_point(self) -> None:
+        body = await self._changed(RequestCode.GET_TIMER_CHECK_POINT)
+        if body is not None and self._timers is not None:
+            self._timers.follow(body)
+
+    async def _changed(self, code: int) -> bytes | None:
+        """The body of the answer; None if it is the same as before. It counts as copied when the next one comes:
+        a body that cannot be applied is tried once, and its fault stays until another one comes."""
+        body = (await self._ask(code)).body
+        if self._bodies.get(code) == body and code not in self._faults:
+            return None
+        self._bodies[code] = body
+        return body
+
+    async def _ask(self, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
+        return await self._master.ask(code, ext, timeout_s=ANSWER_S)
+
+
+async def _parsed(body: bytes) -> json_fields.Members:
+    """The JSON object. ValueError."""
+    value = (
+        await asyncio.to_thread(fastjson.loads, body) if len(body) > IN_THREAD_BYTES else fastjson.loads(body)
+    )
+    return json_fields.members(value, "the master's table")
+
+
+def _version(body: json_fields.Members) -> DataVersion:
+    return DataVersion.from_object(body.get("dataVersion", {}))

@@ -1,0 +1,82 @@
+"""A master and a slave of one name, and what the tests compare of them."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from firearrow._native.wire.codes import RequestCode
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import runtime_info, send, topic_ext
+
+SEGMENT = 1 << 18
+SIZES = {
+    "brokerName": "pair",
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "maxMessageSize": "100000",
+    "haSendHeartbeatInterval": "200",
+}
+TOPIC = "Followed"
+
+
+def words(settings: dict[str, str]) -> tuple[str, ...]:
+    return tuple(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))
+
+
+def start_master(store: Path, **settings: str) -> BrokerProcess:
+    return BrokerProcess(store, *words(SIZES | settings))
+
+
+def start_slave(store: Path, name_server: str, ha_master: str = "", **settings: str) -> BrokerProcess:
+    role = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
+    if ha_master:
+        role["haMasterAddress"] = ha_master
+    return BrokerProcess(store, "--namesrv", name_server, *words(SIZES | role | settings))
+
+
+def name_server(master: BrokerProcess) -> str:
+    assert master.name_server is not None
+    return "{}:{}".format(*master.name_server)
+
+
+def fill(connection: ClientSocket, count: int, size: int = 300, topic: str = TOPIC) -> None:
+    """Send that many messages to the topic's four queues, in sizes around `size`."""
+    connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+    for number in range(count):
+        body = f"{number:06d}".encode() * (1 + (number * 7919) % (size // 3))
+        assert send(connection, topic, body, queue_id=number % 4).code == 0
+
+
+def end_of(connection: ClientSocket) -> int:
+    return int(runtime_info(connection)["commitLogMaxOffset"])
+
+
+def ha_client(connection: ClientSocket) -> dict[str, object]:
+    """What a slave tells of its way to the master (907)."""
+    status = json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)
+    assert status["master"] is False
+    client: dict[str, object] = status["haClientRuntimeInfo"]
+    return client
+
+
+def wait_for(condition: Callable[[], bool], what: str, within_s: float = 20) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {within_s} s: {what}"
+        time.sleep(0.02)
+
+
+def digests(store: Path, end: int) -> dict[str, str]:
+    """sha256 of each file of the log, the last one up to the end."""
+    found = {}
+    for path in sorted((store / "commitlog").iterdir()):
+        base = int(path.name)
+        if base < end:
+            data = path.read_bytes()[: end - base]
+            found[path.name] = hashlib.sha256(data).hexdigest()
+    return found

@@ -1,0 +1,298 @@
+"""A slave's log: the whole of it, in pieces cut anywhere, checked before it is appended, a store at every moment."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.replication.pairs import (
+    SEGMENT,
+    TOPIC,
+    digests,
+    end_of,
+    fill,
+    ha_client,
+    name_server,
+    start_master,
+    start_slave,
+    wait_for,
+)
+from tests.replication.sender import HEADER, Sender
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue
+
+
+class Scene:
+    """A master with some messages, a sender of its log, and the folder of a slave."""
+
+    def __init__(self, folder: Path) -> None:
+        self.master = start_master(folder / "master")
+        self.connection = self.master.connect()
+        self.store = folder / "slave"
+        self.limit: int | None = None
+        self.sender = Sender(folder / "master" / "commitlog", self.end, SEGMENT)
+
+    def end(self) -> int:
+        return self._end if self.limit is None else min(self.limit, self._end)
+
+    def fill(self, count: int, size: int = 300) -> None:
+        fill(self.connection, count, size)
+        self._end = end_of(self.connection)
+
+    _end = 0
+
+    def slave(self, **settings: str) -> BrokerProcess:
+        return start_slave(self.store, name_server(self.master), self.sender.address, **settings)
+
+    def caught_up(self, connection: ClientSocket, within_s: float = 20) -> None:
+        wait_for(lambda: end_of(connection) == self.end(), f"the log's end {self.end()}", within_s)
+
+    def equal(self) -> None:
+        end = self.end()
+        assert digests(self.store, end) == digests(self.master.store, end)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.sender.close()
+        self.master.kill()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    try:
+        yield scene
+    finally:
+        scene.close()
+
+
+def verified(store: Path) -> None:
+    ran = subprocess.run(
+        [Path(sys.executable).parent / "firearrow", "store", "verify", str(store)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_fresh_slave_gets_the_whole_log_over_rolls(scene: Scene) -> None:
+    scene.fill(2500)
+    assert scene.end() > 2 * SEGMENT
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        scene.equal()
+        assert scene.sender.asked == [1]
+        wait_for(lambda: scene.sender.acks[-1:] == [scene.end()], "the last acknowledgement")
+        client = ha_client(connection)
+        assert client["state"] == "following"
+        assert client["maxOffset"] == scene.end()
+        wait_for(
+            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, "the topic"
+        )
+        for queue in range(4):
+            assert read_queue(connection, TOPIC, queue) == read_queue(scene.connection, TOPIC, queue)
+        assert slave.stop() == 0
+    verified(scene.store)
+
+
+def test_a_held_pull_is_woken_by_what_comes(scene: Scene) -> None:
+    scene.fill(4)
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        wait_for(
+            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, "the topic"
+        )
+        opaque = connection.send_request(
+            RequestCode.PULL_MESSAGE,
+            {
+                "consumerGroup": "CG",
+                "topic": TOPIC,
+                "queueId": "0",
+                "queueOffset": "1",
+                "maxMsgNums": "32",
+                "sysFlag": "6",
+                "commitOffset": "0",
+                "suspendTimeoutMillis": "15000",
+                "subscription": "*",
+                "subVersion": "0",
+            },
+        )
+        began = time.monotonic()
+        scene.fill(4)
+        answer = connection.answer_to(opaque)
+        assert answer.code == 0
+        assert answer.ext["suggestWhichBrokerId"] == "0"
+        assert time.monotonic() - began < 5
+
+
+def test_a_slave_goes_on_where_a_connection_was_cut_at_each_byte_of_a_header(scene: Scene) -> None:
+    scene.fill(1500)
+    scene.sender.piece = 10_000
+    scene.sender.cuts = [*range(HEADER.size + 2), HEADER.size + 9000]
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection, 60)
+        scene.equal()
+        assert len(scene.sender.asked) == HEADER.size + 4
+        assert slave.stop() == 0
+    verified(scene.store)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100, SEGMENT])
+def test_records_may_be_cut_anywhere(scene: Scene, piece: int) -> None:
+    scene.fill(8 if piece == 1 else 1200)
+    scene.sender.piece = piece
+    if piece < 100:
+        scene.limit = min(scene.end(), 3000 * piece)
+        scene.limit = record_end(scene, scene.limit)
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection, 60)
+        scene.equal()
+
+
+def record_end(scene: Scene, limit: int) -> int:
+    """The end of the last record that ends at or below an offset."""
+    data = b"".join(path.read_bytes() for path in sorted((scene.master.store / "commitlog").iterdir()))
+    at = 0
+    while at + (size := int.from_bytes(data[at : at + 4])) <= limit and size:
+        at += size
+    return at
+
+
+PARTS = {
+    "size": 0,
+    "magic": 4,
+    "crc": 8,
+    "queue id": 15,
+    "queue offset": 27,
+    "own offset": 34,
+    "born host": None,
+    "body": 90,
+}
+
+
+@pytest.mark.parametrize("part", [part for part, at in PARTS.items() if at is not None])
+def test_a_turned_bit_is_not_appended_and_asked_for_again(scene: Scene, part: str) -> None:
+    scene.fill(200)
+    target = record_end(scene, scene.end() // 2)
+    at = target + (PARTS[part] or 0)
+    turned = threading.Event()
+
+    def turn(offset: int, data: bytes) -> bytes:
+        if turned.is_set() or not offset <= at < offset + len(data):
+            return data
+        turned.set()
+        changed = bytearray(data)
+        changed[at - offset] ^= 0x10
+        return bytes(changed)
+
+    scene.sender.change = turn
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        assert turned.is_set()
+        scene.equal()
+        assert len(scene.sender.asked) >= 2
+        assert target in scene.sender.asked
+        assert slave.stop() == 0
+    verified(scene.store)
+
+
+def test_a_record_that_always_comes_damaged_is_reported(scene: Scene) -> None:
+    scene.fill(40)
+    target = record_end(scene, scene.end() // 2)
+
+    def turn(offset: int, data: bytes) -> bytes:
+        at = target + 90
+        if not offset <= at < offset + len(data):
+            return data
+        return data[: at - offset] + bytes([data[at - offset] ^ 1]) + data[at - offset + 1 :]
+
+    scene.sender.change = turn
+    with scene.slave() as slave, slave.connect() as connection:
+        wait_for(lambda: ha_client(connection)["state"] == "corrupted", "the state corrupted")
+        assert str(target) in str(ha_client(connection)["reason"])
+        assert end_of(connection) == target
+        assert max(scene.sender.acks, default=0) <= target
+        scene.sender.change = lambda offset, data: data
+        scene.caught_up(connection)
+        wait_for(lambda: ha_client(connection)["state"] == "following", "the state following")
+        scene.equal()
+
+
+@pytest.mark.parametrize("fault", ["jump", "negative size", "too large"])
+def test_a_frame_that_cannot_be_closes_the_connection(scene: Scene, fault: str) -> None:
+    scene.fill(100)
+    bad = threading.Event()
+
+    def spoil(offset: int, frame: bytes) -> bytes:
+        if offset <= 1 or bad.is_set():
+            return frame
+        bad.set()
+        size = len(frame) - HEADER.size
+        header = {
+            "jump": HEADER.pack(offset + 8, size),
+            "negative size": HEADER.pack(offset, -1),
+            "too large": HEADER.pack(offset, SEGMENT + 1),
+        }[fault]
+        return header + frame[HEADER.size :]
+
+    scene.sender.piece = 4000
+    scene.sender.frame = spoil
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        assert bad.is_set()
+        scene.equal()
+
+
+def test_a_killed_slave_is_a_store_at_every_moment(scene: Scene) -> None:
+    scene.fill(3000)
+    scene.sender.piece = 500
+    pick = random.Random(7)
+    for _ in range(5):
+        with scene.slave() as slave, slave.connect() as connection:
+            before = end_of(connection)
+            if before == scene.end():
+                break
+            wait_for(lambda before=before: end_of(connection) > before, "some progress")  # type: ignore[misc]
+            time.sleep(pick.random() / 4)
+            slave.kill()
+        ended = folder_end(scene.store)
+        assert ended > 0
+        with scene.slave() as slave, slave.connect() as connection:
+            assert end_of(connection) >= ended
+            assert "truncated" not in slave.log.read_text()
+            assert "damaged from" not in slave.log.read_text()
+            assert slave.stop() == 0
+        verified(scene.store)
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection, 60)
+        scene.equal()
+
+
+def folder_end(store: Path) -> int:
+    """The end of the last whole record in the folder, after which there are zeros only."""
+    data = b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))
+    at = 0
+    while at + 4 <= len(data) and (size := int.from_bytes(data[at : at + 4])):
+        at += size
+    assert not data[at:].strip(b"\0")
+    return at
+
+
+def test_sync_flush_acknowledges_what_is_synced(scene: Scene) -> None:
+    scene.fill(500)
+    with scene.slave(flushDiskType="SYNC_FLUSH") as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        wait_for(lambda: scene.sender.acks[-1:] == [scene.end()], "the last acknowledgement")
+        wait_for(
+            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, "the topic"
+        )
+        assert read_queue(connection, TOPIC, 0) == read_queue(scene.connection, TOPIC, 0)
+        scene.equal()
