@@ -244,7 +244,7 @@ cdef class Follower:
         return True
 
     cdef int believe(self, const uint8_t *at, const RecordView *view, ConsumeQueue queue) except -1:
-        """RecordDoubted, unless the same bytes came before: no CRC covers what says where a record belongs."""
+        """RecordDoubted, unless the same bytes came before: no CRC covers where a record belongs."""
         cdef uint32_t crc = whole_crc(at, view.size)
         if self.doubted_offset != view.physical_offset or self.doubted_crc != crc:
             self.doubted_offset, self.doubted_crc = view.physical_offset, crc

@@ -9,7 +9,7 @@ from pathlib import Path
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
-from tests.support.requests import runtime_info, send, topic_ext
+from tests.support.requests import send, topic_ext
 
 SEGMENT = 1 << 18
 SIZES = {
@@ -53,7 +53,9 @@ def fill(connection: ClientSocket, count: int, size: int = 300, topic: str = TOP
 
 
 def end_of(connection: ClientSocket) -> int:
-    return int(runtime_info(connection)["commitLogMaxOffset"])
+    """Of the broker's log; -1 while its store starts (Apache's)."""
+    answer = connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    return int(json.loads(answer.body)["table"]["commitLogMaxOffset"]) if answer.code == 0 else -1
 
 
 def ha_client(connection: ClientSocket) -> dict[str, object]:

@@ -1,0 +1,184 @@
+"""A slave of Apache's masters, 5.5.0 and 4.9.7: equal logs over kills and rolls, copied tables, readers that go on."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.interop.driver import Driver
+from tests.interop.peers import Apache, Apache4, FireArrow, address
+from tests.interop.toolchain import java_class_path, need
+from tests.replication.pairs import digests, end_of, ha_client, wait_for, words
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue, send, send_ext, topic_ext
+
+pytestmark = pytest.mark.interop
+SEGMENT = 1 << 20
+MASTERS = {"5.5.0": Apache, "4.9.7": Apache4}
+SETTINGS = {"mappedFileSizeCommitLog": str(SEGMENT), "maxMessageSize": "200000"}
+SLAVE = SETTINGS | {
+    "brokerName": "broker-a",
+    "brokerRole": "SLAVE",
+    "brokerId": "1",
+    "slaveReadEnable": "true",
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "10000",
+}
+TOPIC, GROUP = "Followed", "Reader"
+
+
+class Pair:
+    def __init__(self, folder: Path, version: str) -> None:
+        self.folder, self.version = folder, version
+        self.names = FireArrow(folder / "names", {"brokerName": "names", "brokerClusterName": "Names"})
+        self.start_master()
+
+    def start_master(self) -> None:
+        more = {"timerWheelEnable": "true"} if self.version == "5.5.0" else {}
+        self.master = MASTERS[self.version](
+            self.folder / "master", SETTINGS | {"namesrvAddr": self.names.name_server} | more
+        )
+
+    def connect(self) -> ClientSocket:
+        return ClientSocket(address(self.master.address))
+
+    def slave(self, **settings: str) -> BrokerProcess:
+        return BrokerProcess(
+            self.folder / "slave", "--namesrv", self.names.name_server, *words(SLAVE | settings)
+        )
+
+    def equal(self, slave: ClientSocket, within_s: float = 60) -> int:
+        """Wait until the slave has all; returns the end."""
+        with self.connect() as master:
+            wait_for(lambda: end_of(slave) == end_of(master), "the master's end", within_s)
+            end = end_of(slave)
+        assert digests(self.folder / "slave", end) == digests(self.folder / "master", end)
+        return end
+
+    def close(self) -> None:
+        self.master.kill()
+        self.names.broker.kill()
+
+
+@pytest.fixture(scope="module", params=sorted(MASTERS, reverse=True))
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    need(lambda: java_class_path("client5" if request.param == "5.5.0" else "broker4"))
+    pair = Pair(tmp_path_factory.mktemp("pair"), request.param)
+    try:
+        yield pair
+    finally:
+        pair.close()
+
+
+def fill(connection: ClientSocket, count: int, size: int = 4000) -> None:
+    connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
+    for number in range(count):
+        assert send(connection, TOPIC, b"%06d" % number * (size // 6), queue_id=number % 4).code == 0
+
+
+def copied(slave: ClientSocket, code: int, text: bytes) -> None:
+    wait_for(lambda: text in slave.ask(code).body, f"{text!r} in the answer to {code}", 30)
+
+
+def test_log_tables_kills_and_readers(pair: Pair) -> None:
+    """One story, for the JVMs take longer to start than all of it takes."""
+    with pair.connect() as master:
+        fill(master, 100)
+        group = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "2", "commitOffset": "7"}
+        config = b'{"groupName":"Reader","consumeEnable":true,"retryQueueNums":1,"retryMaxTimes":16}'
+        assert master.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, config).code == 0
+        assert master.ask(RequestCode.UPDATE_CONSUMER_OFFSET, group).code == 0
+        delayed = send_ext(TOPIC, i="DELAY\x011\x02")
+        assert master.ask(RequestCode.SEND_MESSAGE_V2, delayed, b"delayed").code == 0
+    with pair.slave() as slave, slave.connect() as connection:
+        pair.equal(connection)
+        copied(connection, RequestCode.GET_ALL_TOPIC_CONFIG, TOPIC.encode())
+        copied(connection, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, b'"Reader"')
+        copied(connection, RequestCode.GET_ALL_CONSUMER_OFFSET, b'"Followed@Reader":{2:7}')
+        copied(connection, RequestCode.GET_ALL_DELAY_OFFSET, b'"offsetTable":{1:1')
+        with pair.connect() as master:
+            for queue in range(4):
+                assert read_queue(connection, TOPIC, queue) == read_queue(master, TOPIC, queue)
+            assert read_queue(connection, TOPIC, 0)
+            rolled(pair, master, connection)
+        assert ha_client(connection)["state"] == "following"
+        assert slave.stop() == 0
+    master_is_killed(pair)
+
+
+def rolled(pair: Pair, master: ClientSocket, slave: ClientSocket) -> None:
+    """Two rolls while it follows."""
+    fill(master, 700)
+    assert pair.equal(slave) > 2 * SEGMENT
+
+
+def master_is_killed(pair: Pair) -> None:
+    """Part of the log is there; kills of both under load; the slave follows the master at its new address."""
+    with pair.connect() as master:
+        fill(master, 50)
+    for _ in range(2):
+        stop = threading.Event()
+        loader = threading.Thread(target=load, args=(pair, stop))
+        with pair.slave() as slave, slave.connect() as connection:
+            before = end_of(connection)
+            loader.start()
+            wait_for(lambda before=before: end_of(connection) > before, "progress under load", 60)  # type: ignore[misc]
+            time.sleep(0.3)
+            slave.kill()
+        stop.set()
+        loader.join()
+    with pair.slave() as slave, slave.connect() as connection:
+        stop = threading.Event()
+        loader = threading.Thread(target=load, args=(pair, stop))
+        loader.start()
+        time.sleep(0.5)
+        pair.master.kill()
+        stop.set()
+        loader.join()
+        with ClientSocket(slave.address) as reader:
+            assert read_queue(reader, TOPIC, 1)
+        pair.start_master()
+        pair.equal(connection, 90)
+        with pair.connect() as master:
+            fill(master, 50)
+        pair.equal(connection)
+        assert slave.stop() == 0
+
+
+def load(pair: Pair, stop: threading.Event) -> None:
+    try:
+        with pair.connect() as master:
+            while not stop.is_set():
+                send(master, TOPIC, b"load" * 200)
+    except OSError:
+        return
+
+
+def test_javas_consumer_reads_on_from_the_slave(pair: Pair, tmp_path: Path) -> None:
+    need(lambda: java_class_path("client5"))
+    with pair.connect() as master:
+        master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("ReadOn"))
+        for number in range(400):
+            assert send(master, "ReadOn", b"m%03d" % number, queue_id=number % 4).code == 0
+    with (
+        pair.slave() as slave,
+        slave.connect() as connection,
+        Driver("java5", pair.names.name_server, tmp_path) as java,
+    ):
+        pair.equal(connection)
+        copied(connection, RequestCode.GET_ALL_TOPIC_CONFIG, b"ReadOn")
+        java.ask("consume", name="reader", group="ReadOnGroup", topic="ReadOn", suspendMs=20)
+        wait_for(lambda: bool(java.consumed("reader")), "the first messages", 60)
+        text = java.ask("mqadmin", argument=["haStatus", "-b", "{}:{}".format(*slave.address)])[0]["text"]
+        assert "MasterAddr" in str(text)
+        text = java.ask("mqadmin", argument=["clusterList"])[0]["text"]
+        assert "broker-a" in str(text)
+        assert "{}:{}".format(*slave.address) in str(text)
+        pair.master.kill()
+        java.await_bodies(["reader"], [(b"m%03d" % number).hex() for number in range(400)])
+        java.ask("stop", name="reader")
