@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,63 +13,13 @@ from firearrow._native.wire.codes import RequestCode
 from tests.replication.pairs import (
     SEGMENT,
     TOPIC,
-    digests,
     end_of,
-    fill,
     ha_client,
-    name_server,
-    start_master,
-    start_slave,
     wait_for,
 )
-from tests.replication.sender import HEADER, Sender
-from tests.support.broker_process import BrokerProcess
-from tests.support.client_socket import ClientSocket
+from tests.replication.scene import Scene
+from tests.replication.sender import HEADER
 from tests.support.requests import read_queue
-
-
-class Scene:
-    """A master with some messages, a sender of its log, and the folder of a slave."""
-
-    def __init__(self, folder: Path) -> None:
-        self.master = start_master(folder / "master")
-        self.connection = self.master.connect()
-        self.store = folder / "slave"
-        self.limit: int | None = None
-        self.sender = Sender(folder / "master" / "commitlog", self.end, SEGMENT)
-
-    def end(self) -> int:
-        return self._end if self.limit is None else min(self.limit, self._end)
-
-    def fill(self, count: int, size: int = 300) -> None:
-        fill(self.connection, count, size)
-        self._end = end_of(self.connection)
-
-    _end = 0
-
-    def slave(self, **settings: str) -> BrokerProcess:
-        return start_slave(self.store, name_server(self.master), self.sender.address, **settings)
-
-    def caught_up(self, connection: ClientSocket, within_s: float = 20) -> None:
-        wait_for(lambda: end_of(connection) == self.end(), f"the log's end {self.end()}", within_s)
-
-    def equal(self) -> None:
-        end = self.end()
-        assert digests(self.store, end) == digests(self.master.store, end)
-
-    def close(self) -> None:
-        self.connection.close()
-        self.sender.close()
-        self.master.kill()
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
-    try:
-        yield scene
-    finally:
-        scene.close()
 
 
 def verified(store: Path) -> None:

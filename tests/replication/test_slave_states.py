@@ -1,0 +1,144 @@
+"""Logs that a slave must not follow: they are found before a byte is taken, and told by 907, the status and the log."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from firearrow._native.wire.codes import RequestCode
+from tests.replication.pairs import digests, end_of, ha_client, name_server, start_slave, wait_for, words
+from tests.replication.scene import Scene
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+
+
+def followed(scene: Scene) -> int:
+    """Let the slave follow once; returns where its log ends."""
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        assert slave.stop() == 0
+    scene.sender.asked.clear()
+    return scene.end()
+
+
+def refused(slave: BrokerProcess, connection: ClientSocket, state: str, says: str) -> None:
+    wait_for(lambda: ha_client(connection)["state"] == state, f"the state {state}")
+    assert says in str(ha_client(connection)["reason"])
+    status = json.loads(connection.ask(RequestCode.GET_STATUS).body)["replication"]
+    assert status["state"] == state
+    assert says in status["reason"]
+    assert says in slave.log.read_text()
+
+
+def other(scene: Scene, folder: Path, count: int) -> Scene:
+    """Another master with that many messages, on which the slave's folder is set."""
+    folder.mkdir()
+    found = Scene(folder)
+    found.store = scene.store
+    found.fill(count)
+    return found
+
+
+def test_a_slave_that_is_ahead_takes_nothing(scene: Scene, tmp_path: Path) -> None:
+    scene.fill(60)
+    end = followed(scene)
+    shorter = other(scene, tmp_path / "other", 20)
+    try:
+        assert shorter.end() < end
+        with shorter.slave() as slave, slave.connect() as connection:
+            refused(slave, connection, "diverged", f"our log ends at {end}")
+            shorter.fill(100)
+            time.sleep(1.5)
+            assert ha_client(connection)["state"] == "diverged"
+            assert end_of(connection) == end
+            assert shorter.sender.asked == []
+        assert digests(scene.store, end) == digests(scene.master.store, end)
+    finally:
+        shorter.close()
+
+
+def test_a_log_of_another_master_is_found_by_the_last_record(scene: Scene, tmp_path: Path) -> None:
+    scene.fill(40)
+    end = followed(scene)
+    longer = other(scene, tmp_path / "other", 90)
+    try:
+        with longer.slave() as slave, slave.connect() as connection:
+            refused(slave, connection, "diverged", "our last record")
+            assert end_of(connection) == end
+            assert longer.sender.asked == []
+    finally:
+        longer.close()
+
+
+def shortened(scene: Scene) -> int:
+    """Let the master delete its oldest files, as they expire; returns where its log begins then."""
+    past, folder = time.time() - 1_000_000, scene.master.store / "commitlog"
+    for path in folder.iterdir():
+        os.utime(path, (past, past))
+    assert scene.connection.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
+    wait_for(lambda: min(int(path.name) for path in folder.iterdir()) > 0, "the deletion of the first file")
+    time.sleep(1)
+    return min(int(path.name) for path in folder.iterdir())
+
+
+def test_a_slave_that_was_away_too_long_is_told(scene: Scene) -> None:
+    scene.fill(300)
+    followed(scene)
+    scene.fill(2500)
+    begins = shortened(scene)
+    with scene.slave() as slave, slave.connect() as connection:
+        refused(slave, connection, "behind the log", f"the master's begins at {begins}")
+        assert scene.sender.asked == []
+
+
+def test_a_fresh_slave_of_a_shortened_log_begins_at_its_first_file(scene: Scene) -> None:
+    scene.fill(2500)
+    begins = shortened(scene)
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        assert scene.sender.asked == [begins]
+        scene.equal()
+        assert slave.stop() == 0
+    with scene.slave() as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        assert "ERROR" not in slave.log.read_text()
+
+
+def test_files_of_another_size_are_refused(scene: Scene) -> None:
+    scene.fill(2500)
+    with scene.slave(mappedFileSizeCommitLog="524288") as slave, slave.connect() as connection:
+        wait_for(lambda: ha_client(connection)["state"] in ("failed", "corrupted"), "the state")
+        assert end_of(connection) < 2 * 262144
+
+
+def test_a_slave_needs_a_name_server_of_another_process(tmp_path: Path) -> None:
+    settings = words({"brokerRole": "SLAVE", "brokerId": "1"})
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "firearrow.broker",
+            "--store",
+            str(tmp_path / "s"),
+            "--listen",
+            "127.0.0.1:0",
+            *settings,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert ran.returncode == 3
+    assert "--namesrv" in ran.stderr
+
+
+def test_a_slave_waits_for_a_master_that_comes_later(scene: Scene, tmp_path: Path) -> None:
+    scene.fill(20)
+    with start_slave(tmp_path / "early", name_server(scene.master), brokerName="later") as slave:
+        with slave.connect() as connection:
+            assert ha_client(connection)["state"] == "no master"
+            assert connection.ask(RequestCode.GET_MAX_OFFSET, {"topic": "x", "queueId": "0"}).code == 0
+        assert slave.stop() == 0
