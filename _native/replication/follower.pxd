@@ -33,6 +33,9 @@ cdef class Follower:
     cdef int64_t stage_next(self, const uint8_t *at, Py_ssize_t available) except -2
     cdef int64_t stage_blank(self, const uint8_t *at, int64_t physical, Py_ssize_t available) except -2
     cdef int64_t stage_record(self, const uint8_t *at, const RecordView *view) except -2
+    cdef int dispatch_record(
+        self, ConsumeQueue queue, const Properties *properties, const RecordView *view
+    ) except -1
     cdef bint move_queue(self, ConsumeQueue queue, const uint8_t *at, const RecordView *view) except -1
     cdef int believe(self, const uint8_t *at, const RecordView *view, ConsumeQueue queue) except -1
     cdef int fill_gap(self, ConsumeQueue queue, const RecordView *view) except -1

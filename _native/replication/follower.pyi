@@ -34,7 +34,7 @@ class Follower:
         """Take `length` bytes of `wire`. FollowError: an offset or size that cannot be; close the connection."""
     def append(self) -> bool:
         """Stage the whole records that are here. True: commit, and call it again. FollowError, after which the
-        records before are staged; OSError, PutRefused: no space for a queue's or the index's entry."""
+        records before are staged; OSError: no space for a queue's or the index's entry."""
     def drain_queues(self) -> list[tuple[str, int]]:
         """Topic and id of the queues that got entries since the last call."""
     def last_record(self) -> tuple[int, bytes] | None:

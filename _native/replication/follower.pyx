@@ -21,6 +21,8 @@ from firearrow._native.store.log.record cimport (
 
 import os
 
+from firearrow._native.store.log.results import PutRefused
+
 cdef enum:
     HEADER_BYTES = 12
     WIRE_BYTES = 1 << 19
@@ -207,9 +209,7 @@ cdef class Follower:
         try:
             memcpy(log.stage(log.staged_end(), view.size), at, view.size)
             if transaction != SYS_ROLLBACK:
-                dispatch.stage(
-                    queue, &view.topic, &properties, view.physical_offset, view.size, view.store_time
-                )
+                self.dispatch_record(queue, &properties, view)
         except BaseException:
             log.staging_bytes = staged
             raise
@@ -218,6 +218,24 @@ cdef class Follower:
         if queue is not None:
             self.touched.add(queue)
         return view.size
+
+    cdef int dispatch_record(
+        self, ConsumeQueue queue, const Properties *properties, const RecordView *view
+    ) except -1:
+        """Stage queue entry and keys; without the entries of its LMQs where these do not continue there."""
+        cdef Dispatch dispatch = self.store.dispatch
+        cdef bint lmq = dispatch.lmq
+        try:
+            dispatch.stage(queue, &view.topic, properties, view.physical_offset, view.size, view.store_time)
+        except PutRefused:
+            dispatch.lmq = False
+            try:
+                dispatch.stage(
+                    queue, &view.topic, properties, view.physical_offset, view.size, view.store_time
+                )
+            finally:
+                dispatch.lmq = lmq
+        return 0
 
     # ---- queues that do not continue ----
 

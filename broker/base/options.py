@@ -88,8 +88,8 @@ class Options:
     """How often the broker registers with name servers; the value is limited to 10 to 60 s."""
     # replication
     broker_role: str = _option("ASYNC_MASTER", "brokerRole", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
-    """With SYNC_MASTER, sends and readers wait until `inSyncReplicas` copies have a message; SLAVE copies the log and the
-    tables of the master with the same `brokerName`, which `namesrvAddr` has to know."""
+    """With SYNC_MASTER, sends and readers wait until `inSyncReplicas` copies have a message; SLAVE copies the log and
+    the tables of the master with the same `brokerName`, which `namesrvAddr` has to know."""
     ha_port: int = _option(0, "haListenPort", high=65535)
     """The port where slaves copy the log; 0: none with ASYNC_MASTER, one above the broker's with SYNC_MASTER; a slave
     opens none."""

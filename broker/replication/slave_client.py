@@ -108,6 +108,8 @@ class HAClient:
         """Until the connection ends, which is always an exception."""
         if not self._store.writable:
             raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
+        if self._config.options.sync_flush:
+            await self._write_batch.settled()  # what we ask for counts as acknowledged
         begins_at = await self._check()
         address = self._master.ha_address
         if address is None:

@@ -28,16 +28,11 @@ class State(StrEnum):
     `CORRUPTED`: the same record came damaged several times."""
 
     NO_MASTER = "no master"
-    CONNECTING = "connecting"
     FOLLOWING = "following"
     DIVERGED = "diverged"
     BEHIND = "behind the log"
     CORRUPTED = "corrupted"
     FAILED = "failed"
-
-
-QUIET = (State.CONNECTING, State.FOLLOWING)
-"""States that need no operator."""
 
 
 @dataclass(slots=True)

@@ -183,6 +183,8 @@ class SlaveSynchronize:
             total = table.total(answer)
             if total is None or len(entries) >= total or len(entries) == before:
                 break
+        else:
+            raise ValueError(f"its table has more than {len(entries)} entries")
         assert version is not None
         self._versions[table.code] = version
         return entries, json_fields.members_or_none(body.get("forbiddenTable"), "forbiddenTable"), version

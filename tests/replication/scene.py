@@ -20,8 +20,8 @@ from tests.support.client_socket import ClientSocket
 class Scene:
     """A master with some messages, a sender of its log, and the folder of a slave."""
 
-    def __init__(self, folder: Path) -> None:
-        self.master = start_master(folder / "master")
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.master = start_master(folder / "master", **settings)
         self.connection = self.master.connect()
         self.store = folder / "slave"
         self.limit: int | None = None

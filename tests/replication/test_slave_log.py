@@ -19,7 +19,7 @@ from tests.replication.pairs import (
 )
 from tests.replication.scene import Scene
 from tests.replication.sender import HEADER
-from tests.support.requests import read_queue
+from tests.support.requests import read_queue, send_ext
 
 
 def verified(store: Path) -> None:
@@ -245,3 +245,24 @@ def test_sync_flush_acknowledges_what_is_synced(scene: Scene) -> None:
         )
         assert read_queue(connection, TOPIC, 0) == read_queue(scene.connection, TOPIC, 0)
         scene.equal()
+
+
+def test_lmqs_of_messages_are_followed(tmp_path: Path) -> None:
+    lmqs = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    scene = Scene(tmp_path, **lmqs)
+    try:
+        scene.fill(4)
+        named = send_ext(TOPIC, i="INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02")
+        for _ in range(3):
+            assert scene.connection.ask(RequestCode.SEND_MESSAGE_V2, named, b"lmq").code == 0
+        scene.fill(4)
+        with scene.slave(**lmqs) as slave, slave.connect() as connection:
+            scene.caught_up(connection)
+            for lmq in ("%LMQ%a", "%LMQ%b"):
+                queue = {"topic": lmq, "queueId": "0"}
+                assert connection.ask(RequestCode.GET_MAX_OFFSET, queue).ext["offset"] == "3"
+                assert len(read_queue(connection, lmq, 0)) == 3
+            assert slave.stop() == 0
+        verified(scene.store)
+    finally:
+        scene.close()

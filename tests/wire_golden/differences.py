@@ -57,6 +57,7 @@ OWN_SETTINGS = frozenset(
 AUTH_NAMES = ("Enabled", "MetadataProvider", "Provider", "Strategy", "Whitelist")
 OUR_KEYS = frozenset(
     (
+        "haMasterAddress",
         "maxFilterCacheChars",
         "advertisedPort",
         "maxHeldPulls",
