@@ -9,7 +9,7 @@ from typing import NamedTuple
 from firearrow._native.wire.codes import ResponseCode
 
 EVERYTHING = (1 << 62) - 1
-"""An offset behind every record: nobody waits."""
+"""An offset beyond every record: nobody waits."""
 
 
 class CopiesNeeded(NamedTuple):
