@@ -97,19 +97,8 @@ def test_values_that_are_refused(files: CertificateFiles, pairs: dict[str, str],
     assert fault in str(fault_of(pair(files) | pairs))
 
 
-def test_an_encrypted_key(tmp_path: Path, files: CertificateFiles) -> None:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
-
-    key = serialization.load_pem_private_key(Path(files.path("server.key")).read_bytes(), None)
-    locked = tmp_path / "locked.key"
-    locked.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(b"open sesame"),
-        )
-    )
-    pairs = pair(files) | {"tls.server.keyPath": str(locked)}
+def test_an_encrypted_key(files: CertificateFiles) -> None:
+    pairs = pair(files) | {"tls.server.keyPath": files.lock("server", "open sesame")}
     assert "keyPassword is not the key's password" in str(fault_of(pairs))
     assert "keyPassword" in str(fault_of(pairs | {"tls.server.keyPassword": "wrong"}))
     assert fault_of(pairs | {"tls.server.keyPassword": "open sesame"}) is None

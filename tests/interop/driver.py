@@ -26,12 +26,13 @@ JVMS = {"java5": "client5", "java4": "client4"}
 
 
 class Failed(Exception):
-    """The operation failed in the client: `type`, `code` and the text of its exception."""
+    """The operation failed in the client: `type`, `code` and the text of its exception; `cause`: that of its cause."""
 
     def __init__(self, event: Event) -> None:
         super().__init__(f"{event['type']} {event['code']}: {event['message']}")
         self.type: str = event["type"]
         self.code: int = event["code"]
+        self.cause: str = event.get("cause", "")
 
 
 class Driver:
@@ -179,4 +180,4 @@ def _command(name: str, home: Path) -> list[str]:
         return [sys.executable, "-m", "tests.interop.python"]
     version = JVMS[name]
     quick = "-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.rebalance.minInterval=100"
-    return java(version, "Driver", home, "-Xmx256m", *quick)
+    return java(version, "Driver", home, "-Xmx256m", *quick, f"-Drocketmq.home.dir={home}")

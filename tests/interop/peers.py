@@ -69,7 +69,7 @@ class FireArrow:
 
 
 class Apache:
-    """Apache 5.5.0 on a store folder. `settings` are lines of its broker.conf."""
+    """Apache 5.5.0 on a store folder. `settings` are lines of its broker.conf, or system properties (`tls.…`)."""
 
     kind = "apache"
     program = "client5"
@@ -84,7 +84,8 @@ class Apache:
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
         all_settings = self._settings(broker, ha) | settings
-        options = ("-Xms256m", f"-Drocketmq.home.dir={self.home}", *self.options)
+        properties = [f"-D{key}={text}" for key, text in settings.items() if key.startswith("tls.")]
+        options = ("-Xms256m", f"-Drocketmq.home.dir={self.home}", *self.options, *properties)
         command = java(self.program, "Apache", self.home, "-Xmx1g", *options)
         confs = [_write(self.home / "namesrv.conf", naming), _write(self.home / "broker.conf", all_settings)]
         self.log = self.home / "out.log"

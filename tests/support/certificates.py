@@ -6,6 +6,7 @@ from typing import Any
 
 import trustme
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -40,6 +41,14 @@ class CertificateFiles:
             key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # the form that Java reads
         )
         Path(self.path(f"{name}.pem")).write_bytes(b"".join(each.bytes() for each in made.cert_chain_pems))
+
+    def lock(self, name: str, password: str) -> str:
+        """Path of a copy of `NAME.key` that this password encrypts."""
+        key = load_pem_private_key(Path(self.path(f"{name}.key")).read_bytes(), None)
+        locked = self.folder / f"{name}-locked.key"
+        encryption = BestAvailableEncryption(password.encode())
+        locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+        return str(locked)
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -33,6 +33,10 @@ final class Version {
     }
 
     static boolean run(String operation, Parameters parameters, String nameServer, Producers producers) {
-        return false;
+        if (!operation.equals("mqadmin")) {
+            return false;
+        }
+        Events.event("output").with("text", Administration.run(parameters, nameServer)).emit();
+        return true;
     }
 }

@@ -1,15 +1,9 @@
-import java.io.ByteArrayOutputStream;
-import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
-import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** What has another name in 5.x, and what only this class path has: `mqadmin`, pops, timers, priorities. */
 final class Version {
@@ -55,7 +49,7 @@ final class Version {
         throws Exception {
         switch (operation) {
             case "mqadmin":
-                administer(parameters, nameServer);
+                Events.event("output").with("text", Administration.run(parameters, nameServer)).emit();
                 return true;
             case "recall":
                 Events.event("recalled").with("msgId", producers.producer(parameters)
@@ -64,24 +58,5 @@ final class Version {
             default:
                 return false;
         }
-    }
-
-    private static void administer(Parameters parameters, String nameServer) {
-        List<String> arguments = new ArrayList<>(parameters.all("argument"));
-        arguments.add("-n");
-        arguments.add(nameServer);
-        ByteArrayOutputStream printed = new ByteArrayOutputStream();
-        PrintStream out = System.out;
-        PrintStream err = System.err;
-        PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8);
-        System.setOut(capture);
-        System.setErr(capture);
-        try {
-            MQAdminStartup.main0(arguments.toArray(new String[0]), Keys.hook());
-        } finally {
-            System.setOut(out);
-            System.setErr(err);
-        }
-        Events.event("output").with("text", printed.toString(StandardCharsets.UTF_8)).emit();
     }
 }

@@ -34,9 +34,9 @@ final class Consumers {
 
     private void consume(Parameters parameters) throws Exception {
         String name = parameters.text("name");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(parameters.text("group"), Keys.hook(),
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(parameters.text("group"), Keys.hook(parameters),
             new AllocateMessageQueueAveragely(), !parameters.text("trace", "").isEmpty(), null);
-        consumer.setNamesrvAddr(nameServer);
+        consumer.setNamesrvAddr(parameters.text("nameServer", nameServer));
         consumer.setInstanceName(name);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);

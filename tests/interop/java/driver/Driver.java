@@ -27,6 +27,7 @@ public final class Driver {
                 if (!producers.run(parts[0], parameters) && !consumers.run(parts[0], parameters)
                     && !readers.run(parts[0], parameters) && !transactions.run(parts[0], parameters)
                     && !requests.run(parts[0], parameters) && !namespaces.run(parts[0], parameters)
+                    && !Tls.run(parts[0], parameters)
                     && !Version.run(parts[0], parameters, nameServer, producers)) {
                     throw new IllegalArgumentException("no operation " + parts[0]);
                 }

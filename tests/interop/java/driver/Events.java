@@ -29,7 +29,8 @@ final class Events {
         int code = error instanceof MQBrokerException ? ((MQBrokerException) error).getResponseCode()
             : error instanceof MQClientException ? ((MQClientException) error).getResponseCode() : -1;
         return event(name).with("type", error.getClass().getSimpleName()).with("code", code)
-            .with("message", String.valueOf(error.getMessage()));
+            .with("message", String.valueOf(error.getMessage()))
+            .with("cause", error.getCause() == null ? "" : String.valueOf(error.getCause().getMessage()));
     }
 
     static Events message(String event, MessageExt message) {

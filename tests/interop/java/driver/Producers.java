@@ -47,8 +47,8 @@ final class Producers {
         String group = parameters.text("group");
         DefaultMQProducer producer = producers.get(group);
         if (producer == null) {
-            producer = new DefaultMQProducer(group, Keys.hook(), !parameters.text("trace", "").isEmpty(), null);
-            producer.setNamesrvAddr(nameServer);
+            producer = new DefaultMQProducer(group, Keys.hook(parameters), !parameters.text("trace", "").isEmpty(), null);
+            producer.setNamesrvAddr(parameters.text("nameServer", nameServer));
             producer.setInstanceName(parameters.text("instance", group));
             producer.setPollNameServerInterval(500);
             producer.setMaxMessageSize((int) parameters.number("maxMessageSize", 4 << 20));

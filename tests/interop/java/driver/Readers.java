@@ -52,6 +52,9 @@ final class Readers {
                     Events.message("message", message).emit();
                 }
                 return true;
+            case "pullSigned":
+                pullSigned(parameters);
+                return true;
             case "readLite":
                 readLite(parameters);
                 return true;
@@ -96,6 +99,24 @@ final class Readers {
         }
         Events.event("pulled").with("status", result.getPullStatus()).with("next", result.getNextBeginOffset())
             .with("min", result.getMinOffset()).with("max", result.getMaxOffset()).emit();
+    }
+
+    /** One pull, by a client of its own with its own group and keys. */
+    private void pullSigned(Parameters parameters) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(parameters.text("group"), Keys.hook(parameters));
+        consumer.setNamesrvAddr(parameters.text("nameServer", nameServer));
+        consumer.setInstanceName(parameters.text("instance"));
+        consumer.start();
+        try {
+            for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(parameters.text("topic"))) {
+                PullResult result = consumer.pull(queue, "*", 0, 1);
+                Events.event("pulled").with("status", result.getPullStatus()).emit();
+                return;
+            }
+            throw new IllegalArgumentException("no queue of " + parameters.text("topic"));
+        } finally {
+            consumer.shutdown();
+        }
     }
 
     /**
