@@ -29,10 +29,10 @@ kvConfigPath={folder}/kvConfig.json
 
 
 @contextmanager
-def name_server(folder: Path, white: str = "") -> Iterator[tuple[str, int]]:
-    """Its address."""
+def name_server(folder: Path, white: str = "", more: str = "") -> Iterator[tuple[str, int]]:
+    """Its address. `more`: further lines of its configuration."""
     config = folder / "namesrv.conf"
-    config.write_text(CONFIG.format(initial=INITIAL, folder=folder, white=white))
+    config.write_text(CONFIG.format(initial=INITIAL, folder=folder, white=white) + more)
     command = [COMMAND, "namesrv", "--listen", "127.0.0.1:0", "--config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
