@@ -6,7 +6,7 @@ Also with the accounts of `plain_acl.yml`, against us and Apache 4.9.
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -114,6 +114,67 @@ def test_mqadmin(guarded: Peer, make: Make) -> None:
     assert "tool" not in printed("listUser -b {b}")
 
 
+def test_mqadmin_copies_users_and_rules(guarded: Peer, make: Make, tmp_path: Path) -> None:
+    """To another broker, ours, and back, where all rules of a user were deleted: they log in with the same password,
+    and have the same rights."""
+    admin = make("java5", (ROOT, ROOT_PASSWORD))
+
+    def printed(line: str) -> str:
+        [output] = admin.ask("mqadmin", argument=line.format(b=guarded.address, o=other.address).split())
+        return str(output["text"])
+
+    def sends(peer: Peer, user: str) -> str | None:
+        """The remark of the refusal."""
+        with SignedSocket(address(peer.address), user, "copied-word") as socket:
+            return socket.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Copied"), b"x").remark
+
+    def rules(broker: str, user: str) -> list[str]:
+        lines = printed(f"getAcl -b {broker} -s User:{user}").splitlines()
+        return sorted(" ".join(line.split()) for line in lines if f"User:{user} " in line)
+
+    with FireArrow(tmp_path / "other", SETTINGS | {"brokerName": "other"}) as other:
+        for at in (guarded, other):
+            with SignedSocket(address(at.address)) as root:
+                ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Copied"))
+        for user in ("first", "second"):
+            assert "success" in printed(f"createUser -b {{b}} -u {user} -p copied-word -t Normal")
+            assert "success" in printed(f"createAcl -b {{b}} -s User:{user} -r Topic:Copied -a Pub -d Allow")
+        assert "success" in printed("updateAcl -b {b} -s User:first -r Group:g*,Topic:More -a Sub -d Allow")
+        assert "success" in printed(
+            "updateAcl -b {b} -s User:first -r Topic:More -a Pub,Sub -d Deny -i 10.0.0.1"
+        )
+        assert sends(guarded, "first") is None
+        assert "User:first is not found" in (sends(other, "first") or "")
+        text = printed("copyUser -f {b} -t {o} -u first,second")
+        assert text.count("success") == 2, text
+        text = printed("copyAcl -f {b} -t {o} -s User:first,User:second")
+        assert text.count("success") == 2, text
+        before = rules("{b}", "first")
+        assert [line.split()[2] for line in before] == ["Group:g*", "Topic:Copied", "Topic:More"]
+        assert rules("{o}", "first") == before
+        assert sends(other, "first") is None
+        listed = printed("listAcl -b {o} -s second") + printed("listAcl -b {o} -r Group:g*")
+        assert re.findall(r"User:(\w+) +Custom +(\S+)", listed) == [
+            ("second", "Topic:Copied"),
+            *re.findall(r"User:(first) +Custom +(\S+)", listed),
+        ]
+        assert "success" in printed("deleteAcl -b {b} -s User:first")
+        assert rules("{b}", "first") == []
+        assert "User:first has no permission to access Topic:Copied" in (sends(guarded, "first") or "")
+        assert "success" in printed("deleteUser -b {b} -u second")
+        assert "second" not in printed("listUser -b {b}")
+        assert printed("copyUser -f {o} -t {b}").count("success") >= 3  # all, with those that are there
+        assert printed("copyAcl -f {o} -t {b}").count("success") == 2
+        assert rules("{b}", "first") == before
+        assert (sends(guarded, "first"), sends(guarded, "second")) == (None, None)
+        for user in ("first", "second"):
+            assert "success" in printed(f"deleteUser -b {{b}} -u {user}")
+        assert "User:first" not in printed("listAcl -b {b}")
+        text = printed("createAcl -b {b} -s User:first -r Topic:Copied -a Pub -d Allow")
+        assert "not found" in text or "not exist" in text, text
+        other.stop()
+
+
 PLAIN_ACL = """\
 accounts:
   - accessKey: orders-app
@@ -133,23 +194,28 @@ accounts:
 """
 
 
-@pytest.fixture(scope="module")
-def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """A broker with `plain_acl.yml`: ours, or Apache's 4.9."""
+@contextmanager
+def plain_broker(request: pytest.FixtureRequest, store: Path, text: str) -> Iterator[tuple[Peer, Path]]:
+    """A broker with this `plain_acl.yml`, and the file: ours, or with `--against apache` Apache's 4.9."""
     need(lambda: java_class_path("client4"))
-    store = tmp_path_factory.mktemp("plain") / "store"
     if request.config.getoption("--against", "firearrow") == "apache":
         need(lambda: java_class_path("broker4"))
         path = store.parent / f"{store.name}-apache" / "conf" / "plain_acl.yml"
         path.parent.mkdir(parents=True)
-        path.write_text(PLAIN_ACL)
+        path.write_text(text)
         with Apache4(store, {"aclEnable": "true"}) as apache:
-            yield apache
+            yield apache, path
     else:
         path = store.parent / "plain_acl.yml"
-        path.write_text(PLAIN_ACL)
+        path.write_text(text)
         with FireArrow(store, {"aclEnable": "true", "rocketmq.acl.plain.file": str(path)}) as ours:
-            yield ours
+            yield ours, path
+
+
+@pytest.fixture(scope="module")
+def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with plain_broker(request, tmp_path_factory.mktemp("plain") / "store", PLAIN_ACL) as (peer, _):
+        yield peer
 
 
 @pytest.mark.parametrize("name", ["java4", "go"])
