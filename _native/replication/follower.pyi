@@ -26,10 +26,10 @@ class Follower:
     heartbeats: int
     records: int
     """How many were received, and how many records were staged."""
-    def begin(self, min_offset: int) -> int:
+    def begin(self, min_offset: int, end: int) -> int:
         """Forget unfinished bytes; returns the offset to ask for: the end of the log, of an empty one the
-        master's `min_offset`, or 1 if that is 0, because a request for 0 gets the last file only. FollowError:
-        the master's files have another size."""
+        master's `min_offset`, or 1 if that is 0 and the master has messages (`end` > 0), because a request for 0
+        gets the last file only. FollowError: the master's files have another size."""
     def received(self, length: int) -> None:
         """Take `length` bytes of `wire`. FollowError: an offset or size that cannot be; close the connection."""
     def append(self) -> bool:

@@ -67,7 +67,7 @@ cdef class Follower:
 
     # ---- pieces ----
 
-    def begin(self, int64_t min_offset):
+    def begin(self, int64_t min_offset, int64_t end):
         cdef CommitLog log = self.store.log
         self.header_bytes = self.pending_bytes = 0
         self.piece_left = 0
@@ -83,6 +83,8 @@ cdef class Follower:
             log.written = log.flushed = min_offset
             self.store.reader.confirmed = min_offset
             self.next_offset = min_offset
+        elif end == 0:
+            self.next_offset = 0
         else:
             self.keep(b"\0", 1)           # a record's size is less than 16 MiB or so: its first byte is 0
             self.next_offset = 1

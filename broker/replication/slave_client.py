@@ -110,13 +110,13 @@ class HAClient:
             raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
         if self._config.options.sync_flush:
             await self._write_batch.settled()  # what we ask for counts as acknowledged
-        begins_at = await self._check()
+        master = await self._check()
         address = self._master.ha_address
         if address is None:
             raise ConnectionError(
                 "the master does not replicate: its name server knows no haServerAddr of it"
             )
-        self._asked = self._follower.begin(begins_at)
+        self._asked = self._follower.begin(master.begin, master.end)
         self._durable = self._asked
         async with asyncio.timeout(CONNECT_S):
             _, connection = await self._loop.create_connection(
@@ -134,8 +134,8 @@ class HAClient:
             self._status.bytes_per_second = 0
             connection.abort()
 
-    async def _check(self) -> int:
-        """Compare the two logs; returns where the master's begins. NotFollowed; OSError, MasterError."""
+    async def _check(self) -> LogRange:
+        """Compare the two logs; returns the master's ends. NotFollowed; OSError, MasterError."""
         master, end = await self._master.log_range(), self._store.written
         self._status.master_end = master.end
         if end > master.end:
@@ -151,7 +151,7 @@ class HAClient:
                 "start this slave with an empty store, or with a newer backup of the master's",
             )
         await self._compare(master)
-        return master.begin
+        return master
 
     async def _compare(self, master: LogRange) -> None:
         """Whether the master's log has our last record, too."""

@@ -52,6 +52,16 @@ def test_a_fresh_slave_gets_the_whole_log_over_rolls(scene: Scene) -> None:
     verified(scene.store)
 
 
+def test_an_empty_slave_connects_to_an_empty_master(scene: Scene) -> None:
+    """A master that stores nothing before a slave is in sync would wait for ever."""
+    with scene.slave() as slave, slave.connect() as connection:
+        wait_for(lambda: ha_client(connection)["state"] == "following", "the connection")
+        scene.fill(20)
+        scene.caught_up(connection)
+        scene.equal()
+        assert scene.sender.asked == [0]
+
+
 def test_a_held_pull_is_woken_by_what_comes(scene: Scene) -> None:
     scene.fill(4)
     with scene.slave() as slave, slave.connect() as connection:
