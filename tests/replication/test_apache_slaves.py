@@ -1,0 +1,282 @@
+"""Slaves of Apache, 5.5.0 and 4.9.7, under a master of ours: equal logs, tables, readers that go on, SYNC_MASTER.
+
+The tests share the processes, for JVMs take seconds to start, and 5.5.0 asks for tables 60 s after its start.
+"""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bench.ports import free_port
+from firearrow._native.wire.codes import RequestCode
+from tests.interop.driver import Driver
+from tests.interop.peers import Apache, Apache4, FireArrow, address
+from tests.interop.toolchain import java_class_path, need
+from tests.replication.pairs import digests, end_of, wait_for, words
+from tests.replication.raw_slave import status_of
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull, read_queue, runtime_info, send, send_ext, topic_ext
+
+pytestmark = pytest.mark.interop
+SEGMENT = 1 << 20
+KINDS = {"5.5.0": Apache, "4.9.7": Apache4}
+IDS = {"5.5.0": "1", "4.9.7": "2"}
+TOPIC, GROUP, READ_ON = "Followed", "Reader", "ReadOn"
+READ_ON_COUNT = 6000
+"""More than a consumer of Java holds of four queues, so that it cannot have all before it reads at a slave."""
+MASTER = {
+    "brokerName": "broker-a",
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "maxMessageSize": "200000",
+    "timerWheelEnable": "true",
+    "haSendHeartbeatInterval": "1000",
+}
+SLAVE = {
+    "brokerName": "broker-a",
+    "brokerRole": "SLAVE",
+    "brokerIP2": "127.0.0.1",
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "slaveReadEnable": "true",
+    "haSendHeartbeatInterval": "1000",
+}
+SYNC = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "1500"}
+
+
+class Rig:
+    """A name server, a master of ours, whose ports stay, and the slaves that run, by their version."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names = FireArrow(folder / "names", {"brokerName": "names", "brokerClusterName": "Names"})
+        port = free_port(-2, 1)
+        self.ports = ("--listen", f"127.0.0.1:{port}", "--set", f"haListenPort={port + 1}")
+        self.slaves: dict[str, Apache] = {}
+        self.start_master()
+
+    def start_master(self, **settings: str) -> None:
+        self.master = BrokerProcess(
+            self.folder / "master",
+            *self.ports,
+            *("--namesrv", self.names.name_server),
+            *words(MASTER | settings),
+        )
+
+    def start_slaves(self, *versions: str) -> None:
+        with ThreadPoolExecutor() as threads:
+            for version, slave in zip(versions, threads.map(self._start_slave, versions), strict=True):
+                self.slaves[version] = slave
+
+    def _start_slave(self, version: str) -> Apache:
+        own = {"brokerId": IDS[version], "namesrvAddr": self.names.name_server}
+        if version == "5.5.0":
+            own["timerWheelEnable"] = "true"
+        return KINDS[version](self.folder / version, SLAVE | own)
+
+    def stop_slave(self, version: str) -> None:
+        self.slaves[version].stop()
+        self.slaves[version].kill()
+
+    def connect(self, version: str) -> ClientSocket:
+        return ClientSocket(address(self.slaves[version].address))
+
+    def equal(self, *versions: str, within_s: float = 60) -> int:
+        """Wait until the slaves have all; returns the end."""
+        with self.master.connect() as connection:
+            end = end_of(connection)
+        for version in versions or tuple(KINDS):
+            with self.connect(version) as slave:
+                wait_for(lambda slave=slave: end_of(slave) == end, f"{end} at {version}", within_s)  # type: ignore[misc]
+            copied = digests(self.folder / version, end)
+            for name, digest in digests(self.folder / "master", end).items():
+                assert copied.get(name) == digest, f"{name} of {version}"
+        return end
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """Sends meanwhile, to the end or to the master's."""
+        stop = threading.Event()
+
+        def run() -> None:
+            with suppress(OSError), self.master.connect() as master:
+                while not stop.is_set():
+                    send(master, TOPIC, b"load" * 200)
+
+        loader = threading.Thread(target=run)
+        loader.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            loader.join()
+
+    def close(self) -> None:
+        for slave in self.slaves.values():
+            slave.kill()
+        self.master.kill()
+        self.names.broker.kill()
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    need(lambda: java_class_path("client5"))
+    need(lambda: java_class_path("broker4"))
+    rig = Rig(tmp_path_factory.mktemp("rig"))
+    try:
+        with rig.master.connect() as master:
+            fill_tables(master)
+            fill(master, 700)
+            assert pull(master, TOPIC, consumerGroup=GROUP).code == 0
+            assert b'"pullOffsetTable":{"' in master.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body
+        rig.start_slaves(*KINDS)
+        yield rig
+    finally:
+        rig.close()
+
+
+def fill(connection: ClientSocket, count: int, size: int = 4000) -> None:
+    for number in range(count):
+        assert send(connection, TOPIC, b"%06d" % number * (size // 6), queue_id=number % 4).code == 0
+
+
+def fill_tables(master: ClientSocket) -> None:
+    for topic in (TOPIC, READ_ON):
+        assert master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic)).code == 0
+    config = b'{"groupName":"Reader","consumeEnable":true,"retryQueueNums":1,"retryMaxTimes":16}'
+    assert master.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, config).code == 0
+    offset = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "2", "commitOffset": "7"}
+    assert master.ask(RequestCode.UPDATE_CONSUMER_OFFSET, offset).code == 0
+    mode = {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 3}
+    assert master.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode()).code == 0
+    delayed = send_ext(TOPIC, i="DELAY\x011\x02")
+    assert master.ask(RequestCode.SEND_MESSAGE_V2, delayed, b"delayed").code == 0
+    timer = send_ext(TOPIC, i=f"TIMER_DELIVER_MS\x01{time.time_ns() // 1_000_000 + 3_600_000}\x02")
+    assert master.ask(RequestCode.SEND_MESSAGE_V2, timer, b"in an hour").code == 0
+
+
+def test_logs_are_equal_over_kills_and_rolls(rig: Rig) -> None:
+    assert rig.equal() > 2 * SEGMENT
+    with rig.load():
+        time.sleep(0.5)
+        rig.slaves["5.5.0"].kill()
+        rig.stop_slave("4.9.7")
+        time.sleep(0.2)
+    with rig.load():
+        rig.start_slaves(*KINDS)
+    before = rig.equal()
+    with rig.master.connect() as master:
+        fill(master, 600)
+    assert rig.equal() > before + 2 * SEGMENT
+    with rig.load():
+        time.sleep(0.5)
+        rig.master.kill()
+    rig.start_master()
+    with rig.master.connect() as master:
+        fill(master, 50)
+    rig.equal()
+
+
+def test_tables_and_queues_come_to_the_slaves(rig: Rig) -> None:
+    wanted = {
+        RequestCode.GET_ALL_TOPIC_CONFIG: b'"Followed"',
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: b'"Reader"',
+        RequestCode.GET_ALL_CONSUMER_OFFSET: b'"Followed@Reader":{2:7}',
+        RequestCode.GET_ALL_DELAY_OFFSET: b"{1:1",
+    }
+    new = {RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: b'"POP"', RequestCode.GET_TIMER_METRICS: b'"Followed"'}
+    for version in ("4.9.7", "5.5.0"):
+        with rig.connect(version) as slave:
+            for code, text in (wanted | (new if version == "5.5.0" else {})).items():
+                wait_for(
+                    lambda slave=slave, code=code, text=text: text in slave.ask(code).body,  # type: ignore[misc]
+                    f"{text!r} in the answer to {code} at {version}",
+                    75,
+                )
+            with rig.master.connect() as master:
+                for queue in range(4):
+                    assert read_queue(slave, TOPIC, queue) == read_queue(master, TOPIC, queue)
+
+
+def pulled(rig: Rig) -> int:
+    """How many messages the slaves gave out."""
+    total = 0
+    for version in KINDS:
+        with rig.connect(version) as slave:
+            total += int(runtime_info(slave)["msgGetTotalTodayNow"])
+    return total
+
+
+def test_mqadmin_shows_the_slaves_and_javas_consumer_reads_on(rig: Rig, tmp_path: Path) -> None:
+    with rig.master.connect() as master:
+        sent = [
+            master.send_request(RequestCode.SEND_MESSAGE_V2, send_ext(READ_ON, number % 4), b"m%04d" % number)
+            for number in range(READ_ON_COUNT)
+        ]
+        assert all(master.answer_to(opaque).code == 0 for opaque in sent)
+    rig.equal()
+    before = pulled(rig)
+    with Driver("java5", rig.names.name_server, tmp_path) as java:
+        [shown] = java.ask("mqadmin", argument=["haStatus", "-b", "{}:{}".format(*rig.master.address)])
+        assert "#SlaveNum\t2" in str(shown["text"]).replace(" ", "")
+        java.ask("consume", name="reader", group="ReadOnGroup", topic=READ_ON, suspendMs=20)
+        wait_for(lambda: bool(java.consumed("reader")), "the first messages", 60)
+        rig.master.kill()
+        java.await_bodies(["reader"], [(b"m%04d" % number).hex() for number in range(READ_ON_COUNT)])
+        assert pulled(rig) > before
+        java.ask("stop", name="reader")
+    rig.start_master()
+
+
+def answered(master: ClientSocket) -> tuple[int, bool]:
+    """The code of a send, and whether it took the time-out."""
+    began = time.monotonic()
+    code = send(master, TOPIC, b"body").code
+    return code, time.monotonic() - began >= 1.4
+
+
+def is_stopped(pid: int) -> bool:
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(task.read_text().rpartition(") ")[2].startswith("T") for task in tasks)
+
+
+def shorten(rig: Rig, master: ClientSocket) -> None:
+    """Let all files but the last two expire."""
+    folder, past = rig.folder / "master" / "commitlog", time.time() - 1_000_000
+    files = sorted(folder.iterdir())
+    for path in files[:-2]:
+        os.utime(path, (past, past))
+    assert master.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
+    wait_for(lambda: not files[0].exists(), "the deletion of the first file")
+
+
+def test_sync_master_and_a_fresh_slave_of_a_shortened_log(rig: Rig) -> None:
+    rig.stop_slave("4.9.7")
+    assert rig.master.stop() == 0
+    rig.start_master(**SYNC)
+    with rig.master.connect() as master:
+        wait_for(lambda: status_of(master)["inSyncSlaveNums"] == 1, "the slave")
+        assert [answered(master) for _ in range(20)] == [(0, False)] * 20
+        process = rig.slaves["5.5.0"].process
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: is_stopped(process.pid), "its threads to stop")
+        assert [answered(master) for _ in range(3)] == [(12, True), (12, False), (12, False)]
+        process.send_signal(signal.SIGCONT)
+        wait_for(lambda: answered(master) == (0, False), "acknowledged sends")
+        rig.slaves["5.5.0"].kill()
+        wait_for(lambda: not status_of(master)["haConnectionInfo"], "the slave's end")
+        assert [answered(master) for _ in range(3)] == [(11, False)] * 3
+        shorten(rig, master)
+        shutil.rmtree(rig.folder / "5.5.0")
+        rig.start_slaves(*KINDS)
+        wait_for(lambda: answered(master) == (0, False), "acknowledged sends", 30)
+    end = rig.equal()
+    assert len(digests(rig.folder / "5.5.0", end)) < len(digests(rig.folder / "4.9.7", end))
