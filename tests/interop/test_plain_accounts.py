@@ -218,7 +218,10 @@ def test_a_secret_changes_while_clients_run(accounts: Accounts) -> None:
     # not by Java: after the failures of the running consumer this answer may come later than it waits
     with SignedSocket(address(accounts.peer.address), "no-defaults", "no-defaults-secret") as removed:
         answer = removed.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Open"), b"x")
-    assert "AclException: No acl config for no-defaults" in (answer.remark or "")
+    text = (
+        "No acl config for " if accounts.peer.kind == "firearrow" else "No PlainAccessResource for accessKey="
+    )
+    assert f"AclException: {text}no-defaults" in (answer.remark or "")
     accounts.change(FILE, lambda: accounts.send("hot", "Hot") == "")
     client.ask("send", group="Running", topic="Hot", body=second, **keys)
     client.await_bodies(["running"], [second])
@@ -233,5 +236,6 @@ def test_global_white_addresses(accounts: Accounts) -> None:
     accounts.change(white, lambda: accounts.send("", "Denied") == "")
     assert accounts.pull("", "Denied", "denied") == ""
     assert accounts.send("everything", "Denied", "any-secret") == ""
-    far = white.replace("127.0.0.1", "127.0.0.2-9")
-    accounts.change(far, lambda: accounts.send("", "Denied") != "")
+    if accounts.peer.kind == "firearrow":  # Apache's keeps what was white
+        far = white.replace("127.0.0.1", "127.0.0.2-9")
+        accounts.change(far, lambda: accounts.send("", "Denied") != "")
