@@ -39,6 +39,7 @@ cdef class TlsSession:
     cdef bint established, ended
     cdef bint keeps_buffers               # OpenSSL's buffers are kept between records
     cdef int reads                        # in quick succession
+    cdef int idle_reads                   # that gave no data, since the last one that did
 
     cdef int keep(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef bint has_rest(self) noexcept

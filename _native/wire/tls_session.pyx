@@ -46,6 +46,7 @@ cdef enum:                                # openssl/ssl.h and openssl/bio.h
     SSL_ERROR_ZERO_RETURN = 6
     SSL_CTRL_MODE = 33
     SSL_CTRL_CLEAR_MODE = 78
+    SSL_MODE_AUTO_RETRY = 4
     SSL_MODE_RELEASE_BUFFERS = 16
     BIO_TYPE_SOURCE_SINK = 0x0400
     BIO_CTRL_FLUSH = 11
@@ -57,6 +58,7 @@ cdef enum:
     CLIENT_HELLO = 1
     CLIENT_HELLO_MAX = 16384              # OpenSSL reserves what the length says, up to 128 KiB
     BUSY_READS = 16
+    IDLE_READS_MAX = 64                   # without data in turn; a key update takes two
 
 cdef double BUSY_S = 1.0
 NEWEST_PYTHON = (3, 14)
@@ -233,6 +235,8 @@ cdef class TlsSession:
         openssl.bio_up_ref(self.shared.bio)   # the session takes one reference for both directions
         openssl.set_bio(self.ssl, self.shared.bio, self.shared.bio)
         openssl.set_accept_state(self.ssl)
+        # reads return after a record without data, too, so that `decrypt` can count them
+        openssl.ctrl(self.ssl, SSL_CTRL_CLEAR_MODE, SSL_MODE_AUTO_RETRY, NULL)
         return 1
 
     cdef int handshake(self, Py_ssize_t count) except -1:
@@ -266,10 +270,14 @@ cdef class TlsSession:
             count = openssl.read(self.ssl, to + taken, <int> (capacity - taken))
             if count > 0:
                 taken += count
+                self.idle_reads = 0
                 continue
             kind = openssl.get_error(self.ssl, count)
-            if kind == SSL_ERROR_WANT_READ:
-                continue                      # a partial record, or one that carries no data
+            if kind == SSL_ERROR_WANT_READ:   # a partial record, or one that carries no data
+                self.idle_reads += buffers.left > 0
+                if self.idle_reads > IDLE_READS_MAX:
+                    raise TlsError("too many records without data")
+                continue
             if kind != SSL_ERROR_ZERO_RETURN:
                 raise self.error(kind)
             self.ended = True

@@ -14,7 +14,7 @@ log = logging.getLogger("firearrow.auth")
 
 FREE = 3
 """Failures without a delay: people mistype."""
-DELAY_FIRST_S, DELAY_MAX_S = 0.1, 5.0
+DELAY_FIRST_S, DELAY_MAX_S = 0.1, 2.0
 WAITING_MAX = 16
 """Failed logins of an address whose answers wait; then its others are not tried."""
 ADDRESSES_MAX = 10_000

@@ -1,5 +1,6 @@
 """TLS of broker and name server: modes, client certificates, versions, reload, and peers that lie or stall."""
 
+import ctypes
 import random
 import re
 import socket
@@ -331,6 +332,31 @@ def test_renegotiation_is_refused(broker: BrokerProcess) -> None:
         pytest.skip("the openssl command is missing")
     assert "RENEGOTIATING" in done.stdout + done.stderr
     assert "no renegotiation" in done.stdout + done.stderr
+
+
+def test_key_updates_without_data_are_limited(broker: BrokerProcess, files: CertificateFiles) -> None:
+    """32 in turn, as in BoringSSL: each costs the broker new keys and an answer."""
+    client = MemoryClient(files.client(), broker.address)
+    update_keys(client, 30)
+    client.ask_runtime_info()
+    update_keys(client, 30)
+    client.ask_runtime_info()
+    update_keys(client, 2000)
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        client.ask_runtime_info()
+    client.close()
+    wait_until(lambda: "TLS: too many records without data" in broker.log.read_text())
+    assert works(broker.address, files.client())
+
+
+def update_keys(client: MemoryClient, times: int) -> None:
+    """Each asks for new keys of the peer, too. Python's ssl cannot: SSL* is the third word of its object."""
+    libssl = ctypes.CDLL("libssl.so.3")
+    session = ctypes.c_void_p.from_address(id(client.tls._sslobj) + 3 * ctypes.sizeof(ctypes.c_void_p))
+    for _ in range(times):
+        assert libssl.SSL_key_update(session, 1) == 1
+        assert libssl.SSL_do_handshake(session) == 1
+    client.flush()
 
 
 def test_fuzzed_handshakes_harm_no_other(broker: BrokerProcess, files: CertificateFiles) -> None:
