@@ -105,7 +105,7 @@ class Broker:
         puller = Puller(
             self.store,
             hold_service,
-            lambda *_: (4, (), 0, 0, 60_000, False),
+            lambda *_: (4, (), 0, 0, 60_000, False, 0, 1),
             self.again,
             self.offsets,
             self.journal.journal_page,

@@ -306,3 +306,6 @@ class Extensions(LoopObject[extensions.Extensions]):
     status = Verb(extensions.Extensions.status)
     history = Verb(extensions.Extensions.history)
     machine = Verb(extensions.Extensions.machine)
+    set_quota = Verb(extensions.Extensions.set_quota)
+    delete_quotas = Verb(extensions.Extensions.delete_quotas)
+    quotas = Verb(extensions.Extensions.quotas)

@@ -20,7 +20,7 @@ from firearrow.broker.base.config import ConfigError, apply, read
 from firearrow.broker.base.config_keys import security_fault, unknown
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
-from firearrow.broker.base.options import Options
+from firearrow.broker.base.options import Options, options_by_key
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.tls import TlsSettings
@@ -39,6 +39,7 @@ STOP_S = 1.0
 OWN = ("bindAddress", "listenPort", "kvConfigPath")
 """Options that have an effect at the start."""
 FIXED = (*OWN, *(key for key, option in ACTING.items() if option.fixed))
+USER_FIELDS = [(key, options_by_key()[key].name) for key in auth_options.NAME_SERVER_KEYS]
 IDLE_S = 120
 FRAME_BYTES_MAX = 16 << 20
 
@@ -100,9 +101,9 @@ class ConfigReader:
         changes = {key: fresh[key] for key in ACTING if key not in FIXED and fresh[key] != self._options[key]}
         for key, text in changes.items():
             log.info("%s=%s, it was %s", key, text, self._options[key])
-        if users != self._users:
-            log.warning("restart the name server to change options of users and rules")
-        if restart := [key for key in FIXED if fresh[key] != self._at_start[key]]:
+        restart = [key for key in FIXED if fresh[key] != self._at_start[key]]
+        restart += [key for key, name in USER_FIELDS if getattr(users, name) != getattr(self._users, name)]
+        if restart:
             log.warning("restart the name server to change %s", ", ".join(sorted(restart)))
         self._options.change(changes)
 

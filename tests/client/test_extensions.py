@@ -128,7 +128,7 @@ async def test_another_broker_does_not_answer(name_server: str) -> None:
     """A name server's port knows these codes as little as Apache's broker."""
     async with Admin(name_server) as admin:
         with pytest.raises(OnlyFireArrow, match="only FireArrow's") as raised:
-            await Extensions(admin)._ask_one(name_server, RequestCode.GET_LAG, {})
+            await Extensions(admin)._ask_one(name_server, RequestCode.GET_LAG, {}, b"")
         assert raised.value.code == 3
 
 

@@ -39,7 +39,7 @@ class PullHarness(FastPathHarness):
         puller = Puller(
             self.store,
             hold_service,
-            lambda *_: (2, (), 0, 0, 60_000, False),
+            lambda *_: (2, (), 0, 0, 60_000, False, 0, 1),
             cast(Any, None),
             self.offsets,
             self.journal.journal_page,

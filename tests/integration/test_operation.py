@@ -66,11 +66,11 @@ def test_every_complaint_about_a_file_is_shown(tmp_path: Path) -> None:
     )
     code, lines, complaints = check(config)
     assert code == 2
-    named = "sslCert SLAVE fileReserveTime warmMapedFileEnable maxMessageSize flushDiskType aclEnable namesrvAddr port"
+    named = "sslCert fileReserveTime warmMapedFileEnable maxMessageSize flushDiskType aclEnable SLAVE namesrvAddr port"
     assert len(complaints) == len(named.split())
     for word, complaint in zip(named.split(), complaints, strict=True):
         assert word in complaint, complaints
-    assert "did you mean fileReservedTime?" in complaints[2]
+    assert "did you mean fileReservedTime?" in complaints[1]
     assert {"regionId=here", "maxMessageSize=4194304"} <= set(lines)
 
 

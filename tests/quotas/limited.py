@@ -36,13 +36,12 @@ def send(
 
 
 def rate_of(one: Callable[[], object], *, for_s: float = 2.0, limit: float = 0) -> float:
-    """How many calls of `one` per second. `limit`: the quota, whose burst is used up first: until three calls in a
-    row waited for it."""
-    delayed = 0
-    while limit and delayed < 3:
-        began = time.monotonic()
+    """How many calls of `one` per second. `limit`: the quota in calls; what it has allowed by now, a second's burst and
+    so much a second, is used up first."""
+    count, since = 0, time.monotonic()
+    while count + 2 < limit * (1 + time.monotonic() - since):
         one()
-        delayed = delayed + 1 if time.monotonic() - began > 0.5 / limit else 0
+        count += 1
     count, since = 0, time.monotonic()
     while (taken := time.monotonic() - since) < for_s:
         one()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.replication.master import REFUSALS_MAX, SLAVES_MAX
 from tests.replication.raw_slave import FILE_BYTES, HEADER, Master, RawSlave, until
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
@@ -205,6 +206,25 @@ def test_many_slaves_copy_at_once(master: Master) -> None:
         assert {bytes(slave.log) for slave in copies} == {master.log_bytes(0, end)}
         assert master.status()["inSyncSlaveNums"] == 5
     until(lambda: not slaves(master))
+
+
+def test_slaves_are_bounded(tmp_path: Path) -> None:
+    with Master(tmp_path / "store") as master, ExitStack() as stack:
+        for _ in range(SLAVES_MAX):
+            stack.enter_context(master.slave()).say(0)
+        until(lambda: len(slaves(master)) == SLAVES_MAX)
+        assert stack.enter_context(master.slave()).refused()
+        assert f"{SLAVES_MAX} slaves are connected already" in refusal(master)
+
+
+def test_addresses_that_were_refused_are_bounded(tmp_path: Path) -> None:
+    with Master(tmp_path / "store", haAllowedAddresses="192.0.2.1") as master:
+        hosts = [f"127.0.1.{n + 1}" for n in range(REFUSALS_MAX + 1)]
+        for host in hosts:
+            with socket.create_connection((master.address[0], master.ha_port), 10, (host, 0)) as stranger:
+                assert stranger.recv(1) == b""
+        found: Any = master.status()["refused"]
+        assert [str(each["addr"]).split(":")[0] for each in found] == hosts[1:]
 
 
 def test_a_broker_opens_no_replication_port_unless_asked(tmp_path: Path) -> None:

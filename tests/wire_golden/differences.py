@@ -45,6 +45,8 @@ OWN_SETTINGS = frozenset(
         "storePathRootDir",
         "storePathCommitLog",
         "listenPort",
+        "haListenPort",
+        "brokerIP2",
         "configStorePath",
         "kvConfigPath",
         "bindAddress",
@@ -58,6 +60,8 @@ AUTH_NAMES = ("Enabled", "MetadataProvider", "Provider", "Strategy", "Whitelist"
 OUR_KEYS = frozenset(
     (
         "haMasterAddress",
+        "haAllowedAddresses",
+        "readUnconfirmedMessages",
         "maxFilterCacheChars",
         "advertisedPort",
         "maxHeldPulls",
