@@ -50,7 +50,7 @@ def _check(path: Path, add: Add) -> int:
     if not path.exists():
         return 0
     data = path.read_bytes()
-    if len(data) < FIELDS.size or len(data) % PAGE_BYTES:
+    if data and len(data) < FIELDS.size or len(data) % PAGE_BYTES:  # empty: a broker that stopped before its first write
         add(path, 0, f"it has {len(data)} bytes, not {PAGE_BYTES}")
         return 0
     read_ms, flushed, *_ = FIELDS.unpack_from(data)
