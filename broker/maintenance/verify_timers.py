@@ -50,7 +50,9 @@ def _check(path: Path, add: Add) -> int:
     if not path.exists():
         return 0
     data = path.read_bytes()
-    if data and len(data) < FIELDS.size or len(data) % PAGE_BYTES:  # empty: a broker that stopped before its first write
+    if not data:  # a broker that stopped before its first write
+        return 0
+    if len(data) < FIELDS.size or len(data) % PAGE_BYTES:
         add(path, 0, f"it has {len(data)} bytes, not {PAGE_BYTES}")
         return 0
     read_ms, flushed, *_ = FIELDS.unpack_from(data)
