@@ -223,6 +223,7 @@ def in_force(address: Address, code: int = RequestCode.GET_BROKER_CONFIG) -> dic
 def test_sighup_opens_the_log_file_again(tmp_path: Path) -> None:
     path, moved = tmp_path / "broker-log", tmp_path / "moved"
     with BrokerProcess(tmp_path / "store", "--log-file", str(path)) as broker:
+        until(lambda: path.read_text().count("\n") == 1)  # a thread writes it
         path.rename(moved)
         broker.process.send_signal(signal.SIGHUP)
         until(path.exists)

@@ -38,10 +38,11 @@ def send(
 def rate_of(one: Callable[[], object], *, for_s: float = 2.0, limit: float = 0) -> float:
     """How many calls of `one` per second. `limit`: the quota in calls; what it has allowed by now, a second's burst and
     so much a second, is used up first."""
-    count, since = 0, time.monotonic()
-    while count + 2 < limit * (1 + time.monotonic() - since):
+    since = time.monotonic()
+    for count in range(3 * round(limit)):
+        if count + 2 >= limit * (1 + time.monotonic() - since):
+            break
         one()
-        count += 1
     count, since = 0, time.monotonic()
     while (taken := time.monotonic() - since) < for_s:
         one()
