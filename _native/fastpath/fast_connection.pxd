@@ -10,7 +10,7 @@
 #
 # A throttled connection (over a quota) sends no reply and reads no request until then: its replies collect in
 # `out`, at most those of one pass and of its held requests. While throttled, `flush_planned` is set, so that
-# nobody flushes.
+# no flush is scheduled.
 #
 # Thread: the loop's.
 
@@ -21,7 +21,7 @@ from firearrow._native.fastpath.header_template cimport HeaderTemplate
 from firearrow._native.wire.codes cimport (
     LITE_PULL_MESSAGE, PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2,
 )
-from firearrow._native.wire.connection cimport DEFERRED, MAY_BE_CLOSED, STILL_OPEN, Connection
+from firearrow._native.wire.connection cimport Connection
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.write_buffer cimport Writer

@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.wire.codes cimport FLAG_RESPONSE
-from firearrow._native.wire.connection cimport THROTTLED
+from firearrow._native.wire.connection cimport DEFERRED, MAY_BE_CLOSED, STILL_OPEN, THROTTLED
 from firearrow._native.wire.command cimport RemotingCommand, command_from
 from firearrow._native.wire.header cimport header_fault, scan_header
 

@@ -68,7 +68,7 @@ cdef class Puller:
     cdef int reason                       # a Reason why it did not handle the last request
     cdef readonly bint lite_pull          # LITE_PULL_MESSAGE is permitted
     cdef AccessCheck access               # None: everyone may pull
-    cdef Quotas quotas                    # None: nobody has a quota of what is read
+    cdef Quotas quotas                    # None: no quota limits reads
 
     cdef int leave(self, int reason) noexcept
     cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1

@@ -55,7 +55,7 @@ class Puller:
         times: RequestTimes | None = None,
     ) -> None: ...
     def limit(self, quotas: Quotas | None) -> None:
-        """None: nobody has a quota of what is read."""
+        """None: no quota limits reads."""
     def protect(self, access: AccessCheck) -> None:
         """Handle only what `access` lets through."""
     def configure(self, lite_pull: bool) -> None:

@@ -49,6 +49,7 @@ cdef class Quotas:
     cdef int64_t refused[KINDS][RATES]
 
     cdef EntityQuota find(self, int kind, name)
+    cdef EntityQuota worst_of(self, int direction, user, str topic, group, double now)
     cdef double debt_of(self, int direction, user, str topic, group, double now) except? -1
     cdef double use(
         self, int direction, user, str topic, group, int64_t messages, int64_t size, double now

@@ -128,19 +128,21 @@ cdef class Quotas:
             busy = {name: entity for name, entity in entities.items() if not entity.by_default}
         self.entities[kind] = busy
 
-    cdef double debt_of(self, int direction, user, str topic, group, double now) except? -1:
+    cdef EntityQuota worst_of(self, int direction, user, str topic, group, double now):
+        """The one with the largest debt; None: none of them has a quota."""
         cdef EntityQuota entity
-        cdef double most = NO_DEBT
-        entity = self.find(USER, user)
-        if entity is not None:
-            most = max(most, entity.debt(direction, now))
-        entity = self.find(TOPIC, topic)
-        if entity is not None:
-            most = max(most, entity.debt(direction, now))
-        entity = self.find(GROUP, group)
-        if entity is not None:
-            most = max(most, entity.debt(direction, now))
-        return most
+        cdef EntityQuota worst = None
+        for kind, name in ((USER, user), (TOPIC, topic), (GROUP, group)):
+            entity = self.find(kind, name)
+            if entity is not None and (
+                worst is None or entity.debt(direction, now) > worst.debt(direction, now)
+            ):
+                worst = entity
+        return worst
+
+    cdef double debt_of(self, int direction, user, str topic, group, double now) except? -1:
+        cdef EntityQuota worst = self.worst_of(direction, user, topic, group, now)
+        return NO_DEBT if worst is None else worst.debt(direction, now)
 
     cdef double use(
         self, int direction, user, str topic, group, int64_t messages, int64_t size, double now
@@ -189,15 +191,8 @@ cdef class Quotas:
         return self.use(direction, user, topic, group, messages, size, now)
 
     def refuse(self, int direction, user, str topic not None, group, double now):
-        cdef EntityQuota entity
-        cdef EntityQuota worst = None
+        cdef EntityQuota worst = self.worst_of(direction, user, topic, group, now)
         cdef int which
-        for kind, name in ((USER, user), (TOPIC, topic), (GROUP, group)):
-            entity = self.find(kind, name)
-            if entity is not None and (
-                worst is None or entity.debt(direction, now) > worst.debt(direction, now)
-            ):
-                worst = entity
         if worst is None:
             raise ValueError("none of them has a quota")
         which = worst.worst(direction)

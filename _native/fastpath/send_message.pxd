@@ -47,7 +47,7 @@ cdef class Sender:
     cdef RequestTimes times
     cdef int reason                       # a Reason why it did not handle the last request
     cdef AccessCheck access               # None: everyone may send
-    cdef Quotas quotas                    # None: nobody has a quota of sends
+    cdef Quotas quotas                    # None: no quota limits sends
 
     cdef int leave(self, int reason) noexcept
     cdef bint may_match(self, FastConnection connection) noexcept

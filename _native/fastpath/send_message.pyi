@@ -33,7 +33,7 @@ class Sender:
         """`added`: properties that every message gets; `marks`: fields at the start of every response;
         `from_ms`: earlier sends are not handled here."""
     def limit(self, quotas: Quotas | None) -> None:
-        """None: nobody has a quota of sends."""
+        """None: no quota limits sends."""
     def protect(self, access: AccessCheck) -> None:
         """Handle only what `access` lets through."""
     def count(self) -> None:

@@ -21,7 +21,7 @@ from firearrow.broker.base.config_keys import security_fault, unknown
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.options import Options, options_by_key
-from firearrow.broker.base.peer import Address
+from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.tls import TlsSettings
 from firearrow.broker.net.dispatch import Dispatch
@@ -164,9 +164,7 @@ class NameServerApp:
         if kv_file is None:
             raise StartError("authenticationEnabled=true needs a folder for users: set kvConfigPath or HOME")
         facts, folder = ClusterFacts(self._users.cluster_name), kv_file.parent
-        return UserAccess(
-            self._users, facts, folder, saver, clock, lambda peer, user: None
-        )  # it has no quotas
+        return UserAccess(self._users, facts, folder, saver, clock, _count_no_login)
 
     def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:
         """Load the KV entries from their file, and save them there after changes; returns its path."""
@@ -184,3 +182,7 @@ class NameServerApp:
         file.load(kv.load)
         saver.add("kv", lambda: file.write(kv.to_json()))
         return file.path
+
+
+def _count_no_login(peer: Peer, user: str) -> None:
+    """There are no quotas here."""

@@ -207,7 +207,7 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
 
 
 def _role_faults(options: Options) -> Iterator[str]:
-    """What a slave needs, in Apache's order."""
+    """What a slave needs."""
     if options.is_slave and options.broker_id <= 0:
         yield "brokerRole=SLAVE needs a brokerId above 0: set one that no other broker of this brokerName has"
 

@@ -172,7 +172,7 @@ class PullHandler:
         )
         self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
         code = _code_of(got, pull)
-        if code == ResponseCode.PULL_OFFSET_MOVED and self._may_come(pull, got):
+        if code == ResponseCode.PULL_OFFSET_MOVED and self._may_come(pull, got.max_offset):
             code, got.next_offset = ResponseCode.PULL_NOT_FOUND, pull.queue_offset
         if puller is not None:
             moved = code == ResponseCode.PULL_OFFSET_MOVED
@@ -318,11 +318,11 @@ class PullHandler:
         is_old = self._deleted.is_old(pull.group, pull.topic, pull.queue_id, pull.queue_offset, low, high)
         return low if is_old else -1
 
-    def _may_come(self, pull: PullRequest, got: GetResult) -> bool:
+    def _may_come(self, pull: PullRequest, max_offset: int) -> bool:
         """Whether a slave may yet get the message: the offset is past its queue's end, which the master's may be,
         too."""
         options = self._config.options
-        return options.is_slave and not options.offset_check and pull.queue_offset > got.max_offset
+        return options.is_slave and not options.offset_check and pull.queue_offset > max_offset
 
     def _commit(self, pull: PullRequest) -> None:
         try:
@@ -358,11 +358,12 @@ class PullHandler:
 
     def _has_tagged(self, pull: PullRequest, tags: frozenset[int] | None) -> bool:
         """Whether a second pull would find a message, move its offset far, or begin at a deleted offset."""
-        new_entries = self._store.reader.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
+        max_offset = self._store.reader.max_offset(pull.topic, pull.queue_id)
         if pull.queue_offset < self._store.reader.min_offset(pull.topic, pull.queue_id):
             return True
-        if new_entries < 0 and self._config.options.is_slave and not self._config.options.offset_check:
+        if self._may_come(pull, max_offset):
             return False
+        new_entries = max_offset - pull.queue_offset
         if tags is None or not 0 < new_entries <= ENTRIES_CHECKED:
             return new_entries != 0
         entries = self._store.reader.entries(pull.topic, pull.queue_id, pull.queue_offset, new_entries)

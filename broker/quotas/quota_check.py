@@ -129,7 +129,7 @@ class QuotaCheck:
         return max(min(debt_s, left_s), WAIT_MIN_S)
 
     def read(self, request: RemotingCommand, group: str, topic: str, messages: int, size: int) -> None:
-        """The request gets so many messages."""
+        """`messages` with `size` bytes are given to the request."""
         if self._limits_reads:
             self.quotas.charge(OUT, self._user_of(request), topic, group, messages, size, time.monotonic())
 
@@ -197,9 +197,8 @@ def _topic_of(request: RemotingCommand) -> str:
 
 def _messages_of(request: RemotingCommand) -> int:
     """How many messages it sends."""
-    is_batch = request.code == RequestCode.SEND_BATCH_MESSAGE or "true" in (
-        request.ext.get("m" if request.code == RequestCode.SEND_MESSAGE_V2 else "batch"),
-    )
+    field = "m" if request.code == RequestCode.SEND_MESSAGE_V2 else "batch"
+    is_batch = request.code == RequestCode.SEND_BATCH_MESSAGE or request.ext.get(field) == "true"
     if not is_batch or request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
         return 1
     body, at, count = request.body, 0, 0

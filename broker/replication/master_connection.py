@@ -43,7 +43,6 @@ class HAConnection:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.remote: Address = accepted.getpeername()[:2]
-        self.local: Address = accepted.getsockname()[:2]
         self._loop = loop
         self._socket = accepted
         self._store = store

@@ -114,7 +114,7 @@ class Master(BrokerProcess):
         return whole[begin - first : end - first]
 
     def fill(self, bytes_wanted: int, topic: str = "T", body: bytes = bytes(1000)) -> int:
-        """Send until the log has so many bytes more; returns its end."""
+        """Send until the log is `bytes_wanted` longer; returns its end."""
         goal = self.written() + bytes_wanted
         with self.connect() as connection:
             while True:

@@ -22,7 +22,7 @@ class Sender:
     """Sends the log in `folder` up to `end()`, to each connection from the offset that it asks for.
 
     `change`: what is sent of a piece, without its header. `frame`: what is sent for a whole frame. `piece`: the
-    largest piece. `cuts`: after so many bytes of a frame the connection is closed, one each. `acks`: what was
+    largest piece. `cuts`: numbers of bytes of a frame after which the connection is closed, one each. `acks`: what was
     acknowledged; `asked`: what each connection asked for.
     """
 
