@@ -3,6 +3,7 @@
 - `certificates`: certificates for development: an authority of one's own, and what it signs
 - `clock`: wall and monotonic time in milliseconds
 - `command_line`: the parser of every command
+- `durable_files`: files that are replaced whole; directories made and synced
 - `endian`: big-endian numbers at a pointer
 - `hash`: CRC-32 as records have it, Java's String.hashCode over UTF-8, the index's key hash
 - `histogram`: counts of values by range

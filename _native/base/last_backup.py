@@ -4,11 +4,12 @@ It is a small JSON file beside Apache's in the store's folder `config`, of a nam
 reads it gets None if there is none, or if it is damaged. Any thread.
 """
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
+
+from firearrow._native.base.durable_files import replace_durably
 
 NAME = "lastBackup.json"
 BYTES_MAX = 64 << 10
@@ -37,14 +38,8 @@ def read(store: str) -> LastBackup | None:
 
 def write(store: str, made: LastBackup) -> None:
     """Replace the trace. OSError: the store is on a disk that is full or cannot be written."""
-    path = _path(store)
-    fresh = path.with_suffix(".tmp")
     members = {"madeMs": made.made_ms, "target": made.target, "logEnd": made.log_end}
-    with fresh.open("wb") as file:
-        file.write(orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    replace_durably(str(_path(store)), orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def _path(store: str) -> Path:

@@ -34,7 +34,6 @@ from firearrow._native.store.files.errors import StoreDamaged, StoreError, Store
 from firearrow._native.store.get_message import GetStatus, GetResult
 from firearrow._native.store.store_folder import StoreFolder
 from firearrow._native.store.log.key_index import KeyIndex as Index
-from firearrow._native.store.files.directory_sync import delete_incomplete_files
 from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.log.results import PutResult, PutRefused, PutStatus, QueueEntry
 from firearrow._native.store.recovery.recovery import recover
@@ -112,7 +111,7 @@ cdef class MessageStore:
             self.unsettled = True
             if page_cache.is_suspect(self.root):
                 page_cache.drop_page_cache(self.root, log_folder, repair_log)
-            delete_incomplete_files(self.folder.path("consumequeue"), self.folder.path("index"))
+            self.folder.delete_incomplete_files()
         self.log = Log.open(log_folder, config.segment_bytes, repair_log, self.root)
         if config.index_enabled:
             self.index = Index.open(

@@ -5,7 +5,7 @@ import errno
 import fcntl
 import os
 
-from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
+from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.store.files.errors import StoreForeign, StoreLocked
 
 KNOWN = frozenset(
@@ -103,6 +103,18 @@ class StoreFolder:
     def mark_stopped(self) -> None:
         os.unlink(self.path("abort"))
 
+    def delete_incomplete_files(self) -> None:
+        """Called before a killed store is opened. Queue files from the first empty one or the first gap on were
+        never synced, nor was an empty index file; all of them are rebuilt from the log. OSError."""
+        for topic in _folders(self.path("consumequeue")):
+            for queue in _folders(topic):
+                _delete_incomplete_files(queue)
+        index = self.path("index")
+        for name in os.listdir(index) if os.path.isdir(index) else ():
+            path = os.path.join(index, name)
+            if os.path.isfile(path) and os.path.getsize(path) == 0:
+                os.unlink(path)
+
     def unlock(self) -> None:
         if self._lock >= 0:
             _HELD.discard(self._identity)
@@ -141,3 +153,23 @@ class StoreFolder:
                 raise self._locked() from None
             raise
         _HELD.add(self._identity)
+
+
+def _delete_incomplete_files(queue: str) -> None:
+    expected, broken = -1, False
+    for name in sorted(os.listdir(queue)):
+        path = os.path.join(queue, name)
+        if not name.isdecimal() or not os.path.isfile(path):
+            continue
+        size = os.path.getsize(path)
+        broken = broken or size == 0 or expected not in (-1, int(name))
+        if broken:
+            os.unlink(path)
+        expected = int(name) + size
+
+
+def _folders(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return []
+    with os.scandir(path) as found:
+        return sorted(entry.path for entry in found if entry.is_dir())

@@ -28,7 +28,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
+from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.store.log.journal_page import JournalPage
 
 log = logging.getLogger("firearrow.journal")

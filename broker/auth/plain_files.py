@@ -4,13 +4,13 @@ Files in the folder come first, in the order of their names, and the default fil
 file that has it; global white addresses of all files count (Apache's PlainPermissionManager).
 """
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from firearrow._native.base.durable_files import replace_durably
 from firearrow.broker.auth import plain_yaml
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl
 from firearrow.broker.auth.plain_yaml import BYTES_MAX
@@ -79,9 +79,8 @@ class PlainFiles:
             except (OSError, ValueError) as error:
                 log.error("%s was not loaded, its accounts stay as they are: %s", path, _reason(error))
                 files[path] = AclFile(stamp, *(known[1:] if known else (NOTHING, PlainAcl((), {}))))
-        if (
-            self.default in before and self.default not in files
-        ):  # it counts until another one is in its place
+        if self.default in before and self.default not in files:
+            # it counts until another one is in its place
             known = before[self.default]
             if known.stamp is not None:
                 log.error("%s is gone, its accounts stay as they are", self.default)
@@ -107,7 +106,9 @@ class PlainFiles:
         data = text.encode()
         if len(data) > BYTES_MAX:
             raise ValueError(f"{path.name} would have {len(data)} bytes, at most {BYTES_MAX} are allowed")
-        _replace(Path(os.path.realpath(path)), data)
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        replace_durably(str(target), data, mode=mode)
         self._files[path] = AclFile(_stamp(path), document, acl)
         self._join()
 
@@ -164,26 +165,3 @@ def _read(path: Path) -> AclFile:
     document = plain_yaml.parse(text)
     assert isinstance(document, dict)
     return AclFile(stamp, document, acl)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Durably: a crash leaves the old file or the new one. It keeps its mode."""
-    fresh = path.with_name(f".{path.name}.tmp")
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.chmod(mode)
-        fresh.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

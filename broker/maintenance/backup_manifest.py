@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 
+from firearrow._native.base.durable_files import replace_durably
 from firearrow._native.store.files.errors import StoreUnreadable
 
 NAME = "backup.json"
@@ -64,13 +65,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write the manifest durably. Raises OSError."""
-        path = folder / NAME
-        fresh = path.with_suffix(".tmp")
-        with fresh.open("wb") as file:
-            file.write(orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        data = orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        replace_durably(str(folder / NAME), data)
 
 
 def stamp_of(path: str) -> Stamp | None:

@@ -16,7 +16,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.base.durable_files import fsync_dir
 from firearrow._native.store.files.exclusive_file import delete_recycled
 from firearrow._native.store.files.segment import Segment
 from firearrow._native.store.message_store import MessageStore

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
+from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables import json_fields
 

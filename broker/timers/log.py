@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.base.hash import java_hash
 from firearrow._native.checks.timer_log import TimerLogSurvey
-from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
 
 RECORD_LAYOUT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.base.durable_files import fsync_dir
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.options import Options
 from firearrow.broker.tables.config_file import set_aside

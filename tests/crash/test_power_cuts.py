@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.base.durable_files import fsync_dir
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand

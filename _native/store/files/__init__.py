@@ -1,6 +1,5 @@
 """The store's files: mapped segments, preallocation, syncing, errors of the disk.
 
-- `directory_sync`: make and fsync directories, delete the incomplete files that a power cut left
 - `errors`: why a store cannot be opened or has stopped
 - `exclusive_file`: exclusive access to a file that is not open or mapped elsewhere
 - `layout`: layout of Apache's store files

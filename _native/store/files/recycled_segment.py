@@ -14,7 +14,7 @@ import os
 import stat
 from threading import Lock
 
-from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.base.durable_files import fsync_dir
 from firearrow._native.store.files.exclusive_file import chunks, exclusive_file
 from firearrow._native.store.files.segment import Segment, zero_range
 

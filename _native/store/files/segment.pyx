@@ -9,7 +9,7 @@ from posix.stat cimport fstat, struct_stat
 from posix.types cimport off_t
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pread, pwrite
 
-from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.base.durable_files import fsync_dir
 from firearrow._native.store.files.segment_files import file_name
 
 cdef extern from *:

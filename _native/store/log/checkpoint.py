@@ -14,7 +14,7 @@ import zlib
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.base.durable_files import fsync_dir
 
 FILE_BYTES = 4096
 NUMBERS = struct.Struct(">6q")

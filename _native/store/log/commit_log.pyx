@@ -19,7 +19,7 @@ from firearrow._native.store.files.sync_gate cimport SyncGate, free_sync_gate, n
 from firearrow._native.store.files.preallocation import Preallocator
 from firearrow._native.store.files.errors import StoreDamaged
 from firearrow._native.store.files.segment import allocate_blocks
-from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
+from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.store.files.segment_files import (
     foreign_size, is_of_another_size, repaired_files, named_files, rolled_files,
 )

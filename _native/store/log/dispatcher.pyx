@@ -20,7 +20,7 @@ from firearrow._native.store.log.record cimport Properties, RecordView, Text, sc
 from firearrow._native.base.vector cimport grown
 
 from firearrow._native.store.files.parallel import for_each_parallel
-from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
+from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.store.log.results import PutRefused, PutStatus
 from firearrow._native.store.files.segment_files import repaired_queues
 from firearrow._native.store.log.entry_repair_log import EntryRepairs

@@ -17,7 +17,7 @@ from firearrow._native.store.files.layout cimport (
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES,
 )
 from firearrow._native.store.files.segment cimport Segment, zero_tail
-from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
+from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.store.files.segment import allocate_blocks
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr
