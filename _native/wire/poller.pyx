@@ -422,6 +422,7 @@ cdef class SocketTransport(RawTransport):
     cdef ssize_t receive_tls(self, uint8_t *at, Py_ssize_t *capacity) except -2:
         """As `receive`, of plaintext."""
         cdef ssize_t count, taken
+        cdef double now
         try:
             count = self.receive_ciphertext()
             if count == 0 or self.lost:
@@ -429,9 +430,10 @@ cdef class SocketTransport(RawTransport):
             if not self.tls.established:
                 self.handshake(max(count, 0))
                 return -1
-            self.tls.note_pause(self.poller.current_time() - self.connection.last_seen)
+            now = self.poller.current_time()
+            self.tls.note_pause(now - self.connection.last_seen)
             self.tls.feed(max(count, 0))
-            taken = self.tls.decrypt(at, capacity[0])
+            taken = self.tls.decrypt(at, capacity[0], now)
             if self.tls.shared.buffers.size > 0:
                 self.push_outgoing()
         except TlsError as error:

@@ -15,11 +15,12 @@ from libc.stdint cimport uint8_t
 
 cdef enum:
     SCRATCH_BYTES = 65536                 # of ciphertext read at once, and of plaintext encrypted at once
-    HELLO_PREFIX_BYTES = 9                # of a record and its handshake message: types and lengths
+    HELLO_HEAD_BYTES = 4                  # of a handshake message: its type and length
 
 cdef struct TlsBuffers:
     const uint8_t *incoming               # ciphertext that OpenSSL has not read yet
     size_t left
+    int reads_left                        # how often OpenSSL may read from `incoming`
     uint8_t *outgoing                     # ciphertext that it has written
     size_t size, capacity
 
@@ -33,19 +34,21 @@ cdef class TlsContext:
 cdef class TlsSession:
     cdef TlsContext shared
     cdef object context                   # of this session; a later one may have replaced it
-    cdef void *ssl                        # NULL until HELLO_PREFIX_BYTES have come
+    cdef void *ssl                        # NULL until the ClientHello's head has come
     cdef uint8_t *rest
     cdef Py_ssize_t rest_bytes, rest_capacity
     cdef bint established, ended
     cdef bint keeps_buffers               # OpenSSL's buffers are kept between records
     cdef int reads                        # in quick succession
-    cdef int idle_reads                   # that gave no data, since the last one that did
+    cdef double empty_since               # records without data since then; see EMPTY_RECORDS_MAX
+    cdef int empty_records
 
     cdef int keep(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef bint has_rest(self) noexcept
     cdef int begin(self) except -1
     cdef int handshake(self, Py_ssize_t count) except -1
-    cdef Py_ssize_t decrypt(self, uint8_t *to, Py_ssize_t capacity) except -1
+    cdef Py_ssize_t decrypt(self, uint8_t *to, Py_ssize_t capacity, double now) except -1
+    cdef int count_empty(self, double now) except -1
     cdef void note_pause(self, double seconds) noexcept
     cdef int encrypt(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int end(self) except -1

@@ -26,6 +26,7 @@ from tests.support.requests import pull, send
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 STALLED = 1000
 HELLO_BYTE = b"\x16"
+CLIENT_HELLO = 1
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,11 @@ class MemoryClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.piece = piece
         if handshakes:
-            self._until(self.tls.do_handshake)
+            self.finish()
+
+    def finish(self) -> None:
+        """The handshake."""
+        self._until(self.tls.do_handshake)
 
     def _until(self, step: object) -> bytes:
         while True:
@@ -208,6 +213,41 @@ def test_a_certificate_is_read_again_under_connections(tmp_path: Path, way: tupl
             assert serial(running.address, files) == after
             assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
         assert running.stop() == 0
+
+
+@pytest.mark.parametrize("name", ["server.pem", "server.key", "authority.pem"])
+@pytest.mark.parametrize("rubbish", ["rubbish", "empty", "binary", "cut", "no base64", "missing"])
+def test_files_that_become_rubbish_change_nothing(tmp_path: Path, name: str, rubbish: str) -> None:
+    """Neither the certificate nor who is let in; a good file is used again."""
+    files = CertificateFiles(tmp_path / "certificates")
+    checks = settings(
+        server_need_client_auth="require",
+        server_authClient="true",
+        server_trustCertPath=files.path("authority.pem"),
+    )
+    with BrokerProcess(tmp_path / "store", *files.arguments, *checks, way=WAYS["engine"]) as running:
+        trusting, stranger = files.client("client"), files.client("stranger")
+        path, before = Path(files.path(name)), Path(files.path(name)).read_bytes()
+        head, line, rest = before.partition(b"\n")
+        contents = {
+            "rubbish": b"rubbish\n" * 100,
+            "empty": b"",
+            "binary": bytes(range(256)) * 8,
+            "cut": before[: len(before) // 2],
+            "no base64": head + line + b"!" + rest[1:],
+        }
+        if rubbish == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(contents[rubbish])
+        wait_until(lambda: "those loaded before stay in use" in running.log.read_text())
+        assert works(running.address, trusting)
+        assert not works(running.address, stranger)
+        path.write_bytes(before)
+        wait_until(lambda: "new connections use them" in running.log.read_text())
+        assert works(running.address, trusting)
+        assert running.stop() == 0
+        assert "Traceback" not in running.log.read_text()
 
 
 def serial(address: tuple[str, int], files: CertificateFiles) -> str:
@@ -301,6 +341,91 @@ def test_the_oldest_handshakes_are_closed_above_a_limit(
         assert running.stop() == 0
 
 
+@pytest.mark.parametrize("way", ["engine", "transports"], indirect=True)
+def test_handshakes_that_stall_before_finished(
+    tmp_path: Path, files: CertificateFiles, way: tuple[str, ...]
+) -> None:
+    """After the ServerHello, or within any record of the client's last flight."""
+    with BrokerProcess(tmp_path / "store", *files.arguments, way=way) as running:
+        stalled = []
+        for version in (TLS_1_2, TLS_1_3):
+            for cut in (0, 1, 5, 6, 20, -1):
+                client = MemoryClient(files.client(version=version), running.address, handshakes=False)
+                client.socket.sendall(last_flight(client)[:cut])
+                stalled.append(client.socket)
+        assert works(running.address, files.client())
+        deadline = time.monotonic() + 15
+        for each in stalled:
+            each.settimeout(max(deadline - time.monotonic(), 0.01))
+            while each.recv(1 << 16):
+                pass
+            each.close()
+        assert works(running.address, files.client())
+        assert running.stop() == 0
+        assert "Traceback" not in running.log.read_text()
+
+
+def last_flight(client: "MemoryClient") -> bytes:
+    """What the client would send after the server's first flight, up to its Finished."""
+    while True:
+        try:
+            client.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            data = client.outgoing.read()
+            if not data.startswith(HELLO_BYTE) or data[5] != CLIENT_HELLO:
+                return data
+            client.socket.sendall(data)
+            client.incoming.write(server_flight(client))
+        else:
+            return client.outgoing.read()
+
+
+def server_flight(client: "MemoryClient") -> bytes:
+    """The server's first flight, which may come in several segments."""
+    data = client.socket.recv(1 << 16)
+    client.socket.settimeout(0.05)
+    try:
+        while True:
+            data += client.socket.recv(1 << 16)
+    except TimeoutError:
+        client.socket.settimeout(10)
+        return data
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 50])
+@pytest.mark.parametrize("piece", [1, 7, 1 << 16])
+def test_a_client_hello_in_many_records(
+    broker: BrokerProcess, files: CertificateFiles, size: int, piece: int
+) -> None:
+    """Of `size` bytes each, in segments of `piece` bytes."""
+    client = MemoryClient(files.client(), broker.address, piece, handshakes=False)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.tls.do_handshake()
+    hello = client.outgoing.read()
+    message = hello[5:]
+    parts = [message[at : at + size] for at in range(0, len(message), size)]
+    client.outgoing.write(b"".join(hello[:3] + len(part).to_bytes(2, "big") + part for part in parts))
+    client.finish()
+    client.ask_runtime_info()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"\x16\x03\x01\x00\x00\x16\x03\x01",  # an empty record
+        b"\x16\x03\x01\x00\x01\x02",  # no ClientHello
+        b"\x16\x03\x01\x00\x01\x01\x17\x03\x03\x00\x01\x00",  # data within it
+        b"\x16\x03\x01\x00\x01\x01\x16\x03\x01\x00\x01\x10\x16\x03\x01\x00\x02\x00\x00",  # 1 MiB
+        b"\x16\x02",
+    ],
+)
+def test_a_client_hello_that_is_none_is_refused_at_once(broker: BrokerProcess, start: bytes) -> None:
+    with broker.connect() as connection:
+        connection.send_raw(start)
+        assert connection.closed_by_peer(5)
+
+
 def client_hello(files: CertificateFiles) -> bytes:
     outgoing = ssl.MemoryBIO()
     tls = files.client().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
@@ -332,31 +457,6 @@ def test_renegotiation_is_refused(broker: BrokerProcess) -> None:
         pytest.skip("the openssl command is missing")
     assert "RENEGOTIATING" in done.stdout + done.stderr
     assert "no renegotiation" in done.stdout + done.stderr
-
-
-def test_key_updates_without_data_are_limited(broker: BrokerProcess, files: CertificateFiles) -> None:
-    """32 in turn, as in BoringSSL: each costs the broker new keys and an answer."""
-    client = MemoryClient(files.client(), broker.address)
-    update_keys(client, 30)
-    client.ask_runtime_info()
-    update_keys(client, 30)
-    client.ask_runtime_info()
-    update_keys(client, 2000)
-    with pytest.raises((ConnectionError, ssl.SSLError)):
-        client.ask_runtime_info()
-    client.close()
-    wait_until(lambda: "TLS: too many records without data" in broker.log.read_text())
-    assert works(broker.address, files.client())
-
-
-def update_keys(client: MemoryClient, times: int) -> None:
-    """Each asks for new keys of the peer, too. Python's ssl cannot: SSL* is the third word of its object."""
-    libssl = ctypes.CDLL("libssl.so.3")
-    session = ctypes.c_void_p.from_address(id(client.tls._sslobj) + 3 * ctypes.sizeof(ctypes.c_void_p))
-    for _ in range(times):
-        assert libssl.SSL_key_update(session, 1) == 1
-        assert libssl.SSL_do_handshake(session) == 1
-    client.flush()
 
 
 def test_fuzzed_handshakes_harm_no_other(broker: BrokerProcess, files: CertificateFiles) -> None:
