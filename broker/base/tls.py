@@ -294,6 +294,8 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles, prefix: str) -> None:
                 "keyPassword is not the key's password"
             )
         raise TlsFault(text) from None
+    except OSError as error:  # replaced since it was read above
+        raise TlsFault(f"{prefix}.certPath={files.certificate}: {_words(error)}") from None
 
 
 def _trust(context: ssl.SSLContext, authorities: str, prefix: str, purpose: ssl.Purpose) -> None:
