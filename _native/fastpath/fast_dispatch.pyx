@@ -3,6 +3,7 @@
 from firearrow._native.fastpath.fast_connection cimport (
     HANDLED, NOT_HANDLED, FastConnection, RequestCounts, is_pull, is_send,
 )
+from firearrow._native.fastpath.long_polling cimport PullHoldService
 from firearrow._native.wire.codes cimport SEND_MESSAGE
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
@@ -27,6 +28,14 @@ cdef class RequestCounters:
 
     def all(self):
         return list(self.clients.values())
+
+
+cdef class CompleteDispatch(FastHandler):
+    def __cinit__(self, PullHoldService hold_service not None):
+        self.hold_service = hold_service
+
+    cdef int throttle_ended(self, FastConnection connection) except -1:
+        return self.hold_service.notify_peer(connection)
 
 
 cdef class FastDispatch(FastHandler):

@@ -101,4 +101,5 @@ cdef class HeldPull(HeldRequest):
     cdef double since                     # the loop's time
     cdef bint is_lite
     cdef int64_t generation               # of users and rules when it was held
+    cdef str user                         # who sent it; None: users are not checked
     cdef bint found                       # by `has_match`, right before `run_again`

@@ -4,6 +4,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.string cimport memcpy
 
+from firearrow._native.fastpath.access_check cimport Login
 from firearrow._native.fastpath.request_fields cimport is_ascii, pull_fields
 from firearrow._native.fastpath.quotas cimport OUT
 from firearrow._native.fastpath.pull_response cimport write_pull_response
@@ -350,7 +351,8 @@ cdef class Puller:
         held.since, held.is_lite = connection.now(), header.code == LITE_PULL_MESSAGE
         held.frame = PyBytes_FromStringAndSize(<const char *> frame.header - FRAME_HEAD, frame.size)
         held.queue_id, held.queue_offset = <int32_t> fields.queue_id, fields.queue_offset
-        held.generation = 0 if self.access is None else self.access.generation
+        if self.access is not None:
+            held.generation, held.user = self.access.generation, (<Login> connection.login).user
         held.max_messages, held.opaque, held.serializer = fields.max_messages, header.opaque, frame.serializer
         self.hold_service.hold(held)
         return HANDLED
@@ -389,6 +391,7 @@ cdef class HeldPull(HeldRequest):
             self.found = False
             command = RemotingCommand.decode(self.frame)
             command.since_ns, command.held = nanoseconds() - waited_ns, True
+            command.user = self.user
             puller.beyond(command, self.peer, self.generation)
             return 0
         puller.times.record(KIND_HELD_LITE_PULL if self.is_lite else KIND_HELD_PULL, waited_ns, 1)

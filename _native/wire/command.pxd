@@ -16,6 +16,8 @@ cdef class RemotingCommand:
     cdef public int64_t since_ns          # when the request was read; 0: not measured
     cdef public int32_t asked             # of an answer: the request's code
     cdef public bint held                 # the request waited for messages
+    cdef public str user                  # who sent it, verified; None: nobody, or not known
+    cdef public str secret                # with which its signature was verified; None: it was not
 
 cdef RemotingCommand command_of(const Frame *frame)
 cdef RemotingCommand command_from(const Frame *frame, const Header *header)

@@ -25,6 +25,10 @@ class RemotingCommand:
     """Of an answer: the code of its request."""
     held: bool
     """The request waited for messages."""
+    user: str | None
+    """Who sent it, verified; None: nobody, or it is not known."""
+    secret: str | None
+    """The password with which its signature was verified; None: it was not verified."""
     def __init__(
         self,
         code: int,

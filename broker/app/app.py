@@ -23,6 +23,7 @@ from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.fastpath.fast_connection import FastHandler
+from firearrow._native.fastpath.fast_dispatch import CompleteDispatch
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
@@ -216,6 +217,7 @@ class App:
         """The write batch, and what it notifies of new messages."""
         self._hold_service = PullHoldService(self._loop, self._clock, options.held_pulls_max)
         self._arrivals = ArrivalNotifier(self._hold_service)
+        self._complete_dispatch = CompleteDispatch(self._hold_service)
         self._write_batch = WriteBatch(
             self._server.scheduler,
             self._store,
@@ -238,7 +240,7 @@ class App:
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
         quotas = QuotaTable(lambda: self._saver.schedule("quotas"))
         load(self._saver, "quotas", self._kv_file.with_name(QUOTAS_FILE), quotas, make=False)
-        self._quotas = QuotaCheck(quotas, has_users=options.authentication or options.plain_acl)
+        self._quotas = QuotaCheck(quotas)
         self._server.limit_addresses(self._quotas.admits)
         self._access = make_access(options, self._store, self._saver, self._clock, self._quotas.logged_in)
         log_folder = options.commitlog_path or str(Path(options.store_root) / "commitlog")
@@ -466,9 +468,9 @@ class App:
     def _other_name_servers(self, options: Options) -> list[Address]:
         return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)
 
-    def _fast_handler(self, *, vip: bool) -> FastHandler | None:
+    def _fast_handler(self, *, vip: bool) -> FastHandler:
         if self._fast_path is None:
-            return None
+            return self._complete_dispatch
         return self._fast_path.vip_dispatch if vip else self._fast_path.fast_dispatch
 
     def _ready(self) -> str:

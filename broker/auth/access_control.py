@@ -78,6 +78,8 @@ class AccessControl:
                 user = self._authenticated(request, peer)
             elif needs_right and request.ext.get(signatures.ACCESS_KEY):
                 user = self._authenticated(request, peer)  # a wrong password counts here, too
+            if user is not None:
+                request.user, request.secret = user.name, user.password
             if needs_right:
                 self._authorize(request, user, peer)
         except Refusal as refusal:
@@ -90,7 +92,7 @@ class AccessControl:
         name = request.ext.get(signatures.ACCESS_KEY, "")
         user = self._users.get(name)
         try:
-            fault = self._login_fault(request, user)
+            fault = self._held_fault(request, user)
             if fault is not None and request.code not in self._settings.whitelist:
                 raise _failed_login(fault, name)
             if self._needs_right(request.code):
@@ -132,6 +134,11 @@ class AccessControl:
         if not user.is_enabled:
             return "is disabled."
         return None if signatures.is_signed(request, user.password) else WRONG_SIGNATURE
+
+    def _held_fault(self, request: RemotingCommand, user: User | None) -> str | None:
+        """As `_login_fault`, of a request that may have lost its body, and with it what was signed."""
+        is_verified = user is not None and request.secret == user.password and user.is_enabled
+        return None if is_verified else self._login_fault(request, user)
 
     def _wait_for(self, address: str) -> None:
         """Refusal: too many failed logins from the address."""

@@ -104,7 +104,9 @@ class PlainAccess:
             raise _refused(NO_ACCOUNT + name[:TEXT_CHARS_MAX])
         if account.white.match(address):
             return
-        if not signatures.is_signed(request, account.secret_key, always_without_query=True):
+        if request.secret != account.secret_key and not signatures.is_signed(
+            request, account.secret_key, always_without_query=True
+        ):
             raise _refused(WRONG_SIGNATURE + name)
         self._authorize(request, account)
 
@@ -123,9 +125,11 @@ class PlainAccess:
         if account is None:
             raise self._failed_login(ip, NO_ACCOUNT, name)
         if account.white.match(address):
+            request.user = account.access_key
             return
         if not signatures.is_signed(request, account.secret_key, always_without_query=True):
             raise self._failed_login(ip, WRONG_SIGNATURE, name)
+        request.user, request.secret = account.access_key, account.secret_key
         self._note_login(peer, account)
         if is_served:
             self._authorize(request, account)

@@ -59,17 +59,15 @@ READS = frozenset(
         RequestCode.PEEK_MESSAGE,
     )
 )
-USER_FIELD = "AccessKey"
 
 
 class QuotaCheck:
-    """`has_users`: requests are signed, and are checked before they come here."""
+    """A request counts for its user only if that was verified: its `user` says so."""
 
-    def __init__(self, table: QuotaTable, *, has_users: bool) -> None:
+    def __init__(self, table: QuotaTable) -> None:
         self.table = table
         self.quotas = Quotas()
         self.active = False
-        self._has_users = has_users
         self._limits_sends = self._limits_reads = False
         self._connections: dict[str, set[Peer]] = {}
         self.refused_connections = {USER: 0, ADDRESS: 0}
@@ -108,7 +106,7 @@ class QuotaCheck:
         return 0.0
 
     def _admit_send(self, request: RemotingCommand, peer: Peer) -> None:
-        now, user, topic = time.monotonic(), self._user_of(request), _topic_of(request)
+        now, user, topic = time.monotonic(), request.user, _topic_of(request)
         if self.quotas.debt(IN, user, topic, None, now) > DELAY_MAX_S:
             peer.throttle(DELAY_MAX_S)
             raise self._refusal(ResponseCode.SYSTEM_BUSY, IN, user, topic, None, now)
@@ -118,7 +116,7 @@ class QuotaCheck:
             peer.throttle(min(debt_s, DELAY_MAX_S))
 
     def _admit_read(self, request: RemotingCommand, waited_s: float) -> float:
-        now, user = time.monotonic(), self._user_of(request)
+        now, user = time.monotonic(), request.user
         topic, group = request.text_or("topic", ""), request.text_or("consumerGroup", "")
         debt_s = self.quotas.debt(OUT, user, topic, group, now)
         if debt_s <= 0:
@@ -131,7 +129,7 @@ class QuotaCheck:
     def read(self, request: RemotingCommand, group: str, topic: str, messages: int, size: int) -> None:
         """`messages` with `size` bytes are given to the request."""
         if self._limits_reads:
-            self.quotas.charge(OUT, self._user_of(request), topic, group, messages, size, time.monotonic())
+            self.quotas.charge(OUT, request.user, topic, group, messages, size, time.monotonic())
 
     def _refusal(
         self, code: int, direction: int, user: str | None, topic: str, group: str | None, now: float
@@ -140,9 +138,6 @@ class QuotaCheck:
         verb = "send" if direction == IN else "read"
         remark = f"the {KINDS[kind]} {name} is over its quota {RATES[which]}={rate:.0f}: {verb} more slowly"
         return Refusal(code, remark)
-
-    def _user_of(self, request: RemotingCommand) -> str | None:
-        return request.ext.get(USER_FIELD) if self._has_users else None
 
     # ---- connections ----
 

@@ -123,6 +123,32 @@ def test_it_is_refused_at_its_deadline(waiters: Waiters) -> None:
 
 
 @pytest.mark.parametrize("kind", WAITING)
+def test_one_with_a_body_is_answered_after_a_change(waiters: Waiters, kind: str) -> None:
+    """The body was signed, too, and is not kept while the request waits."""
+    code, ext = WAITING[kind]()
+    opaque = waiters.app.send_request(code, ext, b"signed as well")
+    waiters.await_held(waiters.app)
+    revoke_all(waiters.root, "other")
+    waiters.send()
+    answer = waiters.app.answer_to(opaque)
+    assert answer.code == 0, answer.remark
+    assert b"secret" in answer.body or answer.ext.get("hasMsg") == "true"
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", WAITING)
+def test_one_with_a_body_is_refused(waiters: Waiters, kind: str, end: str) -> None:
+    code, ext = WAITING[kind]()
+    opaque = waiters.app.send_request(code, ext, b"signed as well")
+    waiters.await_held(waiters.app)
+    change, remark = ENDS[end]
+    change(waiters.root)
+    waiters.send()
+    answer = waiters.app.answer_to(opaque)
+    assert (answer.code, answer.remark, answer.body) == (NO_PERMISSION, remark, b"")
+
+
+@pytest.mark.parametrize("kind", WAITING)
 def test_a_change_for_others_does_not_matter(waiters: Waiters, kind: str) -> None:
     code, ext = WAITING[kind]()
     opaque = waiters.app.send_request(code, ext)

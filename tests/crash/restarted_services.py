@@ -111,7 +111,7 @@ class RestartedServices:
             self._config,
             self.clock,
             stats,
-            QuotaCheck(QuotaTable(), has_users=False),
+            QuotaCheck(QuotaTable()),
         )
         services = MessageServices(context, FilterCache(self._config, tables.clients.subscription), HOST)
         services.listen(arrivals)

@@ -101,7 +101,7 @@ def test_entities_with_quotas() -> None:
 
 
 def test_bytes_of_a_body() -> None:
-    check = QuotaCheck(QuotaTable(), has_users=False)
+    check = QuotaCheck(QuotaTable())
     handler = QuotasHandler(check, None)
 
     def update(size: int) -> RemotingCommand:
@@ -120,7 +120,7 @@ def test_reads_that_wait() -> None:
 
 async def _fill() -> None:
     table = QuotaTable()
-    check = QuotaCheck(table, has_users=False)
+    check = QuotaCheck(table)
     table.update(Entity("topic", "T"), {"messagesOutPerSecond": 1})
     check.configure()
     ext = {"topic": "T", "consumerGroup": "G", "sysFlag": "2", "suspendTimeoutMillis": "15000"}

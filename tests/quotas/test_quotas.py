@@ -29,7 +29,7 @@ from tests.quotas.limited import (
 )
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
-from tests.support.requests import pull_ext, send_ext
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull_ext, send_ext
 
 WAYS = {
     "fast": ("fastPath=true", "fastSockets=true"),
@@ -166,6 +166,26 @@ def test_a_read_that_waits_delays_nobody(connection: ClientSocket) -> None:
     assert connection.receive().code == FLOW_CONTROL
 
 
+def test_held_pulls_are_answered_once_the_connection_is_not_throttled(
+    broker: BrokerProcess, connection: ClientSocket
+) -> None:
+    """Messages come while it is throttled, more than it keeps answers of then."""
+    make_topic(connection, "Big")
+    assert set_quota(connection, "topic", "T", **{IN: 1}).code == 0
+    ext = {"sysFlag": str(SUSPEND | SUBSCRIPTION), "suspendTimeoutMillis": "15000"}
+    held = {connection.send_request(RequestCode.PULL_MESSAGE, pull_ext("Big", 0, n, **ext)) for n in range(4)}
+    assert pull(connection).code != 0, "the broker holds those sent before"
+    for _ in range(2):
+        connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"x")
+    with ClientSocket(broker.address) as other:
+        for queue in range(4):
+            assert send(other, b"x" * 600_000, "Big", e=str(queue)).code == 0
+    since = time.monotonic()
+    answers = [connection.receive() for _ in range(6)]
+    assert {each.opaque for each in answers if len(each.body) > 600_000} == held
+    assert 0.3 < time.monotonic() - since < 5
+
+
 def test_pops(connection: ClientSocket) -> None:
     for _ in range(200):
         send(connection, e="0")
@@ -267,8 +287,12 @@ class TestUsers:
             yield root
 
     @pytest.fixture(params=WAYS)
-    def secured_broker(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
-        with secured(tmp_path / "store", f"authAuditLog={tmp_path / 'audit'}", way=WAYS[request.param]) as it:
+    def way(self, request: pytest.FixtureRequest) -> tuple[str, ...]:
+        return WAYS[request.param]
+
+    @pytest.fixture
+    def secured_broker(self, way: tuple[str, ...], tmp_path: Path) -> Iterator[BrokerProcess]:
+        with secured(tmp_path / "store", f"authAuditLog={tmp_path / 'audit'}", way=way) as it:
             yield it
 
     def test_each_has_its_own(
@@ -296,6 +320,37 @@ class TestUsers:
             assert rate_of(lambda: send(bob), limit=30, for_s=2) == pytest.approx(30, rel=NEAR)
             row = quotas_of(root)["user", "bob"]
             assert (row["byDefault"], row["quotas"]) == (True, {IN: 30, OUT: 1000})
+
+    def test_a_name_alone_uses_no_quota_of_the_user(self, tmp_path: Path, way: tuple[str, ...]) -> None:
+        """Of a code that needs no login: only who signed uses the quota."""
+        codes = ",".join(str(int(code)) for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE))
+        lists = f"authenticationWhitelist={codes}", f"authorizationWhitelist={codes}"
+        with secured(tmp_path / "store", *lists, way=way) as broker, SignedSocket(broker.address) as root:
+            make_topic(root)
+            create_user(root, "ann", "word1234")
+            assert set_quota(root, "user", "ann", **{IN: 10, OUT: 10}).code == 0
+            with SignedSocket(broker.address, "ann", "guess") as guesser:
+                assert rate_of(lambda: send(guesser), for_s=0.5) > 50
+                assert rate_of(lambda: pull(guesser), for_s=0.5) > 50
+            assert set(quotas_of(root)["user", "ann"]["used"].values()) == {0}
+
+    def test_a_held_pull_uses_the_quota_of_its_user(
+        self, secured_broker: BrokerProcess, root: SignedSocket
+    ) -> None:
+        """Also if it is answered by the complete path at its deadline or after a change of rules."""
+        assert set_quota(root, "user", "ann", **{OUT: 1000}).code == 0
+        ext = {"sysFlag": str(SUSPEND | SUBSCRIPTION), "suspendTimeoutMillis": "15000"}
+        with SignedSocket(secured_broker.address, "ann", "word1234") as ann:
+            pull(ann)
+            opaque = ann.send_request(RequestCode.PULL_MESSAGE, pull_ext("T", **ext))
+            pull(ann)
+            create_user(root, "new", "word1234")
+            assert send(root).code == 0
+            assert ann.answer_to(opaque).code == 0
+            deadline = time.monotonic() + 5
+            while quotas_of(root)["user", "ann"]["used"][OUT] != 1:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
 
     def test_connections(self, secured_broker: BrokerProcess, root: SignedSocket) -> None:
         assert set_quota(root, "user", "ann", connections=1).code == 0

@@ -120,7 +120,7 @@ class Harness:
             config,
             self.clock,
             stats,
-            QuotaCheck(QuotaTable(), has_users=False),
+            QuotaCheck(QuotaTable()),
         )
 
     def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:
