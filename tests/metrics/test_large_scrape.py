@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from tests.metrics.large_scrape import GROUPS, TOPICS, measure
-
-SERIES_MAX = 50_000
+from tests.metrics.large_scrape import GROUPS, SERIES_MAX, TOPICS, measure
 
 
 def test_a_large_scrape_delays_no_other_request(tmp_path: Path) -> None:
