@@ -58,12 +58,13 @@ class QuotasHandler:
         return request.answer(body=orjson.dumps({"entity": entity.kind, "name": entity.name, **now}))
 
     async def list_quotas(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Those that were set, and those who use a default now; `used`: in the last second."""
+        """Those that were set, and those who use a default now, from number `begin` on; `used`: in the last second."""
         limit, found = limit_of(request), list[dict[str, Any]]()
+        begin = max(request.integer_or("begin", 0, 32), 0)
         active = self._active()
         rows = [(*entity, False, dict(quotas)) for entity, quotas in self._quotas.table]
-        rows += [(*key, True, row["quotas"]) for key, row in active.items() if row["byDefault"]]
-        for number, (kind, name, by_default, quotas) in enumerate(rows[:limit]):
+        rows += [(*key, True, row["quotas"]) for key, row in sorted(active.items()) if row["byDefault"]]
+        for number, (kind, name, by_default, quotas) in enumerate(rows[begin : begin + limit]):
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
             use = active.get((kind, name), {})
@@ -72,7 +73,8 @@ class QuotasHandler:
                 used[CONNECTIONS] = self._quotas.connections(name)
             counts = {"used": used, "delayed": use.get("delayed", 0), "refused": use.get("refused", 0)}
             found.append({"entity": kind, "name": name, "byDefault": by_default, "quotas": quotas} | counts)
-        return request.answer(body=orjson.dumps({"quotas": found, "more": len(rows) > limit}))
+        listed = {"quotas": found, "more": len(rows) > begin + limit, "total": len(rows)}
+        return request.answer(body=orjson.dumps(listed))
 
     def _active(self) -> dict[tuple[str, str], dict[str, Any]]:
         """What those who send and read have used."""

@@ -40,6 +40,9 @@ QUOTAS = {
     "address": ("connections",),
 }
 """What each kind of entity may have."""
+PAGE_ROWS = 1000
+QUOTAS_LISTED_MAX = 100_000
+"""More than a broker has."""
 WRAPPED = ("topic", "group")
 """Entities whose names have the namespace."""
 
@@ -164,24 +167,37 @@ class Extensions:
         """Delete all that it has."""
         await self.set_quota(entity, name, dict.fromkeys(QUOTAS.get(entity, ())), broker=broker)
 
-    async def quotas(self, *, limit: int = 1000, broker: str | None = None) -> Listing[EntityQuotas]:
-        """All that were set, and what was used of them."""
-        answers = await self._ask(RequestCode.GET_QUOTAS, {"limit": str(limit)}, broker)
-        found, more = list[EntityQuotas](), False
-        for name, answer in answers.items():
-            listed, is_more = read(
+    async def quotas(
+        self, *, limit: int = QUOTAS_LISTED_MAX, broker: str | None = None
+    ) -> Listing[EntityQuotas]:
+        """All that were set, and what was used of them; at most `limit` of each broker. While entities come and go,
+        one may be missing or listed twice."""
+        masters = await self._admin.calls.masters() if broker is None else (broker,)
+        listings = await asyncio.gather(*(self._quotas_of(each, limit) for each in masters))
+        rows = tuple(row for listing in listings for row in listing)
+        return Listing(rows, any(listing.more for listing in listings))
+
+    async def _quotas_of(self, broker: str, limit: int) -> Listing[EntityQuotas]:
+        """Page by page. Brokers that do not say how many there are have one page."""
+        found, more = list[EntityQuotas](), True
+        while more and len(found) < limit:
+            ext = {"limit": str(min(PAGE_ROWS, limit - len(found))), "begin": str(len(found))}
+            answer = (await self._ask(RequestCode.GET_QUOTAS, ext, broker))[broker]
+            fresh, more, total = read(
                 answer.body,
-                lambda of, name=name: (  # type: ignore[misc]
-                    [EntityQuotas.of(Members(each), name) for each in of.items("quotas")],
+                lambda of: (
+                    [EntityQuotas.of(Members(each), broker) for each in of.items("quotas")],
                     of.flag("more"),
+                    of.number("total"),
                 ),
             )
-            found += [
-                replace(each, name=self._unwrap(each.name)) if each.entity in WRAPPED else each
-                for each in listed
-            ]
-            more = more or is_more
-        return Listing(tuple(found), more)
+            found += fresh
+            if not fresh or len(found) >= total:
+                break
+        rows = (
+            replace(each, name=self._unwrap(each.name)) if each.entity in WRAPPED else each for each in found
+        )
+        return Listing(tuple(rows), more)
 
     def _entity_name(self, entity: str, name: str) -> str:
         return self._wrap(name) if entity in WRAPPED and name != "*" else name

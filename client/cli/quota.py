@@ -106,7 +106,7 @@ async def list_quotas(call: Call) -> None:
     ]
     call.output.rows(COLUMNS, rows)
     if found.more:
-        call.output.note("there are more than 1000 of one broker: only these are listed")
+        call.output.note("there are more of one broker: only these are listed")
 
 
 def _rows(

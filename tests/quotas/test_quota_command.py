@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
 from firearrow.client.cli.contexts import Context, Contexts, save_contexts
 from firearrow.client.cli.quota import main
 from tests.quotas.limited import BYTES_IN, IN, OUT, make_topic, quotas_of, send, set_quota
@@ -59,6 +60,24 @@ def test_set_list_and_delete(connection: ClientSocket, quota: Run) -> None:
     assert quota("delete group *")[0] == 0
     assert quotas_of(connection) == {}
     assert set_quota(connection, "topic", "T", **{IN: 1}).code == 0, "the name is free again"
+
+
+def test_more_than_a_page_are_listed(connection: ClientSocket, quota: Run) -> None:
+    names = [f"T{number:04}" for number in range(1100)]
+    body = json.dumps({IN: 1000}).encode()
+    sent = [
+        connection.send_request(RequestCode.UPDATE_QUOTA, {"entity": "topic", "name": name}, body)
+        for name in names
+    ]
+    for opaque in sent:
+        assert connection.answer_to(opaque).code == 0
+    set_quota(connection, "user", "*", **{IN: 10})
+    code, listed, text = quota("list")
+    assert code == 0
+    assert [row["name"] for row in listed] == [*names, "*"]
+    assert text == ""
+    page = json.loads(connection.ask(RequestCode.GET_QUOTAS, {"limit": "2", "begin": "1098"}).body)
+    assert ([row["name"] for row in page["quotas"]], page["more"], page["total"]) == (names[-2:], True, 1101)
 
 
 @pytest.mark.parametrize(
