@@ -24,7 +24,7 @@ from firearrow.broker.auth.plain_yaml import BYTES_MAX, DEPTH_MAX, LINES_MAX, Ya
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
 from tests.auth.secured import SignedSocket, options
 from tests.support.broker_process import BrokerProcess
-from tests.support.requests import pull_ext, send_ext, topic_ext
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull_ext, send_ext, topic_ext
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 FILE = """\
@@ -264,6 +264,39 @@ def test_the_file_is_read_again(tmp_path: Path, connect: Open) -> None:
         assert code() == 1
         path.write_text(FILE)
         await_code(0)
+
+
+def test_a_held_pull_with_a_body_is_answered_after_the_file_is_read_again(
+    tmp_path: Path, connect: Open
+) -> None:
+    """Its body was signed, too, and is not kept; a new secret key refuses it."""
+    path = tmp_path / "plain_acl.yml"
+    with broker_with(tmp_path, FILE) as broker:
+        admin, plain = (connect(broker.address, name, "12345678") for name in ("rocketmq2", "RocketMQ"))
+        assert admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("topicC")).code == 0
+        ext = {
+            "sysFlag": str(SUSPEND | SUBSCRIPTION),
+            "suspendTimeoutMillis": "15000",
+            "consumerGroup": "groupB",
+        }
+        files = FILE.replace("topicB=PUB|SUB", "topicB=SUB"), FILE.replace("12345678", "another12")
+        for code, text in enumerate(files):
+            low = plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupB"))
+            offset = int(low.ext["maxOffset"])
+            opaque = plain.send_request(
+                RequestCode.PULL_MESSAGE, pull_ext("topicC", offset, **ext), b"signed"
+            )
+            plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupB"))
+            path.write_text(text)
+            deadline = time.monotonic() + 12
+            while broker.log.read_text().count("files with accounts were loaded") <= code:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            if code:
+                admin.password = "another12"
+            assert admin.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicC"), b"x").code == 0
+            answer = plain.answer_to(opaque)
+            assert answer.code == code, answer.remark
 
 
 TYPED = FILE.replace("admin: false", "admin: 'false'") + "dataVersion:\n- timestamp: 5\n  counter: 3\n"
