@@ -369,7 +369,7 @@ class App:
             )
             self._name_server.describe(self._naming, self._kv_file)
         self._dispatch, vip_dispatch = (
-            Dispatch(refusals=self._refusals, check=self._access.check, admission=self._quotas)
+            Dispatch((), self._refusals, self._access.check, self._quotas, self._access.held)
             for _ in range(2)
         )
         address, vip = await self._listen_with_vip(options, vip_dispatch)

@@ -11,7 +11,7 @@ from typing import Protocol
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Handler, Peer, Routes
+from firearrow.broker.base.peer import Handler, HeldAccess, Peer, Routes
 from firearrow.broker.net.refusals import RefusalLog
 
 log = logging.getLogger("firearrow.dispatch")
@@ -38,7 +38,8 @@ class Admission(Protocol):
 class Dispatch:
     """A table of handlers. Each listener has one: the VIP port serves fewer codes. `refusals` gets each refused
     request. `check` is called before each request, and raises a Refusal for what may not be done; its last argument
-    says whether there is a handler. `admission` is asked next, and may delay it."""
+    says whether there is a handler. `admission` is asked next, and may delay it; then `held_access` is asked whether
+    it may still be served."""
 
     def __init__(
         self,
@@ -46,8 +47,10 @@ class Dispatch:
         refusals: RefusalLog | None = None,
         check: Check | None = None,
         admission: Admission | None = None,
+        held_access: HeldAccess | None = None,
     ) -> None:
         self._refusals = refusals
+        self._held_access = held_access or HeldAccess()
         self.check = check
         self._handlers: dict[int, Handler] = {}
         self._running: set[asyncio.Future[RemotingCommand | None]] = set()
@@ -121,8 +124,8 @@ class Dispatch:
     async def _wait(
         self, handler: Handler, request: RemotingCommand, peer: Peer, wait_s: float
     ) -> RemotingCommand | None:
-        """Handle the request once it is admitted, or once the broker stops."""
-        waited_s = 0.0
+        """Handle the request once it is admitted, or once the broker stops. Refusal: users or rules have changed."""
+        waited_s, generation = 0.0, self._held_access.generation
         self._waiting += 1
         try:
             while wait_s > 0 and not self._draining.is_set():
@@ -135,6 +138,7 @@ class Dispatch:
                 wait_s = self.admission.admit(request, peer, waited_s) if self.admission else 0.0
         finally:
             self._waiting -= 1
+        self._held_access.check(request, peer, generation)
         answer = handler(request, peer)
         return answer if answer is None or isinstance(answer, RemotingCommand) else await answer
 

@@ -12,7 +12,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.auth.secured import SignedSocket, create_user, grant, secured
+from tests.auth.secured import SignedSocket, create_user, grant, revoke_all, secured
 from tests.quotas.limited import (
     BYTES_IN,
     BYTES_OUT,
@@ -37,6 +37,7 @@ WAYS = {
     "transports": ("fastPath=true", "fastSockets=false", "flushDiskType=SYNC_FLUSH"),
 }
 NEAR = 0.15
+NO_PERMISSION = 16
 
 
 @pytest.fixture(params=WAYS)
@@ -333,6 +334,21 @@ class TestUsers:
                 assert rate_of(lambda: send(guesser), for_s=0.5) > 50
                 assert rate_of(lambda: pull(guesser), for_s=0.5) > 50
             assert set(quotas_of(root)["user", "ann"]["used"].values()) == {0}
+
+    def test_a_read_that_waits_is_refused_once_its_right_is_gone(
+        self, secured_broker: BrokerProcess, root: SignedSocket
+    ) -> None:
+        for _ in range(4):
+            assert send(root, e="0").code == 0
+        assert set_quota(root, "user", "ann", **{OUT: 1}).code == 0
+        with SignedSocket(secured_broker.address, "ann", "word1234") as ann:
+            assert pull(ann, count=3).code == 0
+            opaque = ann.send_request(
+                RequestCode.PULL_MESSAGE, pull_ext("T", sysFlag="6", suspendTimeoutMillis="9000")
+            )
+            assert send(ann).code == 0, "the pull was read before"
+            revoke_all(root, "ann")
+            assert ann.answer_to(opaque).code == NO_PERMISSION
 
     def test_a_held_pull_uses_the_quota_of_its_user(
         self, secured_broker: BrokerProcess, root: SignedSocket
