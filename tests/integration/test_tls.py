@@ -1,6 +1,5 @@
 """TLS of broker and name server: modes, client certificates, versions, reload, and peers that lie or stall."""
 
-import ctypes
 import random
 import re
 import socket
