@@ -430,6 +430,7 @@ class App:
                 self._config,
                 self._clock,
                 lambda: routes.slave_hosts(options.broker_name),
+                self._messages_sent,
             )
             running.callback(self._ha.stop)
             ha_port = (await self._ha.start(options.bind_address, port, option="--set haListenPort"))[1]
@@ -443,6 +444,10 @@ class App:
             ha_host=options.ha_ip,
             ha_port=ha_port,
         )
+
+    def _messages_sent(self) -> int:
+        self._stats.gather()
+        return self._stats.put_times
 
     def _register(self, options: Options, running: AsyncExitStack) -> None:
         embedded = self._naming_listen is not None
@@ -531,7 +536,7 @@ class App:
         running.callback(self._server.stop_reading)
 
     async def _start_metrics(self, options: Options, running: AsyncExitStack) -> None:
-        services = self._message_services
+        services, replication = self._message_services, self._slave or self._ha
         sources = Sources(
             context=self._context,
             server=self._server,
@@ -548,7 +553,9 @@ class App:
             address=self._address,
             ready=lambda: self._is_ready,
             stopping=self._stopping.is_set,
-            replication=None if self._slave is None else self._slave.status,
+            replication=None if replication is None else replication.status,
+            replicas=(lambda: []) if self._ha is None else self._ha.replicas,
+            followed=None if self._slave is None else self._slave.lag,
         )
         self._metrics = MetricsServices(self._loop, sources)
         self._metrics.start()

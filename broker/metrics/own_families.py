@@ -23,6 +23,7 @@ from firearrow.broker.metrics.exposition import (
 from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.quotas.quota_check import KINDS
 from firearrow.broker.quotas.quota_table import CONNECTIONS, RATES
+from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import LANGUAGES
 
@@ -58,6 +59,7 @@ class OwnFamilies:
         yield from self._ways(to, limit)
         yield from self._gauges(to)
         yield from self._disk(to, disk, hours_left)
+        yield from self._replicas(to)
         yield from self._clients(to, limit)
         yield from to.family(
             "firearrow_dead_letters", GAUGE, "Messages in the group's dead-letter queue.", self._dead(limit)
@@ -209,6 +211,39 @@ class OwnFamilies:
             ("log_end_bytes", "Physical offset of the end of the commit log.", store.written),
         ):
             yield from to.family(f"firearrow_{name}", GAUGE, help_text, [("", value)])
+
+    # ---- replication ----
+
+    def _replicas(self, to: Exposition) -> Iterator[bytes]:
+        """At a master for each slave, of which there are few; at a slave for itself."""
+        replicas, followed = self._sources.replicas(), self._sources.followed
+        hosts = Counter(host for host, _ in (each.address or ("", 0) for each in replicas))
+        keyed: list[tuple[str, ReplicaLag]] = []
+        for each in replicas:
+            host, port = each.address or ("", 0)
+            # a slave's port changes with each connection: only slaves of one host need it
+            keyed.append((labels(replica=host if hosts[host] == 1 else f"{host}:{port}"), each))
+        for name, help_text, value in (
+            ("in_sync", "Whether the slave has nearly all of the log.", lambda lag: int(lag.in_sync)),
+            ("lag_bytes", "Bytes of the log that the slave has not acknowledged.", lambda lag: lag.bytes),
+            ("lag_seconds", "How long ago the log ended where the slave's ends.", lambda lag: lag.ms / 1000),
+            (
+                "lag_messages",
+                "Messages that the slave has not acknowledged, about.",
+                lambda lag: lag.messages,
+            ),
+        ):
+            samples = [(key, value(lag)) for key, lag in keyed]
+            yield from to.family(f"firearrow_replica_{name}", GAUGE, help_text, samples)
+        if followed is None:
+            return
+        lag = followed()
+        for name, help_text, number in (
+            ("following", "Whether this slave follows its master's log.", int(lag.in_sync)),
+            ("lag_bytes", "Bytes of the master's log that this slave has not.", lag.bytes),
+            ("lag_seconds", "How long ago the master's log ended where ours ends.", lag.ms / 1000),
+        ):
+            yield from to.family(f"firearrow_slave_{name}", GAUGE, help_text, [("", number)])
 
     # ---- clients and groups ----
 

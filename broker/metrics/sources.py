@@ -12,6 +12,7 @@ from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.net.server import Server
 from firearrow.broker.pop.revive import ReviveService
+from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar
 from firearrow.broker.services.retention import Retention
@@ -22,8 +23,9 @@ from firearrow.broker.transactions.service import TransactionService
 @dataclass(frozen=True, slots=True)
 class Sources:
     """`counters`: None if all requests take the complete way. `held_pops()`: how many pops wait. `in_progress()`: how
-    many requests are being handled. `ready()`, `stopping()`: the state of the process. `replication`: None on a
-    master."""
+    many requests are being handled. `ready()`, `stopping()`: the state of the process. `replication()`: the
+    state of replication; None: there is none. `replicas()`: the slaves that copy our log; `followed()`: ourselves as a
+    slave."""
 
     context: BrokerContext
     server: Server
@@ -41,3 +43,5 @@ class Sources:
     ready: Callable[[], bool]
     stopping: Callable[[], bool]
     replication: Callable[[], dict[str, object]] | None
+    replicas: Callable[[], list[ReplicaLag]]
+    followed: Callable[[], ReplicaLag] | None

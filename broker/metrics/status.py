@@ -114,7 +114,7 @@ class Status:
         }
 
     def _replication(self) -> dict[str, object]:
-        """`replication`, on a slave."""
+        """`replication`, on a slave and on a master with a replication port."""
         replication = self._sources.replication
         return {} if replication is None else {"replication": replication()}
 

@@ -24,6 +24,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
 from firearrow.broker.net.acceptor import Listener
 from firearrow.broker.replication.confirmed_offset import Confirmed, CopiesNeeded, confirmed_by, has_caught_up
+from firearrow.broker.replication.log_times import Lag, LogTimes, ReplicaLag
 from firearrow.broker.replication.master_connection import HAConnection
 from firearrow.broker.services.timers import Periodic
 
@@ -35,7 +36,8 @@ PACE_S, TICK_S, RATES_S, LOG_AGAIN_S = 0.001, 0.1, 1.0, 60.0
 
 
 class HAService:
-    """`registered()`: the hosts of slaves that registered with the name server of this process."""
+    """`registered()`: the hosts of slaves that registered with the name server of this process. `messages()`: how many
+    clients have sent."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class HAService:
         config: Config,
         clock: Clock,
         registered: Callable[[], Collection[str]],
+        messages: Callable[[], int],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -52,6 +55,7 @@ class HAService:
         self._config = config
         self._clock = clock
         self._registered = registered
+        self._messages = messages
         self._waits = config.options.broker_role == "SYNC_MASTER"
         self._slaves: dict[HAConnection, int] = {}
         """Each with what was sent to it before the last second, in bytes."""
@@ -62,6 +66,7 @@ class HAService:
         self._planned = False
         self._confirmed = Confirmed()
         self._copies = CopiesNeeded()
+        self._times = LogTimes()
         self._periodic = Periodic(loop)
         self.start_offset = store.written
         """The log's end at the start (Apache: brokerInitMaxOffset)."""
@@ -80,6 +85,7 @@ class HAService:
             ) from None
         self._write_batch.replicate(self._written, waits=self._waits)
         self._config.listen(self._configure)
+        self._measure()
         self._periodic.every(TICK_S, self._tick)
         self._periodic.every(RATES_S, self._measure)
         address: Address = self._listener.sockets[0].getsockname()[:2]
@@ -237,6 +243,7 @@ class HAService:
             self._confirm()
 
     def _measure(self) -> None:
+        self._times.note(self._store.written, self._loop.time(), self._messages())
         for slave, before in self._slaves.items():
             self._rates[slave] = slave.sent_bytes - before
             self._slaves[slave] = slave.sent_bytes
@@ -245,19 +252,49 @@ class HAService:
 
     def connections(self) -> list[dict[str, object]]:
         """The slaves, as GET_BROKER_HA_STATUS lists them."""
-        written, gap = self._store.written, self._config.options.ha_gap_bytes
-        return [
-            {
+        found: list[dict[str, object]] = []
+        for slave, lag in self._lags():
+            entry = {
                 "addr": "{}:{}".format(*slave.remote),
                 "slaveAckOffset": slave.end,
-                "diff": written - slave.end,
-                "inSync": slave.in_sync if self._waits else written - slave.end < gap,
+                "diff": lag.bytes,
+                "inSync": self._is_in_sync(slave, lag.bytes),
                 "transferFromWhere": slave.sent,
                 "transferredByteInSecond": self._rates.get(slave, 0),
+                "lagMs": lag.ms,
+                "lagMessages": lag.messages,
             }
+            found.append(entry)
+        return found
+
+    def replicas(self) -> list[ReplicaLag]:
+        """The slaves that copy the log."""
+        return [
+            ReplicaLag(slave.remote, self._is_in_sync(slave, lag.bytes), *lag) for slave, lag in self._lags()
+        ]
+
+    def _lags(self) -> list[tuple[HAConnection, Lag]]:
+        written, now, messages = self._store.written, self._loop.time(), self._messages()
+        return [
+            (slave, self._times.lag(slave.end, written, now, messages))
             for slave in self._slaves
             if slave.end >= 0
         ]
+
+    def _is_in_sync(self, slave: HAConnection, lag_bytes: int) -> bool:
+        return slave.in_sync if self._waits else lag_bytes < self._config.options.ha_gap_bytes
+
+    def status(self) -> dict[str, object]:
+        """The member `replication` of /status."""
+        options, slaves = self._config.options, self.connections()
+        return {
+            "role": options.broker_role,
+            "end": self._store.written,
+            "inSyncReplicas": options.in_sync_replicas,
+            "inSync": sum(slave["inSync"] is True for slave in slaves),
+            "slaves": slaves,
+            "refused": self.refused(),
+        }
 
     def refused(self) -> list[dict[str, object]]:
         """The last slave of each address that got nothing, and why; the newest last."""

@@ -9,8 +9,9 @@ from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.slave_client import HAClient
-from firearrow.broker.replication.slave_master import Master, SlaveStatus
+from firearrow.broker.replication.slave_master import Master, SlaveStatus, State
 from firearrow.broker.replication.slave_requests import SlaveRequests
 from firearrow.broker.replication.slave_tables import FollowedTimers, SlaveSynchronize
 from firearrow.broker.services.registration import Connect
@@ -39,12 +40,13 @@ class Slave:
         delays: Callable[[bytes], None],
         timers: FollowedTimers | None,
     ) -> None:
+        self._loop = context.loop
         self._store = context.store
         self._status = SlaveStatus()
         self._master = Master(connect, context.config.options.ha_master_address)
         self._client = HAClient(context, self._master, self._status, arrivals, refresh)
         self._synchronize = SlaveSynchronize(context, self._master, delays=delays, timers=timers)
-        self._requests = SlaveRequests(context.config, self._status, lambda: self._store.written)
+        self._requests = SlaveRequests(context.config, self._status, lambda: self._store.written, self.lag)
         self._tasks: list[asyncio.Task[None]] = []
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
@@ -67,9 +69,15 @@ class Slave:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._master.close()
 
+    def lag(self) -> ReplicaLag:
+        """Against what the master last said of its log. `in_sync`: we follow it."""
+        status = self._status
+        found = status.master_times.lag(self._store.written, status.master_end, self._loop.time())
+        return ReplicaLag(self._master.address, status.state is State.FOLLOWING, found.bytes, found.ms, None)
+
     def status(self) -> dict[str, object]:
         """The member `replication` of /status."""
-        status, address = self._status, self._master.address
+        status, address, lag = self._status, self._master.address, self.lag()
         return {
             "role": "SLAVE",
             "state": status.state,
@@ -78,7 +86,8 @@ class Slave:
             "haMaster": status.ha_address,
             "masterEnd": status.master_end,
             "end": self._store.written,
-            "behindBytes": max(status.master_end - self._store.written, 0),
+            "behindBytes": lag.bytes,
+            "behindMs": lag.ms,
             "receivedBytes": status.bytes_received,
             "tablesCopiedMs": self._synchronize.copied_ms,
             "tableFaults": {str(code): fault for code, fault in self._synchronize.faults.items()},

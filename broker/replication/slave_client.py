@@ -14,6 +14,7 @@ from typing import cast
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.replication.follower import Follower, FollowError, RecordDamaged, RecordDoubted
 from firearrow._native.store.message_store import PutRefused
+from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.slave_master import LogRange, Master, MasterError, SlaveStatus, State
 
@@ -123,6 +124,7 @@ class HAClient:
                 lambda: ReplicationConnection(self._follower, self._received, self._loop.time), *address
             )
         self._connection = connection
+        self._status.local = connection.local
         self._status.ha_address = "{}:{}".format(*address)
         try:
             self._report()
@@ -131,13 +133,14 @@ class HAClient:
             await self._watch(connection)
         finally:
             self._connection = None
+            self._status.local = None
             self._status.bytes_per_second = 0
             connection.abort()
 
     async def _check(self) -> LogRange:
         """Compare the two logs; returns the master's ends. NotFollowed; OSError, MasterError."""
         master, end = await self._master.log_range(), self._store.written
-        self._status.master_end = master.end
+        self._note_end(master.end)
         if end > master.end:
             raise NotFollowed(
                 State.DIVERGED,
@@ -195,9 +198,13 @@ class HAClient:
 
     async def _ask_end(self) -> None:
         try:
-            self._status.master_end = (await self._master.log_range()).end
+            self._note_end((await self._master.log_range()).end)
         except (OSError, MasterError) as error:
             log.debug("the master does not say where its log ends: %s", error)
+
+    def _note_end(self, end: int) -> None:
+        self._status.master_end = end
+        self._status.master_times.note(end, self._loop.time())
 
     def _note_times(self, connection: "ReplicationConnection") -> None:
         status, now_ms, now = self._status, self._clock.now_ms(), self._loop.time()
@@ -272,6 +279,12 @@ class ReplicationConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+
+    @property
+    def local(self) -> Address | None:
+        """Our end of it."""
+        name = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return None if name is None else name[:2]
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer

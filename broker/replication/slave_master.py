@@ -5,7 +5,7 @@ a slave follows it, and why not further. Loop thread.
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address, Peer
+from firearrow.broker.replication.log_times import LogTimes
 from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
 
@@ -37,7 +38,8 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class SlaveStatus:
-    """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last said so. Times in ms."""
+    """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last said so;
+    `master_times`: when it ended where. `local`: our end of the replication connection. Times in ms."""
 
     state: State = State.NO_MASTER
     reason: str = "no name server has told the master's address yet"
@@ -48,6 +50,8 @@ class SlaveStatus:
     bytes_received: int = 0
     bytes_per_second: int = 0
     master_flushed: int = 0
+    local: Address | None = None
+    master_times: LogTimes = field(default_factory=LogTimes)
 
     def enter(self, state: State, reason: str = "") -> None:
         """Log a change, not each try."""

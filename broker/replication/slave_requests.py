@@ -14,6 +14,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
+from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.slave_master import SlaveStatus
 
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
@@ -81,12 +82,15 @@ PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 class SlaveRequests:
-    """`end`: of our log."""
+    """`end()`: of our log. `lag()`: of it against the master's."""
 
-    def __init__(self, config: Config, status: SlaveStatus, end: Callable[[], int]) -> None:
+    def __init__(
+        self, config: Config, status: SlaveStatus, end: Callable[[], int], lag: Callable[[], ReplicaLag]
+    ) -> None:
         self._config = config
         self._status = status
         self._end = end
+        self._lag = lag
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
         """Those of a master, with what a slave answers in their place."""
@@ -117,11 +121,14 @@ class SlaveRequests:
         raise Refusal(*REFUSALS[request.code])
 
     def _ha_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Apache's members, and `state` and `reason`."""
-        status = self._status
+        """Apache's members, and ours: how far behind we are, our end of the connection, `state` and `reason`."""
+        status, lag = self._status, self._lag()
         client = {
+            "lagBytes": lag.bytes,
+            "lagMs": lag.ms,
             "lastReadTimestamp": status.last_read_ms,
             "lastWriteTimestamp": status.last_write_ms,
+            "localAddr": "" if status.local is None else "{}:{}".format(*status.local),
             "masterAddr": status.ha_address,
             "masterFlushOffset": status.master_flushed,
             "maxOffset": self._end(),
