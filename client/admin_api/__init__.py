@@ -7,6 +7,7 @@
 - `extensions`: Extensions, requests that only FireArrow's broker answers
 - `message_queries`: finds stored messages by offset id, unique id or key
 - `records`: the values that the requests return, read from the JSON of brokers
+- `replicas`: masters and slaves of each broker name, and how far each slave is
 - `requests`: sends admin requests: to one broker, the masters of a cluster, the brokers of a topic, name
   servers
 - `users`: Users, for operators: users and rules

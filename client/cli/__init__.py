@@ -29,6 +29,7 @@ One module for each command:
 - `message`: messages: get, find, their path, send again
 - `queue`: ordered queues: who holds their locks
 - `quota`: quotas, and what was used of them
+- `replica`: masters and slaves: how far each slave is
 - `send`: send messages: one, many, or one for each line
 - `status`: how the brokers are
 - `tail`: messages as they come

@@ -9,6 +9,7 @@ fixes it.
 - `facts`: what checks read
 - `finding`: findings, and the list of checks
 - `group_checks`: checks of consumer groups and their members
+- `replica_checks`: checks of masters and slaves
 - `store_files`: facts of a store folder
 - `topic_checks`: checks of topics, their queues and messages
 """

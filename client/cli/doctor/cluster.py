@@ -18,6 +18,7 @@ from firearrow.client.admin_api import records
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.admin_api.records import Connection, ConsumerLag, Members, QueueLag, read
+from firearrow.client.admin_api.replicas import replicas
 from firearrow.client.base.errors import (
     ClientError,
     ConnectFailed,
@@ -69,6 +70,7 @@ async def cluster_facts(admin: Admin, name_server: str, watch: Watch) -> Facts:
         if 0 in ids:
             facts.brokers[name] = Broker(name, ids[0])
     await _each(facts.brokers.values(), lambda broker: _ask_broker(admin, broker))
+    facts.replicas = await replicas(admin)
     cluster = _Cluster(admin, facts)
     await cluster.topics()
     await cluster.groups()

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from firearrow.client.base.errors import ConfigError, RocketMQError
 from firearrow.client.cli.command import CANNOT_REACH, FOUND_TROUBLE, OK, Call, Command
-from firearrow.client.cli.doctor import broker_checks, group_checks, topic_checks
+from firearrow.client.cli.doctor import broker_checks, group_checks, replica_checks, topic_checks
 from firearrow.client.cli.doctor.cluster import Watch, cluster_facts
 from firearrow.client.cli.doctor.facts import Facts
 from firearrow.client.cli.doctor.finding import Examined, Severity, counted, run, shortened
 from firearrow.client.cli.output import Column, Output, printable
 from firearrow.client.cli.times import duration_ms
 
-CHECKS = (*group_checks.CHECKS, *topic_checks.CHECKS, *broker_checks.CHECKS)
+CHECKS = (*group_checks.CHECKS, *topic_checks.CHECKS, *broker_checks.CHECKS, *replica_checks.CHECKS)
 UNKNOWN = 3
 """The exit code of a plugin that could not look; 0, 1 and 2 are those of Severity."""
 NAMED_MAX = 3

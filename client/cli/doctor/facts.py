@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from firearrow.client.admin_api.records import Connection, GroupConfig, TopicConfig
+from firearrow.client.admin_api.replicas import Replica
 from firearrow.client.base.names import DLQ, RETRY, SYSTEM_GROUP_PREFIX, is_system_topic
 
 BROADCASTING = "BROADCASTING"
@@ -201,6 +202,7 @@ class Facts:
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     locks: list[Lock] | None = None
+    replicas: list[Replica] = field(default_factory=list)
     name_server: str = ""
     store: StoreState | None = None
     unasked: list[str] = field(default_factory=list)

@@ -1,0 +1,102 @@
+"""Checks of replication: slaves that do not follow, that are late, masters that wait for nobody, two masters. Pure."""
+
+from firearrow.client.admin_api.replicas import FOLLOWS, Replica
+from firearrow.client.cli.doctor.facts import Facts
+from firearrow.client.cli.doctor.finding import Finding, NotChecked, Said, Severity, check_of
+from firearrow.client.cli.output import bytes_text
+from firearrow.client.cli.times import age_text
+
+LAG_BYTES, LAG_MS = 64 << 20, 30_000
+"""A slave that is further behind is late: such a lag is lost if the master's disk is."""
+KEPT_APART = {
+    "diverged": "decide which of the two logs is kept, and move the other broker's store away",
+    "behind the log": "move the slave's store away, so that it copies the whole log; set a longer fileReservedTime",
+    "corrupted": "`firearrow store verify` at the master's store",
+}
+"""States that no waiting ends → what does."""
+
+
+def _slaves(facts: Facts) -> list[Replica]:
+    return [each for each in facts.replicas if not each.is_master and not each.says_master]
+
+
+def _subject(replica: Replica) -> str:
+    number = "" if replica.broker_id is None else f" {replica.broker_id}"
+    return f"slave{number} of {replica.broker}"
+
+
+def _unless_unseen(facts: Facts) -> Said:
+    if facts.store is not None:
+        yield NotChecked("a store folder does not say it")
+
+
+def replicas_stopped(facts: Facts) -> Said:
+    """Slaves that do not follow their master, and will not until somebody acts"""
+    yield from _unless_unseen(facts)
+    for replica in _slaves(facts):
+        fix = KEPT_APART.get(replica.state or "")
+        if fix is not None:
+            yield Finding(
+                Severity.CRITICAL,
+                _subject(replica),
+                f"its state is {replica.state!r}: {replica.reason}",
+                "nothing is copied any more: what was sent since then has one copy",
+                fix,
+            )
+
+
+def replicas_out_of_sync(facts: Facts) -> Said:
+    """Slaves that are not in sync, not connected, or far behind"""
+    yield from _unless_unseen(facts)
+    for replica in _slaves(facts):
+        late = (replica.lag_bytes or 0) > LAG_BYTES or (replica.lag_ms or 0) > LAG_MS
+        if (replica.state or "") in KEPT_APART or not (replica.is_trouble or late):
+            continue
+        lag = "" if replica.lag_bytes is None else f", {bytes_text(replica.lag_bytes)} behind"
+        if replica.lag_ms:
+            lag += f" ({age_text(replica.lag_ms)})"
+        state = replica.reason or (
+            replica.state
+            if replica.state not in (None, FOLLOWS)
+            else "not in sync"
+            if replica.in_sync is False
+            else "late"
+        )
+        yield Finding(
+            Severity.WARNING,
+            _subject(replica),
+            f"{replica.address}: {state}{lag}",
+            "what it has not copied has one copy; with SYNC_MASTER it does not count for inSyncReplicas",
+            "`firearrow replica status`; look at its log, its disk, and the network between the two",
+        )
+
+
+def sync_masters_alone(facts: Facts) -> Said:
+    """SYNC_MASTERs that wait for no slave"""
+    yield from _unless_unseen(facts)
+    for broker in facts.asked_brokers():
+        if broker.config.get("brokerRole") == "SYNC_MASTER" and broker.number("inSyncReplicas", 1) <= 1:
+            yield Finding(
+                Severity.WARNING,
+                f"broker {broker.name}",
+                "brokerRole is SYNC_MASTER, and inSyncReplicas is 1, Apache's default, which counts the master itself",
+                "sends are answered before any slave has them: a lost master loses them, as with ASYNC_MASTER",
+                f"`firearrow config set inSyncReplicas=2 --broker {broker.name}`",
+            )
+
+
+def two_masters(facts: Facts) -> Said:
+    """Two masters of one broker name"""
+    yield from _unless_unseen(facts)
+    for replica in facts.replicas:
+        if replica.says_master and not replica.is_master:
+            yield Finding(
+                Severity.CRITICAL,
+                f"broker {replica.broker}",
+                f"{replica.address}, which registered with brokerId={replica.broker_id}, is a master, too",
+                "both take messages: the two logs differ, and neither has all of them",
+                "stop one, and start it with brokerRole=SLAVE and an empty store",
+            )
+
+
+CHECKS = tuple(map(check_of, (replicas_stopped, replicas_out_of_sync, sync_masters_alone, two_masters)))

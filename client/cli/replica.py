@@ -1,0 +1,58 @@
+"""Replicas: masters and slaves, and how far each slave is behind; exit code 1: one is not in sync."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from firearrow.client.admin_api.replicas import Replica, replicas
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
+from firearrow.client.cli.output import Column, Kind
+
+COLUMNS = (
+    Column("broker", "BROKER"),
+    Column("brokerId", "ID", Kind.COUNT),
+    Column("role", "ROLE"),
+    Column("address", "ADDRESS"),
+    Column("inSync", "IN SYNC"),
+    Column("state", "STATE"),
+    Column("offset", "OFFSET", Kind.COUNT),
+    Column("lagBytes", "LAG", Kind.BYTES),
+    Column("lagMs", "LAG TIME", Kind.AGE),
+    Column("lagMessages", "LAG MESSAGES", Kind.COUNT),
+    Column("reason", "REASON"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    command = Command("replica", __doc__)
+    verb = command.verb(
+        "status",
+        status,
+        "the master and the slaves of each broker; `-`: only FireArrow's brokers tell it",
+        example="firearrow replica status",
+    )
+    verb.argument("--broker", metavar="NAME", help="only this one")
+    return command.run(arguments)
+
+
+async def status(call: Call) -> int:
+    found = await replicas(await call.admin(), call.arguments.broker)
+    call.output.rows(COLUMNS, map(_row, found))
+    if not found:
+        call.output.note("the name server knows no broker")
+    return FOUND_TROUBLE if not found or any(each.is_trouble for each in found) else OK
+
+
+def _row(replica: Replica) -> dict[str, Any]:
+    return {
+        "broker": replica.broker,
+        "brokerId": replica.broker_id,
+        "role": "master" if replica.is_master else "slave",
+        "address": replica.address,
+        "inSync": replica.in_sync,
+        "state": replica.state,
+        "offset": replica.offset,
+        "lagBytes": replica.lag_bytes,
+        "lagMs": replica.lag_ms,
+        "lagMessages": replica.lag_messages,
+        "reason": replica.reason,
+    }

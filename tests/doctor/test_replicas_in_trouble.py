@@ -1,0 +1,71 @@
+"""Troubles of masters and slaves; slaves that do not follow are made in tests/replication."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.ports import free_port
+from firearrow.client.admin_api.replicas import Replica
+from firearrow.client.cli.doctor.facts import Facts
+from tests.doctor.running import doctor_of, found_in
+from tests.support.broker_process import BrokerProcess
+
+MASTER = Replica(broker="b", broker_id=0, address="10.0.0.1:10911", says_master=True, offset=1 << 30)
+SLAVE = Replica(
+    broker="b",
+    broker_id=1,
+    address="10.0.0.2:10911",
+    says_master=False,
+    in_sync=True,
+    state="following",
+    offset=1 << 30,
+    lag_bytes=0,
+    lag_ms=0,
+)
+CHECKS = ("replicas-stopped", "replicas-out-of-sync", "two-masters")
+
+
+def findings(slave: Replica) -> list[tuple[str, str]]:
+    facts = Facts(1_000_000_000_000, replicas=[MASTER, slave])
+    return [(check, finding.found) for check in CHECKS for finding in found_in(facts, check)]
+
+
+def test_a_pair_in_sync_is_no_trouble() -> None:
+    assert findings(SLAVE) == []
+    assert findings(replace(SLAVE, state=None, lag_ms=None)) == []  # Apache's
+    assert findings(replace(SLAVE, lag_bytes=1 << 20, lag_ms=900)) == []
+
+
+@pytest.mark.parametrize("state", ["diverged", "behind the log", "corrupted"])
+def test_a_slave_that_needs_somebody(state: str) -> None:
+    stopped = replace(SLAVE, in_sync=False, state=state, reason="why")
+    assert findings(stopped) == [("replicas-stopped", f"its state is {state!r}: why")]
+
+
+@pytest.mark.parametrize(
+    ("slave", "says"),
+    [
+        (replace(SLAVE, lag_bytes=65 << 20), "late, 65.0 MiB behind"),
+        (replace(SLAVE, lag_bytes=10, lag_ms=31_000), "late, 10 B behind (31.0s)"),
+        (replace(SLAVE, in_sync=False, lag_bytes=10), "not in sync, 10 B behind"),
+        (replace(SLAVE, in_sync=False, state="failed", reason="lost", lag_bytes=None), "lost"),
+        (replace(SLAVE, says_master=None, answers=False, reason="refused", lag_bytes=None), "refused"),
+    ],
+)
+def test_a_slave_that_is_late(slave: Replica, says: str) -> None:
+    assert findings(slave) == [("replicas-out-of-sync", f"10.0.0.2:10911: {says}")]
+
+
+def test_a_second_master() -> None:
+    [(check, found)] = findings(replace(SLAVE, says_master=True, in_sync=None, state=None))
+    assert check == "two-masters"
+    assert "brokerId=1" in found
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_sync_master_that_waits_for_nobody(tmp_path: Path, copies: int) -> None:
+    settings = ("brokerRole=SYNC_MASTER", f"haListenPort={free_port()}", f"inSyncReplicas={copies}")
+    words = [word for pair in settings for word in ("--set", pair)]
+    with BrokerProcess(tmp_path / "store", *words) as broker:
+        assert len(doctor_of(broker).of("sync-masters-alone")) == (copies == 1)
