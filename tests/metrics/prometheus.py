@@ -138,8 +138,14 @@ OPTIONAL = {
     "rocketmq_consumer_lag_latency_milliseconds",
     "rocketmq_consumer_inflight_messages",
     "firearrow_consumer_queue_lag_messages",
+    "firearrow_replica_in_sync",
+    "firearrow_replica_lag_bytes",
+    "firearrow_replica_lag_seconds",
+    "firearrow_slave_following",
+    "firearrow_slave_lag_bytes",
+    "firearrow_slave_lag_seconds",
 }
-"""Families that have no series before something happened."""
+"""Families that have no series before something happened, or on a broker without slaves."""
 
 
 def names_in(texts: list[str]) -> set[str]:
