@@ -14,6 +14,7 @@ from tests.interop.toolchain import java_class_path, need
 from tests.replication.pairs import digests, end_of, ha_client, wait_for, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.command_line import here
 from tests.support.requests import read_queue, send, send_ext, topic_ext
 
 pytestmark = pytest.mark.interop
@@ -85,6 +86,19 @@ def copied(slave: ClientSocket, code: int, text: bytes) -> None:
     wait_for(lambda: text in slave.ask(code).body, f"{text!r} in the answer to {code}", 30)
 
 
+def shown(pair: Pair) -> None:
+    """What `firearrow replica status` tells of the pair: Apache 4 does not answer GET_BROKER_HA_STATUS."""
+    ran = here("replica", "status", "--broker", "broker-a", name_server=pair.names.name_server)
+    master, slave = ran.rows
+    assert (slave["state"], slave["brokerId"]) == ("following", 1)
+    if pair.version == "5.5.0":
+        assert master["offset"] == slave["offset"] > 0
+        assert (slave["inSync"], slave["lagBytes"], slave["lagMs"]) == (True, 0, 0)
+    else:
+        assert (master["offset"], slave["inSync"]) == (None, None)
+        assert "older than 5.0" in master["reason"]
+
+
 def test_log_tables_kills_and_readers(pair: Pair) -> None:
     """One story, for the JVMs take longer to start than all of it takes."""
     with pair.connect() as master:
@@ -107,6 +121,7 @@ def test_log_tables_kills_and_readers(pair: Pair) -> None:
             assert read_queue(connection, TOPIC, 0)
             rolled(pair, master, connection)
         assert ha_client(connection)["state"] == "following"
+        shown(pair)
         assert slave.stop() == 0
     master_is_killed(pair)
 
@@ -182,3 +197,27 @@ def test_javas_consumer_reads_on_from_the_slave(pair: Pair, tmp_path: Path) -> N
         pair.master.kill()
         java.await_bodies(["reader"], [(b"m%03d" % number).hex() for number in range(400)])
         java.ask("stop", name="reader")
+
+
+def test_a_pair_of_apache_is_shown(tmp_path: Path) -> None:
+    need(lambda: java_class_path("client5"))
+    pair = Pair(tmp_path, "5.5.0")
+    role = {"brokerRole": "SLAVE", "brokerId": "2", "namesrvAddr": pair.names.name_server}
+    try:
+        with pair.connect() as master:
+            fill(master, 20)
+        slave = Apache(tmp_path / "apache", SETTINGS | role)
+        try:
+
+            def row() -> dict[str, object]:
+                ran = here("replica", "status", "--broker", "broker-a", name_server=pair.names.name_server)
+                found = [line for line in ran.lines if line["brokerId"] == 2]
+                return found[0] if found else {}
+
+            wait_for(lambda: row().get("inSync") is True and row().get("lagBytes") == 0, "the slave", 60)
+            shown = row()
+            assert {shown[name] for name in ("state", "lagMs", "lagMessages", "reason")} == {None}
+        finally:
+            slave.kill()
+    finally:
+        pair.close()
