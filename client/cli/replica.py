@@ -1,4 +1,8 @@
-"""Replicas: masters and slaves, and how far each slave is behind; exit code 1: one is not in sync."""
+"""Replicas: masters and slaves, and how far each slave is behind; exit code 1: one is not in sync.
+
+A slave's offset, and whether it is in sync, are what its master says of it; its state and reason are its own words, if
+it is FireArrow's. A connection of a master that may be of several slaves has a row of its own, without an id.
+"""
 
 from collections.abc import Sequence
 from typing import Any
