@@ -2,6 +2,7 @@
 
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
 - `log_times`: when a log had which end: a lag in bytes as time and messages
+- `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
 - `slave`: the parts of a slave: its client, its tables, its state

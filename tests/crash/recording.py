@@ -69,11 +69,13 @@ def build(folder: Path) -> Path:
     return library
 
 
-def record(library: Path, root: Path, workload: str, seed: int) -> list[Op]:
+def record(
+    library: Path, root: Path, workload: str, seed: int, *, module: str = "tests.crash.workload"
+) -> list[Op]:
     """What the workload did to the files below `root`, an empty folder. CalledProcessError if it failed."""
     path = root.with_name(f"{root.name}.log")
     environment = os.environ | preloading(library) | {"CRASH_ROOT": str(root), "CRASH_LOG": str(path)}
-    command = [sys.executable, "-m", "tests.crash.workload", workload, str(root), str(seed)]
+    command = [sys.executable, "-m", module, workload, str(root), str(seed)]
     try:
         subprocess.run(command, env=environment, check=True, timeout=WORKLOAD_S)
         return list(read(path.read_bytes()))
