@@ -5,6 +5,7 @@
 - `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
+- `pair_identity`: which pair a store belongs to, and which node of it this is
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed

@@ -1,0 +1,62 @@
+"""A pair's id and a node's: kept, taken over once, refused for another pair, and separate after a copied store."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.replication.pair_identity import FILE_NAME, NO_ID, PairIdentity
+
+
+def test_ids_are_kept(tmp_path: Path) -> None:
+    master = PairIdentity(tmp_path)
+    assert (master.pair, len(master.node)) == (NO_ID, 16)
+    assert PairIdentity(tmp_path).node == master.node != NO_ID
+    pair = master.found_pair()
+    assert master.found_pair() == pair != NO_ID
+    again = PairIdentity(tmp_path)
+    assert (again.pair, again.node) == (pair, master.node)
+
+
+def test_a_slave_joins_one_pair(tmp_path: Path) -> None:
+    slave, pair, other = PairIdentity(tmp_path), os.urandom(16), os.urandom(16)
+    slave.join(pair)
+    slave.join(pair)
+    assert PairIdentity(tmp_path).pair == pair
+    with pytest.raises(ValueError, match="start the slave with an empty store"):
+        slave.join(other)
+    assert PairIdentity(tmp_path).pair == pair
+
+
+@pytest.mark.parametrize("pair", [b"", NO_ID, bytes(15), b"x" * 17])
+def test_what_is_no_id_is_refused(pair: bytes, tmp_path: Path) -> None:
+    slave = PairIdentity(tmp_path)
+    with pytest.raises(ValueError, match="no id"):
+        slave.join(pair)
+    assert PairIdentity(tmp_path).pair == NO_ID
+
+
+def test_a_copied_store_gets_an_id_of_its_own(tmp_path: Path) -> None:
+    master = PairIdentity(tmp_path / "master")
+    master.found_pair()
+    shutil.copytree(tmp_path / "master", tmp_path / "slave")
+    slave = PairIdentity(tmp_path / "slave")
+    assert slave.separate_from(master.node)
+    assert not slave.separate_from(master.node)
+    assert PairIdentity(tmp_path / "slave").node == slave.node != master.node
+    assert slave.pair == master.pair
+
+
+@pytest.mark.parametrize(
+    "text", [b"{", b"[]", b"{}", b'{"pairId":"0","nodeId":"1"}', b'{"nodeId":"%s"}' % (b"a" * 32)]
+)
+def test_a_damaged_file_stops_the_start(text: bytes, tmp_path: Path) -> None:
+    PairIdentity(tmp_path).found_pair()
+    (tmp_path / FILE_NAME).write_bytes(text)
+    for _ in range(2):
+        with pytest.raises(StartError, match=r"fix it, restore it"):
+            PairIdentity(tmp_path)
+    shutil.copy(tmp_path / f"{FILE_NAME}.bak", tmp_path / FILE_NAME)
+    assert PairIdentity(tmp_path).pair == NO_ID
