@@ -5,7 +5,7 @@
 - `command_line`: the parser of every command
 - `durable_files`: files that are replaced whole; directories made and synced
 - `endian`: big-endian numbers at a pointer
-- `hash`: CRC-32 as records have it, Java's String.hashCode over UTF-8, the index's key hash
+- `hash`: CRC-32 as records have it, CRC-32C, Java's String.hashCode over UTF-8, the index's key hash
 - `histogram`: counts of values by range
 - `last_backup`: the trace that a backup leaves in its store
 - `machine`: disks, fsync, open files and limits of memory of this machine

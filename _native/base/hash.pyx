@@ -1,4 +1,4 @@
-"""CRC-32 as records have it, Java's String.hashCode over UTF-8, and the index's key hash."""
+"""CRC-32 as records have it, CRC-32C, Java's String.hashCode over UTF-8, and the index's key hash."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcpy
@@ -13,7 +13,10 @@ cdef extern from *:
     const uint64_t NOT_ASCII "FA_NOT_ASCII"
 
 fa_crc_prepare()
+fa_crc32c_prepare()
+fa_crc32c_prepare_mib()
 CRC_WAYS = fa_crc_best + 1
+CRC32C_WAYS = fa_crc32c_best + 1
 
 
 cdef int32_t body_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
@@ -26,6 +29,15 @@ cdef int32_t body_crc_by(int way, const uint8_t *at, Py_ssize_t length) noexcept
 
 cdef uint32_t whole_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return fa_crc32(at, length)
+
+
+cdef uint32_t crc32c_more(uint32_t crc, const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    return fa_crc32c_by(fa_crc32c_best, crc, at, length)
+
+
+cdef uint32_t crc32c_append_mib(uint32_t first, uint32_t second) noexcept nogil:
+    """The CRC of two ranges one after the other; the second has 1 MiB."""
+    return fa_crc32c_append_mib(first, second)
 
 
 cdef inline unsigned int polynomial(uint64_t eight) noexcept nogil:
@@ -93,6 +105,14 @@ def crc32(data not None, way=None):
     if not 0 <= by <= fa_crc_best:
         raise ValueError(f"way {by}: this processor has {CRC_WAYS}, from 0")
     return body_crc_by(by, &view[0], view.shape[0]) if view.shape[0] else 0
+
+
+def crc32c(data not None, uint32_t crc=0, way=None):
+    cdef const uint8_t[::1] view = data
+    cdef int by = fa_crc32c_best if way is None else way
+    if not 0 <= by <= fa_crc32c_best:
+        raise ValueError(f"way {by}: this processor has {CRC32C_WAYS}, from 0")
+    return fa_crc32c_by(by, crc, &view[0], view.shape[0]) if view.shape[0] else crc
 
 
 def java_hash(str text not None):

@@ -1,5 +1,6 @@
 """Replication: a master and its slaves, Apache's or ours (Apache: HAService, HAClient, SlaveSynchronize).
 
+- `common_point`: up to where two logs have the same bytes, found by checksums in few questions
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
 - `log_times`: when a log had which end: a lag in bytes as time and messages
 - `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
