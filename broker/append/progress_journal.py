@@ -101,6 +101,8 @@ class Journal:
         self._full = False
         self._created = False
         self._sync_error: OSError | None = None
+        self._undrained: list[bytes] | None = None
+        self._drained = 0
         try:
             self._start_file()
         except OSError:
@@ -207,6 +209,32 @@ class Journal:
                 self._numbers.remove(old)
                 self._dir_unsynced = True
 
+    # ---- for slaves ----
+
+    def start_draining(self) -> None:
+        """From now on, `drain` returns what is noted, and has to be called often: it is kept until then."""
+        self._undrained, self._drained = [], self.journal_page.at
+
+    def stop_draining(self) -> None:
+        self._undrained = None
+
+    def drain(self) -> list[bytes]:
+        """All entries noted since the last call, cancellations too, in order: pieces of whole entries, each at most
+        a file. Called after a write, it returns the entries of all records that are written."""
+        if self._undrained is None:
+            return []
+        self._keep_undrained()
+        pieces, self._undrained = self._undrained, []
+        return pieces
+
+    def _keep_undrained(self) -> None:
+        """Copy what is noted in the current file and not drained yet; called before another one takes its place."""
+        if self._undrained is None or self._map is None:
+            return
+        if self.journal_page.at > self._drained:
+            self._undrained.append(self._map[self._drained : self.journal_page.at])
+        self._drained = self.journal_page.at
+
     def close(self) -> None:
         with self._sync_lock, self._lock:
             if self._map is not None:
@@ -258,8 +286,10 @@ class Journal:
             with contextlib.suppress(OSError):  # `sync` has logged it
                 self.sync()
         with self._lock:
+            self._keep_undrained()
             full_map, self._map = self._map, mapped
             self.journal_page.open(mapped, 0)
+            self._drained = 0
             if full_map is not None:
                 full_map.close()
                 self._full_fds.append(self._fd)
@@ -328,8 +358,10 @@ class Journal:
             return False
         with self._lock:
             full = self._fd, self._map
+            self._keep_undrained()
             self._map, self._fd, self._sync_error, self._created = mapped, fd, None, True
             self.journal_page.open(mapped, len(data))
+            self._drained = len(data)
             self._synced = self._linked = len(data)
             self._numbers.append(number)
             self._spare = None
