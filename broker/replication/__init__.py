@@ -4,8 +4,11 @@
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
 - `log_times`: when a log had which end: a lag in bytes as time and messages
 - `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
+- `journal_stream`: the progress journal on its way from a master to a slave
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
+- `pair_frames`: frames between two brokers of ours
+- `pair_handshake`: who the two are, what their logs are, and that both know the secret
 - `pair_identity`: which pair a store belongs to, and which node of it this is
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port

@@ -2,9 +2,12 @@
 
 from tests.hostile.fuzz import Target
 from tests.hostile.targets_access import ACCESS
+from tests.hostile.targets_replication import REPLICATION
 from tests.hostile.targets_store import STORE
 from tests.hostile.targets_tables import TABLES
 from tests.hostile.targets_tls import TLS
 from tests.hostile.targets_wire import WIRE
 
-TARGETS: dict[str, Target] = {target.name: target for target in (*WIRE, *TLS, *TABLES, *STORE, *ACCESS)}
+TARGETS: dict[str, Target] = {
+    target.name: target for target in (*WIRE, *TLS, *TABLES, *STORE, *ACCESS, *REPLICATION)
+}

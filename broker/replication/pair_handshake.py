@@ -1,0 +1,264 @@
+"""Handshake of a pair: who the two brokers are, what their logs are, and that both know the shared secret. Pure.
+
+```
+slave → master   magic 8 · HELLO    version u16 · facts · nonce 32
+master → slave   magic 8 · ANSWER   version u16 · facts · common point i64 · nonce 32 · proof, 0 or 32 bytes
+slave → master   PROOF              proof, 0 or 32 bytes
+either           REFUSAL            code u16 · text
+facts            pair 16 · node 16 · epoch i32 · first, end, flushed i64
+                 · count u16, for each epoch: number i32 · start i64
+                 · start of the chain i64 · count u16, for each MiB: CRC-32C u32
+```
+
+On Apache's replication port: a slave of Apache begins with an i64 that is not negative, the magic number is.
+
+A proof is HMAC-SHA256 with the shared secret over the role of its sender, the bytes of HELLO and those of ANSWER before
+its proof: all facts are covered, and no proof can be sent back or again. A master acts on the facts of a HELLO, and a
+slave is sent the log, only after the PROOF. Without a secret on both sides there are no proofs; `secret_fault` permits
+that only on the loopback interface. Frames have a CRC, which keeps nobody from changing them: between machines use TLS.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from firearrow.broker.replication.epoch_file import EPOCHS_MAX, Epoch, checked
+from firearrow.broker.replication.pair_frames import Frame, FrameError, Kind, frame
+from firearrow.broker.replication.pair_identity import ID_BYTES, NO_ID
+
+MAGIC = b"\xf1FAPAIR\x01"
+VERSION = 1
+NONCE_BYTES = 32
+PROOF_BYTES = 32
+SECRET_BYTES_MIN = 16
+"""Whoever reads a handshake can try secrets against its proof, so short ones are refused."""
+CHAIN_MAX = 64
+"""Most MiBs whose checksums are sent."""
+TEXT_BYTES_MAX = 1024
+ASK_FOR_CHECKSUMS = -1
+"""As a common point: the slave has to search it (broker/replication/common_point)."""
+MASTER, SLAVE = b"FireArrow pair, master", b"FireArrow pair, slave"
+VERSION_AT, FIXED, COUNT = struct.Struct(">H"), struct.Struct(">16s16siqqq"), struct.Struct(">H")
+EPOCH, OFFSET = struct.Struct(">iq"), struct.Struct(">q")
+
+
+class RefusalCode(IntEnum):
+    """Why the other broker is refused; the text says it in words."""
+
+    OTHER = 0
+    VERSION = 1
+    SECRET = 2
+    PAIR = 3
+    SAME_NODE = 4
+    NOT_MASTER = 5
+    OLD_EPOCH = 6
+    DIVERGED = 7
+    BEHIND = 8
+
+
+class Refused(Exception):
+    """One broker refuses the other."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Facts(NamedTuple):
+    """Of a broker and its log, which has `first` to `end`. `chain`: checksums of the log from `chain_start`, a whole
+    MiB, to each later one and to `end` (LogChecksums.chained); empty: none."""
+
+    pair: bytes
+    node: bytes
+    epoch: int
+    first: int
+    end: int
+    flushed: int
+    epochs: tuple[Epoch, ...]
+    chain_start: int
+    chain: tuple[int, ...]
+
+
+class Answer(NamedTuple):
+    facts: Facts
+    common_point: int
+
+
+def secret_fault(secret: bytes, host: str, *, option: str) -> str:
+    """Why a broker at this address may not be spoken to with this secret (empty: none); empty if it may. `option`
+    names the setting of the secret."""
+    if secret and len(secret) < SECRET_BYTES_MIN:
+        return f"the secret of the pair has {len(secret)} bytes: set {option} to at least {SECRET_BYTES_MIN}"
+    if secret or ipaddress.ip_address(host).is_loopback:
+        return ""
+    return f"the pair has no secret: set {option} to the same secret on both brokers"
+
+
+class SlaveHandshake:
+    """`hello`, then `answered`, then `proof` are to be called. The secret may be empty."""
+
+    def __init__(self, secret: bytes, facts: Facts) -> None:
+        self._secret = secret
+        self._hello = _greeting(facts) + os.urandom(NONCE_BYTES)
+        self._answer = b""
+
+    def hello(self) -> bytes:
+        """What to send first."""
+        return MAGIC + frame(Kind.HELLO, self._hello)
+
+    def answered(self, received: Frame) -> Answer:
+        """The master's answer, which knows the secret. Refused: by it, or by us; FrameError."""
+        _raise_refusal(received)
+        reader = _Reader(received.body)
+        facts, (common_point,) = reader.facts(), reader.take(OFFSET)
+        reader.skip(NONCE_BYTES)
+        self._answer = received.body[: reader.at]
+        _check_proof(self._secret, MASTER, self._hello + self._answer, received.body[reader.at :])
+        if not ASK_FOR_CHECKSUMS <= common_point <= facts.end:
+            raise FrameError(f"the common point {common_point} is outside the master's log")
+        return Answer(facts, common_point)
+
+    def proof(self) -> bytes:
+        """What to send after the answer."""
+        return frame(Kind.PROOF, _proof(self._secret, SLAVE, self._hello + self._answer))
+
+
+class MasterHandshake:
+    """`greeted`, then `answer`, then `proved` are to be called. The secret may be empty."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._hello = self._answer = b""
+
+    def greeted(self, received: Frame) -> Facts:
+        """The slave's facts, not proved yet. Refused, FrameError."""
+        reader = _Reader(received.body)
+        facts = reader.facts()
+        reader.skip(NONCE_BYTES)
+        reader.end()
+        self._hello = received.body
+        return facts
+
+    def answer(self, facts: Facts, common_point: int) -> bytes:
+        """What to send."""
+        self._answer = _greeting(facts) + OFFSET.pack(common_point) + os.urandom(NONCE_BYTES)
+        body = self._answer + _proof(self._secret, MASTER, self._hello + self._answer)
+        return MAGIC + frame(Kind.ANSWER, body)
+
+    def proved(self, received: Frame) -> None:
+        """Refused: by the slave, or because it does not know the secret."""
+        _raise_refusal(received)
+        _check_proof(self._secret, SLAVE, self._hello + self._answer, received.body)
+
+
+def refusal(code: RefusalCode, text: str) -> bytes:
+    """What to send before the connection is closed; a master sends `MAGIC` before it if it has not answered yet."""
+    cut = text.encode()[:TEXT_BYTES_MAX].decode("utf-8", "ignore")
+    return frame(Kind.REFUSAL, VERSION_AT.pack(code) + cut.encode())
+
+
+def refused(body: bytes) -> Refused:
+    """The other broker's refusal. FrameError."""
+    if not VERSION_AT.size <= len(body) <= VERSION_AT.size + TEXT_BYTES_MAX:
+        raise FrameError(f"a refusal of {len(body)} bytes")
+    text = body[VERSION_AT.size :].decode("utf-8", "replace")
+    return Refused(VERSION_AT.unpack_from(body)[0], f"the other broker refuses: {text}")
+
+
+def _raise_refusal(received: Frame) -> None:
+    if received.kind is Kind.REFUSAL:
+        raise refused(received.body)
+
+
+def _greeting(facts: Facts) -> bytes:
+    """ValueError: too many epochs or checksums."""
+    if len(facts.epochs) > EPOCHS_MAX or len(facts.chain) > CHAIN_MAX:
+        raise ValueError(f"{len(facts.epochs)} epochs and {len(facts.chain)} checksums are too many")
+    numbers = FIXED.pack(facts.pair, facts.node, facts.epoch, facts.first, facts.end, facts.flushed)
+    epochs = [EPOCH.pack(*epoch) for epoch in facts.epochs]
+    chain = struct.pack(f">{len(facts.chain)}I", *facts.chain)
+    counts = COUNT.pack(len(epochs)), COUNT.pack(len(facts.chain))
+    return b"".join(
+        (
+            VERSION_AT.pack(VERSION),
+            numbers,
+            counts[0],
+            *epochs,
+            OFFSET.pack(facts.chain_start),
+            counts[1],
+            chain,
+        )
+    )
+
+
+def _proof(secret: bytes, role: bytes, transcript: bytes) -> bytes:
+    """Empty without a secret."""
+    return hmac.new(secret, role + MAGIC + transcript, hashlib.sha256).digest() if secret else b""
+
+
+def _check_proof(secret: bytes, role: bytes, transcript: bytes, proof: bytes) -> None:
+    if hmac.compare_digest(proof, _proof(secret, role, transcript)):
+        return
+    if secret and proof:
+        why = "the secrets of the two brokers differ"
+    else:
+        why = f"only {'this' if secret else 'the other'} broker has a secret"
+    raise Refused(RefusalCode.SECRET, f"{why}: set the same one on both")
+
+
+class _Reader:
+    """Reads a greeting. FrameError: it is too short, too long, or cannot be. Refused: another version."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.at = 0
+        (version,) = self.take(VERSION_AT)
+        if version != VERSION:
+            raise Refused(
+                RefusalCode.VERSION,
+                f"the other broker speaks version {version} of pairs, this one {VERSION}: install the same FireArrow",
+            )
+
+    def take(self, form: struct.Struct) -> tuple[int, ...]:
+        start = self.skip(form.size)
+        return form.unpack_from(self._body, start)
+
+    def skip(self, length: int) -> int:
+        """The position before it."""
+        start = self.at
+        if start + length > len(self._body):
+            raise FrameError(f"a greeting of {len(self._body)} bytes is too short")
+        self.at = start + length
+        return start
+
+    def end(self) -> None:
+        if self.at != len(self._body):
+            raise FrameError(f"a greeting has {len(self._body) - self.at} bytes too many")
+
+    def facts(self) -> Facts:
+        pair, node, epoch, first, end, flushed = FIXED.unpack_from(self._body, self.skip(FIXED.size))
+        epochs = self._epochs()
+        (chain_start,), (count,) = self.take(OFFSET), self.take(COUNT)
+        if count > CHAIN_MAX:
+            raise FrameError(f"{count} checksums, at most {CHAIN_MAX}")
+        chain = self.take(struct.Struct(f">{count}I"))
+        if epoch < 0 or not 0 <= first <= end or not 0 <= flushed <= end or not 0 <= chain_start <= end:
+            raise FrameError(f"a log from {first} to {end}, flushed to {flushed}, cannot be")
+        if node == NO_ID or len(node) != ID_BYTES:
+            raise FrameError("a broker without an id")
+        return Facts(pair, node, epoch, first, end, flushed, epochs, chain_start, chain)
+
+    def _epochs(self) -> tuple[Epoch, ...]:
+        (count,) = self.take(COUNT)
+        if count > EPOCHS_MAX:
+            raise FrameError(f"{count} epochs, at most {EPOCHS_MAX}")
+        try:
+            return checked(Epoch(*self.take(EPOCH)) for _ in range(count))
+        except FrameError:
+            raise
+        except ValueError as error:
+            raise FrameError(str(error)) from None
