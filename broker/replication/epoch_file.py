@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from firearrow._native.base.durable_files import fsync_dir
 from firearrow._native.base.hash import crc32
-from firearrow._native.store.files.directory_sync import fsync_dir
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables.config_file import ConfigFile
 
