@@ -44,10 +44,10 @@ from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
-from firearrow.broker.base.process import seconds_since_start, stop_on_signals
+from firearrow.broker.base.process import StopSignals, seconds_since_start
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.base.tls import settings_of
-from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.context.tables import load, make_tables
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.broker_admin import ColdReadsHandler, InspectionHandler, SingleBrokerHandler
@@ -99,24 +99,26 @@ NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 class App:
-    """`reload` is called on SIGHUP; without it, SIGHUP stops the broker."""
+    """One start of the broker. `passed`: the sockets that systemd passed to the process."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         config: Config,
         naming: Address | None,
-        reload: Callable[[], None] | None = None,
+        signals: StopSignals,
+        passed: systemd.PassedSockets,
     ) -> None:
         self._loop = loop
         self._config = config
         self._naming_listen = naming
-        self._reload = reload
+        self._signals = signals
         self._tls = ServerTls(settings_of(tls_pairs(config.options)))
         self._clock = Clock()
         self._refusals = RefusalLog(self._clock)
-        self._passed = systemd.PassedSockets()
+        self._passed = passed
         self._stopping = asyncio.Event()
+        self._restart: Restart | None = None
         self._is_ready = False
         self._fast_path: FastPathSetup | None = None
         self._metrics: MetricsServices | None = None
@@ -125,20 +127,32 @@ class App:
         self._slave: Slave | None = None
         self._unsaved: OSError | None = None
 
-    async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT. StartError when it cannot."""
+    async def run(self) -> Restart | None:
+        """Serve until SIGTERM or SIGINT, or until the broker has to start again. StartError when it cannot."""
         async with AsyncExitStack() as files, AsyncExitStack() as running:
             await self._start(files, running)
-            stop_on_signals(self._loop, self._stopping, self._reload)
+            self._signals.handle(self._stopping.set)
             line = self._ready()
             self._is_ready = True
             announce_ready(line)
             if self._http is not None:
                 announce("firearrow metrics: http://{}:{}/metrics".format(*self._http))
             systemd.notify(systemd.READY, f"STATUS={line}")
-            await self._stopping.wait()
-            systemd.notify(systemd.STOPPING)
+            if not self._signals.stopped:  # else while it started again
+                await self._stopping.wait()
+            if self._signals.stopped:
+                systemd.notify(systemd.STOPPING)
+        if not self._signals.stopped and self._restart is not None:
+            announce(f"firearrow restarts: {self._restart.reason}")
+            return self._restart
         announce(f"firearrow stopped: broker {self._address[0]}:{self._address[1]}, store {self._store.root}")
+        return None
+
+    def restart(self, restart: Restart) -> None:
+        """Stop, and have the broker started again; the first reason counts."""
+        if self._restart is None:
+            self._restart = restart
+            self._stopping.set()
 
     async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:
         options = self._config.options
@@ -267,6 +281,7 @@ class App:
             self._stats,
             self._quotas,
             self._access.held,
+            self.restart,
         )
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:

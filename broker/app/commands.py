@@ -25,7 +25,8 @@ from firearrow.broker.base.log_output import (
 )
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
-from firearrow.broker.base.process import hold_hangups, ignore_user_signals
+from firearrow.broker.base.process import StopSignals, hold_hangups, ignore_user_signals
+from firearrow.broker.base.systemd import PassedSockets
 
 log = logging.getLogger("firearrow.app")
 
@@ -53,10 +54,22 @@ def broker(given: BrokerArguments) -> int:
     except (OSError, ValueError) as error:
         raise UsageError(str(error)) from None
 
+    reload = _reload(log_file, given.config, config.read_again)
+    return _run(lambda loop: _serve(loop, config, naming, reload), log_file)
+
+
+async def _serve(
+    loop: asyncio.AbstractEventLoop,
+    config: Config,
+    naming: Address | None,
+    reload: Callable[[], None] | None,
+) -> None:
+    """Run the broker, again after each change of its role. StartError."""
     from firearrow.broker.app.app import App  # noqa: PLC0415 (not needed for wrong usage)
 
-    reload = _reload(log_file, given.config, config.read_again)
-    return _run(lambda loop: App(loop, config, naming, reload).run(), log_file)
+    signals, passed = StopSignals(loop, reload), PassedSockets()
+    while (restart := await App(loop, config, naming, signals, passed).run()) is not None:
+        config.start_again(restart.options)
 
 
 def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> int:

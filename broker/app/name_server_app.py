@@ -22,7 +22,7 @@ from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.options import Options, options_by_key
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.base.process import seconds_since_start, stop_on_signals
+from firearrow.broker.base.process import StopSignals, seconds_since_start
 from firearrow.broker.base.tls import TlsSettings
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
@@ -149,7 +149,7 @@ class NameServerApp:
             naming.describe((host, port), kv_file)
             naming.start(self._loop)
             running.callback(naming.stop)
-            stop_on_signals(self._loop, stopping, self._reload)
+            StopSignals(self._loop, self._reload).handle(stopping.set)
             line = f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s"
             announce_ready(line)
             systemd.notify(systemd.READY, f"STATUS={line}")

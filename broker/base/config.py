@@ -72,6 +72,11 @@ class Config:
         """The current values by Apache's keys."""
         return {key: _shown(self.options, field) for key, field in options_by_key().items()}
 
+    def start_again(self, changes: Mapping[str, Any]) -> None:
+        """Forget the listeners of a broker that has stopped, and change these fields of the options for the next."""
+        self._listeners.clear()
+        self.options = dataclasses.replace(self.options, **changes)
+
     def set_port(self, port: int) -> None:
         """The port that was found for `listenPort=0`."""
         self.options = dataclasses.replace(self.options, listen_port=port)

@@ -24,37 +24,52 @@ THREAD_NICENESS = 10
 """Added niceness: about a tenth of the loop thread's CPU share when both are busy."""
 
 
-def stop_on_signals(
-    loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, reload: Callable[[], None] | None = None
-) -> None:
-    """Set `stopping` on the first SIGTERM or SIGINT, and on SIGHUP if its terminal was closed or there is nothing to
+class StopSignals:
+    """Calls `stop` on the first SIGTERM or SIGINT, and on SIGHUP if its terminal was closed or there is nothing to
     `reload`; under nohup SIGHUP stays ignored. A second SIGTERM or SIGINT ends the process at once: a closed
-    terminal may send SIGHUP twice. Also configures malloc, so that large freed blocks are returned to the system."""
-    malloc.set_malloc_thresholds(FREE_BYTES_MAX, blocks_below=MAPPED_BUFFER_BYTES)
-    requested: list[int] = []
-    had_terminal = _has_terminal()
+    terminal may send SIGHUP twice. Until `handle`, signals have their default action."""
 
-    def on_signal(number: int) -> None:
-        if requested:
+    def __init__(self, loop: asyncio.AbstractEventLoop, reload: Callable[[], None] | None = None) -> None:
+        self._loop = loop
+        self._reload = reload
+        self._stop: Callable[[], None] | None = None
+        self._had_terminal = False
+        self.stopped = False
+        """The process is to end."""
+
+    def handle(self, stop: Callable[[], None]) -> None:
+        """Handle signals from now on; called again, only replaces `stop`. Also configures malloc, so that large freed
+        blocks are returned to the system."""
+        first, self._stop = self._stop is None, stop
+        if not first:
+            return
+        malloc.set_malloc_thresholds(FREE_BYTES_MAX, blocks_below=MAPPED_BUFFER_BYTES)
+        self._had_terminal = _has_terminal()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+    def _on_signal(self, number: int) -> None:
+        if self.stopped:
             os._exit(128 + number)
-        requested.append(number)
-        stopping.set()
+        self._end()
 
-    def on_hangup() -> None:
-        if reload is None or (had_terminal and not _has_terminal()):
-            stopping.set()
-        elif not stopping.is_set():
-            reload()
+    def _on_hangup(self) -> None:
+        if self._reload is None or (self._had_terminal and not _has_terminal()):
+            self._end()
+        elif not self.stopped:
+            self._reload()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        loop.add_signal_handler(signal.SIGHUP, on_hangup)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    def _end(self) -> None:
+        self.stopped = True
+        if self._stop is not None:
+            self._stop()
 
 
 def hold_hangups() -> None:
-    """Keep a SIGHUP that comes during the start until `stop_on_signals`; by default it would kill the process."""
+    """Keep a SIGHUP that comes during the start until `StopSignals.handle`; by default it would kill the process."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 

@@ -45,6 +45,7 @@ class PassedSockets:
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
         """Takes the sockets and removes the variables, so that no child takes them again."""
         self._sockets: list[socket.socket] = []
+        self._taken: list[socket.socket] = []
         process, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
         environment.pop("LISTEN_FDNAMES", None)
         if process == str(os.getpid()) and count.isascii() and count.isdigit():
@@ -52,11 +53,14 @@ class PassedSockets:
                 self._add(number)
 
     def take(self, family: int, host: str, port: int) -> socket.socket | None:
-        """The socket bound to this address, ready for accept; the caller owns it. None: there is none."""
-        for passed in self._sockets:
+        """A copy of the socket bound to this address, ready for accept; the caller owns it. None: there is none. It
+        can be taken again, as when the broker starts again in another role."""
+        for passed in (*self._sockets, *self._taken):
             if passed.family == family and passed.getsockname()[:2] == (host, port):
-                self._sockets.remove(passed)
-                return passed
+                if passed in self._sockets:
+                    self._sockets.remove(passed)
+                    self._taken.append(passed)
+                return passed.dup()
         return None
 
     def close(self) -> None:

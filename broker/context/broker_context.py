@@ -6,7 +6,10 @@ thread.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
@@ -49,6 +52,14 @@ class Tables:
         self.offsets.version_step = options.offsets_version_step
 
 
+class Restart(NamedTuple):
+    """Stop the broker cleanly and start it again in this process, as for a change of its role. `options`: fields of
+    `Options` that change."""
+
+    reason: str
+    options: Mapping[str, object] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
     """Constructors take their arguments in this order, tables in the order of `Tables`, other objects before
@@ -64,7 +75,8 @@ class BrokerContext:
     clock: Clock
     stats: Stats
     quotas: QuotaCheck
-    held_access: HeldAccess = field(default_factory=HeldAccess)
+    held_access: HeldAccess
+    restart: Callable[[Restart], None]
 
     def make_offsets_durable(self) -> None:
         """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered."""

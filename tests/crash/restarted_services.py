@@ -19,6 +19,7 @@ from firearrow.broker.app.store import open_store
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.config import Config, apply
 from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import HeldAccess
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.context.tables import make_tables
@@ -30,7 +31,7 @@ from firearrow.broker.tables.clients import Member
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.timers.service import TimerService
 from tests.support.clock import ManualClock
-from tests.support.harness import HOST, ManualLoop
+from tests.support.harness import HOST, ManualLoop, not_restarted
 from tests.support.peers import RecordedPeer
 
 PRODUCERS = "PG"
@@ -112,6 +113,8 @@ class RestartedServices:
             self.clock,
             stats,
             QuotaCheck(QuotaTable()),
+            HeldAccess(),
+            not_restarted,
         )
         services = MessageServices(context, FilterCache(self._config, tables.clients.subscription), HOST)
         services.listen(arrivals)

@@ -19,8 +19,9 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import HeldAccess
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.context.broker_context import BrokerContext, Tables
+from firearrow.broker.context.broker_context import BrokerContext, Restart, Tables
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QuotaTable
 from firearrow.broker.services.table_saver import TableSaver
@@ -36,6 +37,11 @@ from tests.support.clock import NOW_MS, ManualClock
 from tests.support.loop import ManualLoop
 
 HOST = host_bytes("127.0.0.1", 10911)
+
+
+def not_restarted(restart: Restart) -> None:
+    """What is under test never asks for it."""
+    raise AssertionError(restart.reason)
 
 
 class Harness:
@@ -121,6 +127,8 @@ class Harness:
             self.clock,
             stats,
             QuotaCheck(QuotaTable()),
+            HeldAccess(),
+            not_restarted,
         )
 
     def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:
