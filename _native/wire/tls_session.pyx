@@ -46,7 +46,6 @@ cdef enum:                                # openssl/ssl.h and openssl/bio.h
     SSL_ERROR_ZERO_RETURN = 6
     SSL_CTRL_MODE = 33
     SSL_CTRL_CLEAR_MODE = 78
-    SSL_MODE_AUTO_RETRY = 4
     SSL_MODE_RELEASE_BUFFERS = 16
     BIO_TYPE_SOURCE_SINK = 0x0400
     BIO_CTRL_FLUSH = 11
@@ -269,8 +268,6 @@ cdef class TlsSession:
         openssl.bio_up_ref(self.shared.bio)   # the session takes one reference for both directions
         openssl.set_bio(self.ssl, self.shared.bio, self.shared.bio)
         openssl.set_accept_state(self.ssl)
-        # reads return after a record without data, too, so that `decrypt` can count them
-        openssl.ctrl(self.ssl, SSL_CTRL_CLEAR_MODE, SSL_MODE_AUTO_RETRY, NULL)
         return 1
 
     cdef int handshake(self, Py_ssize_t count) except -1:
