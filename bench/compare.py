@@ -14,6 +14,7 @@ from pathlib import Path
 from bench import results
 from bench.measuring import measured, prepared
 from bench.peers import started
+from bench.replica_rows import replica_rows
 from bench.request_rows import request_rows
 from bench.results import Outcome, RowResult
 from bench.rows import Row, server_of
@@ -21,7 +22,7 @@ from bench.whole_rows import whole_rows
 
 
 def rows() -> list[Row]:
-    return [*request_rows(), *whole_rows()]
+    return [*request_rows(), *whole_rows(), *replica_rows()]
 
 
 def line(result: RowResult) -> str:

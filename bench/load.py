@@ -26,9 +26,9 @@ from bench.frames import (
     topics_frame,
 )
 from bench.programs import built
+from bench.servers import LOAD_CPU
 from firearrow._native.wire.command import RemotingCommand
 
-LOAD_CPU = 1
 LIMIT_S = 300
 FILL_BYTES = 1024
 Address = tuple[str, int]

@@ -88,11 +88,12 @@ def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve | 
             reserve or nullcontext(),
         ):
             mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
+            slave = server.slave_cpu_s()
             done = row.work[name](server, part)
             used, seconds = server.cpu_s() - mine, time.perf_counter() - began
             now = os.times()
             load_s = now.children_user + now.children_system - loads.children_user - loads.children_system
-        others = (busy_s() - busy - used - load_s) / seconds
+        others = (busy_s() - busy - used - load_s - (server.slave_cpu_s() - slave)) / seconds
         disturbance = max(others / DISTURBED, lag / SLOWED, pace.lag() / SLOWED)
         cpu_us = used / (done.messages + done.besides) * 1e6
         figures = Sample(done.rate, cpu_us, done.p50, done.p99, done.p999, done.max, memory.peak_mb)

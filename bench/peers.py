@@ -9,6 +9,7 @@ from bench import servers
 from bench.frames import PULLED
 from bench.maven import class_path
 from bench.programs import CACHE
+from bench.replica_rows import MASTER, PAIR, SYNC_MASTER
 from bench.rows import OURS
 from bench.servers import Server
 from bench.whole_rows import BARE, MANY, ROLLING, STRATEGIES, TLS, USERS
@@ -45,6 +46,9 @@ def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
         (MANY,): servers.firearrow,
         (BARE,): lambda at: servers.firearrow(at, "messageIndexEnable=false"),
         (TLS,): servers.firearrow_with_tls,
+        (MASTER,): servers.master,
+        (SYNC_MASTER,): lambda at: servers.master(at, "brokerRole=SYNC_MASTER"),
+        (PAIR,): servers.pair,
         **{
             (f"{USERS}, {strategy.lower()}",): functools.partial(_with_users, strategy)
             for strategy in STRATEGIES

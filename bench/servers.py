@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 
 Address = tuple[str, int]
-SERVER_CPU = 0
+SERVER_CPU, LOAD_CPU = 0, 1
 AUTH = "org.apache.rocketmq.auth"
 APACHE = ("org.apache.rocketmq:rocketmq-broker:5.5.0", "org.apache.rocketmq:rocketmq-namesrv:5.5.0")
 
@@ -43,6 +43,10 @@ class Server:
     processes: list[subprocess.Popen[Any]] = field(default_factory=list)
     left: Path | None = None
     """Of a floor: the first file that it wrote; the others have this name and a number."""
+    slave: subprocess.Popen[Any] | None = None
+    """Of a master: it runs on the load's CPU, and its CPU time and memory do not count."""
+    name_server: str = ""
+    """Of a broker of FireArrow's: HOST:PORT of the one in its process."""
 
     @property
     def is_broker(self) -> bool:
@@ -58,14 +62,10 @@ class Server:
 
     def cpu_s(self) -> float:
         """CPU time of all threads of its processes, with nanosecond resolution."""
-        return (
-            sum(
-                _thread_ns(each)
-                for process in self.processes
-                for each in Path(f"/proc/{process.pid}/task").glob("*/schedstat")
-            )
-            / 1e9
-        )
+        return sum(map(_cpu_s, self.processes))
+
+    def slave_cpu_s(self) -> float:
+        return 0.0 if self.slave is None else _cpu_s(self.slave)
 
     @contextmanager
     def awake(self, settle_s: float = 0) -> Iterator[None]:
@@ -97,8 +97,11 @@ class Server:
                 path.unlink()
 
     def _signal(self, number: signal.Signals) -> None:
-        for process in self.processes:
+        for process in self._all():
             process.send_signal(number)
+
+    def _all(self) -> list[subprocess.Popen[Any]]:
+        return self.processes if self.slave is None else [*self.processes, self.slave]
 
     def _pin(self, cpus: set[int]) -> None:
         for process in self.processes:
@@ -107,7 +110,7 @@ class Server:
 
     def stop(self) -> None:
         self._signal(signal.SIGCONT)
-        for process in reversed(self.processes):
+        for process in reversed(self._all()):
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(20)
@@ -117,6 +120,10 @@ class Server:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+
+
+def _cpu_s(process: subprocess.Popen[Any]) -> float:
+    return sum(map(_thread_ns, Path(f"/proc/{process.pid}/task").glob("*/schedstat"))) / 1e9
 
 
 def _thread_ns(schedstat: Path) -> int:
@@ -133,9 +140,11 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a process pinned to the servers' CPU (`taskset` is part of util-linux)."""
-    command = ["taskset", "--cpu-list", str(SERVER_CPU), *command]
+def pinned(
+    command: list[str], log: Path, *, cpu: int = SERVER_CPU, **environment: str
+) -> subprocess.Popen[bytes]:
+    """Start a process pinned to a CPU (`taskset` is part of util-linux)."""
+    command = ["taskset", "--cpu-list", str(cpu), *command]
     with log.open("ab") as out:
         return subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=os.environ | environment
@@ -144,9 +153,20 @@ def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Pope
 
 def firearrow(folder: Path, *settings: str, login: frames.Login | None = None) -> Server:
     """`settings` go into its broker.conf: KEY=VALUE. `login`: of a user who may do everything."""
-    started, conf, log = time.monotonic(), folder / "broker.conf", folder / "firearrow.log"
+    started, log = time.monotonic(), folder / "firearrow.log"
+    process = pinned([*_broker(folder, *settings), "--namesrv-listen", "127.0.0.1:0"], log)
+    address = ("127.0.0.1", _bound(process, log))
+    _first_send(process, address, log, login)
+    names = re.search(r"name server (\S+:\d+),", log.read_text())
+    assert names is not None
+    return Server("firearrow", address, time.monotonic() - started, [process], name_server=names[1])
+
+
+def _broker(folder: Path, *settings: str) -> list[str]:
+    """The command of a broker on a free port."""
+    conf = folder / "broker.conf"
     conf.write_text("".join(f"{setting}\n" for setting in settings))
-    command = [
+    words = [
         sys.executable,
         "-m",
         "firearrow.broker",
@@ -155,11 +175,30 @@ def firearrow(folder: Path, *settings: str, login: frames.Login | None = None) -
         "--config",
         str(conf),
     ]
-    command += ["--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"]
-    process = pinned(command, log)
-    address = ("127.0.0.1", _bound(process, log))
-    _first_send(process, address, log, login)
-    return Server("firearrow", address, time.monotonic() - started, [process])
+    return [*words, "--listen", "127.0.0.1:0"]
+
+
+def master(folder: Path, *settings: str) -> Server:
+    """A broker with the least slave (native/slave.c) on the load's CPU."""
+    port = free_port()
+    made = firearrow(folder, f"haListenPort={port}", *settings)
+    least = pinned([str(built("slave")), "127.0.0.1", str(port)], folder / "slave.log", cpu=LOAD_CPU)
+    return replace(made, slave=least)
+
+
+def pair(folder: Path) -> Server:
+    """A broker with a slave of FireArrow's on the load's CPU."""
+    made = firearrow(folder, f"haListenPort={free_port()}")
+    return replace(made, slave=slave_of(made, folder / "slave")[0])
+
+
+def slave_of(master: Server, folder: Path) -> tuple[subprocess.Popen[bytes], Address]:
+    """A slave of FireArrow's in this folder, and its address."""
+    folder.mkdir()
+    command = [*_broker(folder, "brokerRole=SLAVE", "brokerId=1"), "--namesrv", master.name_server]
+    log = folder / "slave.log"
+    process = pinned([*command, "--namesrv-listen", "off"], log, cpu=LOAD_CPU)
+    return process, ("127.0.0.1", _bound(process, log))
 
 
 def firearrow_with_tls(folder: Path) -> Server:

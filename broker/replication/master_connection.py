@@ -85,14 +85,17 @@ class HAConnection:
         self._received = data[whole:]
         if whole == 0:
             return None
-        if self._sent < 0 and (fault := self._begin(OFFSET.unpack_from(data)[0])):
+        is_first = self._sent < 0
+        if is_first and (fault := self._begin(OFFSET.unpack_from(data)[0])):
             return self.close(fault)
         (end,) = OFFSET.unpack_from(data, whole - OFFSET.size)
         if end < 0 or end > self._sent:
             return self.close(f"it acknowledged the log up to {end}, but only {self._sent} was sent to it")
         self.end = end
         self._acknowledged(self)
-        return None if self.is_closed else self.send()
+        if is_first and not self.is_closed:  # later the writes of the log set the pace, not acknowledgements
+            self.send()
+        return None
 
     def _begin(self, asked: int) -> str:
         """Begin where the slave's log ends; the fault if there is nothing to send from there."""
