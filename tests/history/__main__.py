@@ -26,6 +26,9 @@ def main() -> int:
     parser.add_argument("--clients", default="python", help="of python,java,go, separated by commas")
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
     parser.add_argument("--way", choices=tuple(WAYS), default="engine", help="how requests come to the store")
+    parser.add_argument(
+        "--pair", action="store_true", help="a master and a slave, which is promoted in each round"
+    )
     parser.add_argument("--longest", type=float, default=1.5, help="seconds between two kills at most")
     parser.add_argument("--within", type=float, default=math.inf, help="seconds in which rounds begin")
     parser.add_argument("--keep", type=Path, help="a new folder for histories and store, kept in any case")
@@ -46,6 +49,7 @@ def main() -> int:
         longest_s=chosen.longest,
         settle_s=80 if languages == ("python",) else 160,
         settings=dict(option.split("=") for option in WAYS[chosen.way]),
+        pair=chosen.pair,
     )
     return _run(plan, chosen)
 
@@ -64,6 +68,7 @@ def _run(plan: Plan, chosen: argparse.Namespace) -> int:
         "clients": plan.languages,
         "flush": plan.flush,
         "way": chosen.way,
+        "pair": chosen.pair,
         "seconds": round(time.monotonic() - began, 1),
     }
     shown = [f"{violation.rule}: {violation.text}" for violation in violations[:SHOWN_MAX]]

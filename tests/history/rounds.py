@@ -24,6 +24,7 @@ from tests.history.events import Event
 from tests.history.history import History
 from tests.history.killing import KilledBroker
 from tests.history.observer import Observer
+from tests.history.pair import PromotedPair
 from tests.history.violation import Violation
 from tests.support.requests import topic_ext
 
@@ -55,6 +56,8 @@ class Plan:
     longest_s: float = 1.5
     settle_s: float = 80.0
     settings: dict[str, str] = field(default_factory=dict)
+    pair: bool = False
+    """The broker is a master with a slave, which is promoted when the master has ended."""
 
 
 class Rounds:
@@ -69,7 +72,9 @@ class Rounds:
         self._stack = ExitStack()
         self._observed = self._stack.enter_context((home / "observer.jsonl").open("wb"))
         settings = SETTINGS | {"flushDiskType": plan.flush} | plan.settings
-        self._broker = self._stack.enter_context(KilledBroker(home / "store", settings))
+        self._broker = self._stack.enter_context(
+            PromotedPair(home / "pair", settings) if plan.pair else KilledBroker(home / "store", settings)
+        )
         try:
             self._begin(home)
         except BaseException:
