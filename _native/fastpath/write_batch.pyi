@@ -75,6 +75,8 @@ class WriteBatch:
         """The log is durable up to here: make it visible to readers, send the replies."""
     def sync_failed(self, remark: str) -> None:
         """A sync failed and is not retried: reject all replies that wait for the disk."""
+    def refuse_waiting(self, remark: str) -> None:
+        """The broker is no master any more: refuse all sends that are not answered yet; their messages stay."""
     def set_sync_timeout(self, timeout_ms: int) -> None:
         """Change syncFlushTimeout, in ms, as of the next `expire`."""
     def expire(self) -> None:

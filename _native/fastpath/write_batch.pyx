@@ -206,6 +206,17 @@ cdef class WriteBatch:
             run_isolated(self.unsynced_callbacks.popleft()[1], False)
         self.set_if_all_synced()
 
+    def refuse_waiting(self, str remark not None):
+        cdef Pending waiting
+        cdef list staged = self.staged
+        self.close_reply_batch()
+        self.staged = []
+        for waiting in staged:
+            waiting.reject(remark)
+        while self.unsynced:
+            (<Pending> self.unsynced.popleft()).reject_synced(remark)
+        self.set_if_all_synced()
+
     def set_sync_timeout(self, int64_t timeout_ms):
         self.sync_timeout_ms = timeout_ms
 

@@ -75,6 +75,8 @@ from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
 from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.promotion import Promotion
+from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
@@ -99,7 +101,8 @@ NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 class App:
-    """One start of the broker. `passed`: the sockets that systemd passed to the process."""
+    """One start of the broker. `passed`: the sockets that systemd passed to the process. `role`: the one that the store
+    remembers, which the options follow already."""
 
     def __init__(
         self,
@@ -108,8 +111,10 @@ class App:
         naming: Address | None,
         signals: StopSignals,
         passed: systemd.PassedSockets,
+        role: PairRole,
     ) -> None:
         self._loop = loop
+        self._role = role
         self._config = config
         self._naming_listen = naming
         self._signals = signals
@@ -156,9 +161,11 @@ class App:
 
     async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:
         options = self._config.options
-        check_slave(options, addresses(options.name_servers))
+        if not self._role.fenced:
+            check_slave(options, addresses(options.name_servers))
         killed = (Path(options.store_root) / "abort").exists()
         self._open_store(options, files)
+        killed = killed or self._role.begins  # what its master had not sent yet is missing, as after a kill
         running.push_async_callback(self._close_metrics)
         self._start_writing(options, running)
         self._make_write_batch(options)
@@ -195,8 +202,14 @@ class App:
         files.callback(self._close_store)
         for finding in self._store.findings:
             log.warning("%s", finding)
+        self._role.open(self._store.written)
+        self._role.wire(self._refuse_writes, lambda why: self.restart(Restart(why)))
         self._journal = open_journal(self._store)
         files.callback(self._journal.close)
+
+    def _refuse_writes(self, why: str) -> None:
+        self._store.follows = True
+        self._write_batch.refuse_waiting(why)
 
     def _start_writing(self, options: Options, running: AsyncExitStack) -> None:
         """Start flusher and table saver; create the server, whose last answers are sent before the flusher
@@ -303,6 +316,7 @@ class App:
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
         self._slave = self._make_slave()
+        promotion = Promotion(context, self._role, self._slave)
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
@@ -334,6 +348,7 @@ class App:
             MachineHandler(self._listening, clients, config, clock, stats),
             ColdReadsHandler(),
             ReplicasHandler(store, self._identity, self._ha),
+            promotion,
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
@@ -365,6 +380,7 @@ class App:
             refresh=lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
             delays=self._message_services.load_delay_offsets,
             timers=self._message_services.followed_timers,
+            fenced=self._role.fenced,
         )
 
     def _runtime_parts(self) -> list[Callable[[], dict[str, str]]]:
@@ -476,7 +492,9 @@ class App:
             period_ms=options.register_period_ms,
             answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
-        self._registrar.start()
+        self._registrar.epoch = lambda: self._role.epoch
+        if not self._role.fenced:
+            self._registrar.start()
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)

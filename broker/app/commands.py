@@ -5,11 +5,13 @@ the arguments. The functions return the exit code.
 """
 
 import asyncio
+import dataclasses
 import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -34,6 +36,8 @@ CLEAN, COMPLAINTS, CANNOT_START = 0, 2, 3
 SIZE = re.compile(r"([0-9]{1,12})([KMG]?)", re.IGNORECASE)
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 LOG_FILE_BYTES_MIN = 1 << 10
+ROLE_FIELDS = ("broker_role", "broker_id", "ha_port")
+"""Options that the store's role overrides."""
 
 # ---- the broker ----
 
@@ -66,10 +70,18 @@ async def _serve(
 ) -> None:
     """Run the broker, again after each change of its role. StartError."""
     from firearrow.broker.app.app import App  # noqa: PLC0415 (not needed for wrong usage)
+    from firearrow.broker.replication.role import PairRole  # noqa: PLC0415
 
     signals, passed = StopSignals(loop, reload), PassedSockets()
-    while (restart := await App(loop, config, naming, signals, passed).run()) is not None:
-        config.start_again(restart.options)
+    configured: dict[str, Any] = {name: getattr(config.options, name) for name in ROLE_FIELDS}
+    while True:
+        role = PairRole(config.options.store_root)
+        effective = role.effective(dataclasses.replace(config.options, **configured))
+        config.start_again({name: getattr(effective, name) for name in configured})
+        restart = await App(loop, config, naming, signals, passed, role).run()
+        if restart is None:
+            return
+        configured |= restart.options
 
 
 def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> int:

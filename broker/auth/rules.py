@@ -296,6 +296,9 @@ RULES: dict[int, Rule] = {
     RequestCode.GET_MACHINE: _cluster(GET),
     RequestCode.UPDATE_QUOTA: _cluster(UPDATE),
     RequestCode.GET_QUOTAS: _cluster(GET),
+    RequestCode.PROMOTE_BROKER: _cluster(UPDATE),
+    RequestCode.FENCE_BROKER: _cluster(UPDATE),
+    RequestCode.REBUILD_REPLICA: _cluster(UPDATE),
     # users and rules
     RequestCode.AUTH_CREATE_USER: _cluster(UPDATE),
     RequestCode.AUTH_UPDATE_USER: _cluster(UPDATE),

@@ -10,6 +10,8 @@
 - `pair_frames`: frames between two brokers of ours
 - `pair_handshake`: who the two are, what their logs are, and that both know the secret
 - `pair_identity`: which pair a store belongs to, and which node of it this is
+- `promotion`: a slave becomes the master of its pair, by request
+- `role`: what a store remembers of its role: promoted, or fenced
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed

@@ -1,4 +1,5 @@
-"""PairIdentity: which pair a store belongs to, and which node of it this is; `config/pairIdentity.json`.
+"""PairIdentity: which pair a store belongs to, which node of it this is, and what became of its role;
+`config/pairIdentity.json`.
 
 A pair's id is made by its master when the first slave of ours joins, and taken over by each slave that begins with an
 empty log; a log of another pair is refused by it. A node's id is that of one store: it tells two connections of one
@@ -11,9 +12,12 @@ import json
 import logging
 import os
 import re
+from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from firearrow.broker.base import fastjson
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import ConfigFile
 
 log = logging.getLogger("firearrow.replication")
@@ -23,6 +27,40 @@ ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
 """Of a store that belongs to no pair yet."""
 HEX = re.compile(r"[0-9a-f]{32}")
+EPOCH_MAX = (1 << 31) - 1
+ASYNC_MASTER, SYNC_MASTER = "ASYNC_MASTER", "SYNC_MASTER"
+
+
+class RoleKind(StrEnum):
+    """`CONFIGURED`: as brokerRole says. `PROMOTED`: a master, whatever it says. `FENCED`: no master any more."""
+
+    CONFIGURED = ""
+    PROMOTED = "promoted"
+    FENCED = "fenced"
+
+
+class StoredRole(NamedTuple):
+    """`epoch`: with which the store was promoted, or by which it was fenced. `master_role`: what a promoted broker is
+    if its configuration says SLAVE."""
+
+    kind: RoleKind = RoleKind.CONFIGURED
+    epoch: int = 0
+    master_role: str = ASYNC_MASTER
+
+
+class _Content(NamedTuple):
+    """Of the file. `pair` and `node`: 16 bytes each."""
+
+    pair: bytes = NO_ID
+    node: bytes = NO_ID
+    role: StoredRole = StoredRole()
+
+
+def stored_role(config_folder: str | os.PathLike[str]) -> StoredRole:
+    """What a store remembers of its role; nothing is written. StartError: the file is damaged or cannot be read."""
+    found = [_Content()]
+    ConfigFile(Path(config_folder) / FILE_NAME, strict=True).load(lambda text: found.append(_parsed(text)))
+    return found[-1].role
 
 
 class PairIdentity:
@@ -31,65 +69,98 @@ class PairIdentity:
 
     def __init__(self, config_folder: str | os.PathLike[str]) -> None:
         self._file = ConfigFile(Path(config_folder) / FILE_NAME, strict=True)
-        self._pair = self._node = NO_ID
+        self._content = _Content()
         self._file.load(self._read)
-        if self._node == NO_ID:
-            self._write(NO_ID, _new_id())
+        if self._content.node == NO_ID:
+            self._write(self._content._replace(node=_new_id()))
 
     @property
     def pair(self) -> bytes:
         """16 bytes; NO_ID: none yet."""
-        return self._pair
+        return self._content.pair
 
     @property
     def node(self) -> bytes:
         """16 bytes."""
-        return self._node
+        return self._content.node
+
+    @property
+    def role(self) -> StoredRole:
+        return self._content.role
+
+    def set_role(self, role: StoredRole) -> None:
+        """OSError."""
+        if role != self._content.role:
+            self._write(self._content._replace(role=role))
 
     def found_pair(self) -> bytes:
         """The pair's id, made now if there is none: for a master whose first slave joins. OSError."""
-        if self._pair == NO_ID:
-            self._write(_new_id(), self._node)
-            log.warning("this broker is the master of the new pair %s", self._pair.hex())
-        return self._pair
+        if self.pair == NO_ID:
+            self._write(self._content._replace(pair=_new_id()))
+            log.warning("this broker is the master of the new pair %s", self.pair.hex())
+        return self.pair
 
     def join(self, pair: bytes) -> None:
         """Take over a master's pair. ValueError: this store belongs to another one. OSError."""
         if len(pair) != ID_BYTES or pair == NO_ID:
             raise ValueError("the master sent no id of a pair")
-        if pair == self._pair:
+        if pair == self.pair:
             return
-        if self._pair != NO_ID:
+        if self.pair != NO_ID:
             raise ValueError(
-                f"this store belongs to the pair {self._pair.hex()}, the master to {pair.hex()}: start the slave with "
+                f"this store belongs to the pair {self.pair.hex()}, the master to {pair.hex()}: start the slave with "
                 "an empty store, or follow the master of its own pair"
             )
-        self._write(pair, self._node)
+        self._write(self._content._replace(pair=pair))
 
     def separate_from(self, other: bytes) -> bool:
         """Make a new node's id if the other node has the same, which happens when one store was copied from the
         other. Whether it was made. OSError."""
-        if other != self._node:
+        if other != self.node:
             return False
-        self._write(self._pair, _new_id())
-        log.warning("this store was copied from the other node's: it has the new id %s", self._node.hex())
+        self._write(self._content._replace(node=_new_id()))
+        log.warning("this store was copied from the other node's: it has the new id %s", self.node.hex())
         return True
 
     def _read(self, text: bytes) -> None:
-        value = fastjson.loads(text)
-        if not isinstance(value, dict):
-            raise ValueError("it is not an object")
-        pair, node = (value.get(name) for name in ("pairId", "nodeId"))
-        for name, each in (("pairId", pair), ("nodeId", node)):
-            if not isinstance(each, str) or not HEX.fullmatch(each):
-                raise ValueError(f"{name} is not 32 hexadecimal digits")
-        if bytes.fromhex(str(node)) == NO_ID:
-            raise ValueError("nodeId is 0")
-        self._pair, self._node = bytes.fromhex(str(pair)), bytes.fromhex(str(node))
+        self._content = _parsed(text)
 
-    def _write(self, pair: bytes, node: bytes) -> None:
-        self._file.write(json.dumps({"nodeId": node.hex(), "pairId": pair.hex()}).encode())
-        self._pair, self._node = pair, node
+    def _write(self, content: _Content) -> None:
+        self._file.write(_encoded(content))
+        self._content = content
+
+
+def _encoded(content: _Content) -> bytes:
+    members: dict[str, object] = {"nodeId": content.node.hex(), "pairId": content.pair.hex()}
+    role = content.role
+    if role.kind is not RoleKind.CONFIGURED:
+        members |= {"role": role.kind, "roleEpoch": role.epoch, "masterRole": role.master_role}
+    return json.dumps(members).encode()
+
+
+def _parsed(text: bytes) -> _Content:
+    """ValueError."""
+    value = fastjson.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object")
+    pair, node = (value.get(name) for name in ("pairId", "nodeId"))
+    for name, each in (("pairId", pair), ("nodeId", node)):
+        if not isinstance(each, str) or not HEX.fullmatch(each):
+            raise ValueError(f"{name} is not 32 hexadecimal digits")
+    if bytes.fromhex(str(node)) == NO_ID:
+        raise ValueError("nodeId is 0")
+    return _Content(bytes.fromhex(str(pair)), bytes.fromhex(str(node)), _parsed_role(value))
+
+
+def _parsed_role(value: json_fields.Members) -> StoredRole:
+    """ValueError."""
+    kind, master_role = value.get("role", RoleKind.CONFIGURED), value.get("masterRole", ASYNC_MASTER)
+    if kind not in list(RoleKind):
+        raise ValueError(f"role is {str(kind)[:40]!r}")
+    if master_role not in (ASYNC_MASTER, SYNC_MASTER):
+        raise ValueError(f"masterRole is {str(master_role)[:40]!r}")
+    epoch = json_fields.number(value, "roleEpoch", 0, low=0, high=EPOCH_MAX)
+    return StoredRole(RoleKind(kind), epoch, master_role)
 
 
 def _new_id() -> bytes:

@@ -28,7 +28,8 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
 
 
 class Slave:
-    """`connect` opens a connection to the master's remoting port; `refresh()` registers again."""
+    """`connect` opens a connection to the master's remoting port; `refresh()` registers again. `fenced`: why it follows
+    nobody; empty: it does."""
 
     def __init__(
         self,
@@ -39,14 +40,18 @@ class Slave:
         refresh: Callable[[], None],
         delays: Callable[[bytes], None],
         timers: FollowedTimers | None,
+        fenced: str = "",
     ) -> None:
+        self._fenced = fenced
         self._loop = context.loop
         self._store = context.store
         self._status = SlaveStatus()
         self._master = Master(connect, context.config.options.ha_master_address)
         self._client = HAClient(context, self._master, self._status, arrivals, refresh)
         self._synchronize = SlaveSynchronize(context, self._master, delays=delays, timers=timers)
-        self._requests = SlaveRequests(context.config, self._status, lambda: self._store.written, self.lag)
+        self._requests = SlaveRequests(
+            context.config, self._status, lambda: self._store.written, self.lag, fenced
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
@@ -56,17 +61,25 @@ class Slave:
         """A name server answered our registration."""
         self._master.registered(ext)
 
+    @property
+    def master(self) -> Master:
+        return self._master
+
     def start(self) -> None:
+        if self._fenced:
+            return self._status.enter(State.FENCED, self._fenced)
         for run in (self._client.run, self._synchronize.run):
             task = asyncio.ensure_future(run())
             task.add_done_callback(_ended)
             self._tasks.append(task)
+        return None
 
     async def stop(self) -> None:
         """What was received is whole in the log; the rest is asked for again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
         self._master.close()
 
     def lag(self) -> ReplicaLag:

@@ -26,7 +26,8 @@ CONNECT_S = ANSWER_S = 3.0
 
 class State(StrEnum):
     """`DIVERGED`: our log has records that the master's has not. `BEHIND`: the master has deleted what comes next.
-    `CORRUPTED`: the same record came damaged several times."""
+    `CORRUPTED`: the same record came damaged several times. `FENCED`: another broker was promoted, and the
+    configuration says that this one is a master."""
 
     NO_MASTER = "no master"
     FOLLOWING = "following"
@@ -34,6 +35,7 @@ class State(StrEnum):
     BEHIND = "behind the log"
     CORRUPTED = "corrupted"
     FAILED = "failed"
+    FENCED = "fenced"
 
 
 @dataclass(slots=True)
@@ -92,6 +94,11 @@ class Master:
         self.ha_address: Address | None = self._fixed
         self._peer: Peer | None = None
         self._connecting = asyncio.Lock()
+
+    @property
+    def text(self) -> str:
+        """Its address; empty: not known."""
+        return "" if self.address is None else "{}:{}".format(*self.address)
 
     def registered(self, ext: Mapping[str, str]) -> None:
         """Take the addresses from the answer to a registration; absent ones leave those that are known."""

@@ -82,15 +82,22 @@ PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 class SlaveRequests:
-    """`end()`: of our log. `lag()`: of it against the master's."""
+    """`end()`: of our log. `lag()`: of it against the master's. `fenced`: why this was a master until now; empty: it
+    is a slave."""
 
     def __init__(
-        self, config: Config, status: SlaveStatus, end: Callable[[], int], lag: Callable[[], ReplicaLag]
+        self,
+        config: Config,
+        status: SlaveStatus,
+        end: Callable[[], int],
+        lag: Callable[[], ReplicaLag],
+        fenced: str = "",
     ) -> None:
         self._config = config
         self._status = status
         self._end = end
         self._lag = lag
+        self._fenced = fenced
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
         """Those of a master, with what a slave answers in their place."""
@@ -111,13 +118,15 @@ class SlaveRequests:
             return handler
 
         def pull(request: RemotingCommand, peer: Peer) -> Answer:
-            if not self._config.options.slave_read:
+            if not self._config.options.slave_read and not self._fenced:
                 raise Refusal(ResponseCode.SYSTEM_BUSY, REJECTED)
             return handler(request, peer)
 
         return pull
 
     def _refuse(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        if self._fenced:  # a code with which clients of all versions try another broker
+            raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {self._fenced}")
         raise Refusal(*REFUSALS[request.code])
 
     def _ha_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

@@ -18,7 +18,7 @@ from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.tables.json_fields import members, members_or_none
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
-from firearrow.broker.tables.routes import RouteTable
+from firearrow.broker.tables.routes import MASTER_ID, RouteTable
 from firearrow.broker.tables.topics import TopicTable
 
 log = logging.getLogger("firearrow.registration")
@@ -61,6 +61,8 @@ class Registrar:
         self._identity = identity
         self._topics = topics
         self._permission = permission
+        self.epoch: Callable[[], int] = lambda: 0
+        """Of the pair: by it, a name server prefers the newer of two masters (Apache: stateVersion)."""
         self._own = own
         self._period_s = min(max(period_ms / 1000, PERIOD_S[0]), PERIOD_S[1])
         self._others = [
@@ -115,7 +117,10 @@ class Registrar:
             configs = self._topics.configs()
         else:
             configs = [config for name in names if (config := self._topics.get(name)) is not None]
-        return BrokerAnnouncement.of(self._identity, self._topics.version, configs, self._permission())
+        version = self._topics.version
+        if self._identity.broker_id == MASTER_ID:
+            version = version._replace(state_version=self.epoch())
+        return BrokerAnnouncement.of(self._identity, version, configs, self._permission())
 
     def _announce_own(self, names: Collection[str] | None) -> None:
         if self._own is None:

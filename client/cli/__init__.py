@@ -27,6 +27,7 @@ One module for each command:
 - `doctor`: looks for trouble (a package)
 - `group`: consumer groups
 - `message`: messages: get, find, their path, send again
+- `promotion`: makes a slave the master
 - `queue`: ordered queues: who holds their locks
 - `quota`: quotas, and what was used of them
 - `replica`: masters and slaves: how far each slave is

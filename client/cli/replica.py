@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from firearrow.client.admin_api.replicas import Replica, replicas
+from firearrow.client.cli import promotion
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
 from firearrow.client.cli.output import Column, Kind
 
@@ -35,6 +36,13 @@ def main(arguments: Sequence[str]) -> int:
         example="firearrow replica status",
     )
     verb.argument("--broker", metavar="NAME", help="only this one")
+    verb = command.verb(
+        "promote",
+        promotion.promote,
+        promotion.SUMMARY,
+        example="firearrow replica promote 10.0.0.2:10911",
+    )
+    promotion.add_arguments(verb)
     return command.run(arguments)
 
 

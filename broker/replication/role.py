@@ -1,0 +1,141 @@
+"""PairRole: what a store remembers of its role: that it was promoted, or fenced because another one was.
+
+A broker changes its role by starting again: `effective` gives the options of a start by what the store says. That it
+says so is the one step that counts: a promotion begins its epoch where the log ends when the store is opened next,
+before anything is written to it, so a crash leaves either a slave or a master with its epoch. Loop thread.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.options import Options
+from firearrow.broker.replication.epoch_file import EpochFile
+from firearrow.broker.replication.pair_identity import PairIdentity, RoleKind, StoredRole, stored_role
+
+log = logging.getLogger("firearrow.replication")
+
+CONFIG_FOLDER = "config"
+FENCED_ID = 1
+"""The brokerId of a fenced broker that is configured as a master; it registers with no name server."""
+
+
+class PairRole:
+    """Reads the role; the store may still be in use by another process. StartError: the file is damaged."""
+
+    def __init__(self, store_root: str) -> None:
+        self._root = Path(store_root)
+        self._stored = stored_role(self._root / CONFIG_FOLDER)
+        self._identity: PairIdentity | None = None
+        self._epochs: EpochFile | None = None
+        self._refuse_writes: Callable[[str], None] = lambda why: None
+        self._restart: Callable[[str], None] = lambda why: None
+        self.fenced = ""
+        """Why this broker takes no writes although its configuration says that it is a master; empty: it is not so."""
+        self.begins = False
+        """This start is the first one after the promotion."""
+
+    # ---- before the start ----
+
+    def effective(self, options: Options) -> Options:
+        """The options that this store is to be started with."""
+        kind, epoch, master_role = self._stored
+        if kind is RoleKind.PROMOTED:
+            if options.is_slave:
+                log.warning(
+                    "this store was promoted to a master with epoch %d, so brokerRole=SLAVE and brokerId=%d of the "
+                    "configuration have no effect: set brokerRole=%s and brokerId=0",
+                    epoch,
+                    options.broker_id,
+                    master_role,
+                )
+            role = master_role if options.is_slave else options.broker_role
+            return replace(options, broker_role=role, broker_id=0)
+        if kind is RoleKind.FENCED and not options.is_slave:
+            self.fenced = (
+                f"another broker of this brokerName was promoted to the master with epoch {epoch}: start this one with "
+                "brokerRole=SLAVE and a brokerId above 0, or promote it with `firearrow promote`"
+            )
+            log.error("this broker takes no writes: %s", self.fenced)
+            return replace(options, broker_role="SLAVE", broker_id=FENCED_ID)
+        return options
+
+    # ---- the start ----
+
+    def open(self, end: int) -> None:
+        """The store is ours now, and its log ends at `end`: begin the epoch of a promotion. StartError."""
+        try:
+            self._epochs = EpochFile(self._root)
+            self._epochs.truncate(end + 1)
+            kind, epoch, _ = self._stored
+            if kind is RoleKind.PROMOTED and self._epochs.last < epoch:
+                self._epochs.append(epoch, end)
+                self.begins = True
+                log.warning("this broker is the master of epoch %d, from %d on", epoch, end)
+            if kind is RoleKind.FENCED and not self.fenced:
+                self._store(StoredRole())
+        except OSError as error:
+            raise StartError(
+                f"the role of the store {self._root} cannot be written ({error.strerror or error}): free disk space, "
+                "or set its permissions"
+            ) from None
+
+    def wire(self, refuse_writes: Callable[[str], None], restart: Callable[[str], None]) -> None:
+        """`refuse_writes(why)`: from now on no write is stored or answered as if it were; `restart(why)`: the broker
+        is to start again."""
+        self._refuse_writes = refuse_writes
+        self._restart = restart
+
+    # ---- while it runs ----
+
+    @property
+    def is_promoted(self) -> bool:
+        return self._stored.kind is RoleKind.PROMOTED
+
+    @property
+    def epochs(self) -> EpochFile:
+        """Of the open store."""
+        assert self._epochs is not None
+        return self._epochs
+
+    @property
+    def identity(self) -> PairIdentity:
+        """Of the open store; its file is made when it is used first. StartError, OSError."""
+        if self._identity is None:
+            self._identity = PairIdentity(self._root / CONFIG_FOLDER)
+        return self._identity
+
+    @property
+    def epoch(self) -> int:
+        """The newest one that this store knows; 0: it was never in a pair with epochs."""
+        return max(self.epochs.last, self._stored.epoch)
+
+    def promote(self, epoch: int, master_role: str) -> None:
+        """The next start is a master's; on the disk when this returns. OSError: nothing has changed."""
+        self._store(StoredRole(RoleKind.PROMOTED, epoch, master_role))
+
+    def fence(self, epoch: int, why: str) -> None:
+        """Another broker is the master since `epoch`: take no more writes, and start again as a slave, or fenced. On
+        the disk before it shows. OSError: it is not on the disk, so the broker does not start again."""
+        if epoch <= self.epoch:
+            return
+        text = f"the broker is fenced: {why}"
+        try:
+            self._store(StoredRole(RoleKind.FENCED, epoch, self._stored.master_role))
+        except OSError as error:
+            log.critical(
+                "%s; this could not be written to the disk (%s): stop the broker and start it with brokerRole=SLAVE",
+                text,
+                error.strerror or error,
+            )
+            self._refuse_writes(text)
+            raise
+        log.error("%s", text)
+        self._refuse_writes(text)
+        self._restart(text)
+
+    def _store(self, role: StoredRole) -> None:
+        self.identity.set_role(role)
+        self._stored = role

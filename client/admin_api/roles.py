@@ -1,0 +1,61 @@
+"""Roles: makes a slave the master of its pair, on FireArrow's brokers. Loop thread."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.records import read
+from firearrow.client.base.errors import ClientError, OnlyFireArrow, check
+
+CHANGE_S = 60.0
+"""A planned change waits until the slave has the whole log of its master."""
+AGAIN_S = 0.1
+AGAIN_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """`end`: of the log, where the epoch begins. `old_master`: empty, or what is to be done with it."""
+
+    epoch: int
+    end: int
+    role: str
+    old_master: str
+
+
+async def promote(admin: Admin, address: str, *, role: str, force: bool) -> Promoted:
+    """Make the slave at this address a master; returns once it is one. BrokerError, OnlyFireArrow, ClientError: it is
+    not one a minute later."""
+    ext = {"brokerRole": role, "force": str(force).lower()}
+    answer = await _change(admin, address, RequestCode.PROMOTE_BROKER, ext)
+    promoted = read(
+        answer.body,
+        lambda of: Promoted(of.number("epoch"), of.number("end"), of.text("role"), of.text("oldMaster")),
+    )
+    await _until(admin, address, master=True)
+    return promoted
+
+
+async def _change(admin: Admin, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
+    request = RemotingCommand.request(code, ext)
+    answer = await admin.calls.instance.call(address, request, CHANGE_S)
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        raise OnlyFireArrow(address)
+    return check(answer, address)
+
+
+async def _until(admin: Admin, address: str, *, master: bool) -> None:
+    """Wait until the broker, which starts again, says that it is a master, or a slave. ClientError: it does not."""
+    why = ""
+    for _ in range(int(AGAIN_WITHIN_S / AGAIN_S)):
+        try:
+            answer = await admin.calls.ask(address, RequestCode.GET_BROKER_HA_STATUS)
+            if read(answer.body, lambda of: of.flag("master")) == master:
+                return
+        except ClientError as error:  # it is starting
+            why = f": {error}"
+        await asyncio.sleep(AGAIN_S)
+    raise ClientError(f"{address} has not started again within {AGAIN_WITHIN_S:.0f} s; its log says why{why}")

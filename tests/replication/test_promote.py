@@ -1,0 +1,104 @@
+"""`firearrow promote`: a slave becomes the master, and stays it; nothing that the log has is lost."""
+
+import json
+from pathlib import Path
+
+from bench.ports import free_port
+from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.base import fastjson
+from tests.replication.pairs import (
+    SIZES,
+    TOPIC,
+    end_of,
+    fill,
+    name_server,
+    wait_for,
+    words,
+)
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.command_line import Ran, here
+from tests.support.requests import send
+
+
+def address_of(broker: BrokerProcess) -> str:
+    return "{}:{}".format(*broker.address)
+
+
+def promoted(broker: BrokerProcess, *words: str) -> Ran:
+    return here("replica", "promote", address_of(broker), "--yes", *words)
+
+
+def is_master(connection: ClientSocket) -> bool:
+    master: bool = json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)["master"]
+    return master
+
+
+class Pair:
+    """A name server, a master and its slave, each a process."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder, self.settings = folder, settings
+        self.names = BrokerProcess(folder / "names", *words({"brokerName": "names"}))
+        self.ports = {"master": free_port(), "slave": free_port()}
+        self.listen = {"master": free_port(), "slave": free_port()}
+        self.master = self.start_master()
+        self.slave = self.start_slave()
+
+    def start_master(self, **settings: str) -> BrokerProcess:
+        return self._start("master", SIZES | self.settings | settings)
+
+    def start_slave(self, **settings: str) -> BrokerProcess:
+        role = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
+        return self._start("slave", SIZES | self.settings | role | settings)
+
+    def _start(self, name: str, settings: dict[str, str]) -> BrokerProcess:
+        listen = "--listen", f"127.0.0.1:{self.listen[name]}"
+        port = {"haListenPort": str(self.ports[name])}
+        return BrokerProcess(
+            self.folder / name, *listen, "--namesrv", name_server(self.names), *words(port | settings)
+        )
+
+    def caught_up(self) -> None:
+        with self.master.connect() as master, self.slave.connect() as slave:
+            wait_for(lambda: end_of(slave) == end_of(master), "the slave")
+
+    def route(self) -> dict[int, str]:
+        """brokerId → address, as clients get it."""
+        with self.names.connect_name_server() as connection:
+            answer = connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+            found = fastjson.loads(answer.body)["brokerAddrTable"].get("pair", {})
+            return {int(number): address for number, address in found.get("brokerAddrs", {}).items()}
+
+    def close(self) -> None:
+        for each in (self.master, self.slave, self.names):
+            each.kill()
+
+
+def test_a_slave_whose_master_died_becomes_the_master_and_stays_it(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    try:
+        with pair.master.connect() as client:
+            fill(client, 40)
+        pair.caught_up()
+        refused = promoted(pair.slave)
+        assert (refused.code, "answers: stop it first" in refused.err) == (1, True)
+        pair.master.kill()
+        ran = promoted(pair.slave)
+        [row] = ran.rows
+        assert (row["role"], row["epoch"]) == ("ASYNC_MASTER", 1)
+        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        with pair.slave.connect() as client:
+            assert is_master(client)
+            assert row["end"] == end_of(client)
+            assert send(client, TOPIC, b"after", queue_id=0).ext["queueOffset"] == "10"
+        assert pair.slave.stop() == 0
+        pair.slave = pair.start_slave()  # with brokerRole=SLAVE
+        with pair.slave.connect() as client:
+            assert is_master(client)
+            assert send(client, TOPIC, b"later", queue_id=0).ext["queueOffset"] == "11"
+        assert "set brokerRole=ASYNC_MASTER and brokerId=0" in pair.slave.log.read_text()
+        again = promoted(pair.slave)
+        assert (again.code, "is a master already" in again.err) == (1, True)
+    finally:
+        pair.close()
