@@ -74,6 +74,7 @@ from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
+from firearrow.broker.replication.fencing import Fencing
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.promotion import Promotion
 from firearrow.broker.replication.role import PairRole
@@ -317,6 +318,13 @@ class App:
         self._message_services.listen(self._arrivals)
         self._slave = self._make_slave()
         promotion = Promotion(context, self._role, self._slave)
+        fencing = Fencing(
+            context,
+            self._role,
+            is_master=self._slave is None,
+            stop_services=self._message_services.stop,
+        )
+        files.callback(fencing.stop)
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
@@ -349,6 +357,7 @@ class App:
             ColdReadsHandler(),
             ReplicasHandler(store, self._identity, self._ha),
             promotion,
+            fencing,
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
@@ -368,7 +377,7 @@ class App:
         )
         own = [handler.routes() for handler in handlers]
         routes = [*own, *self._message_services.routes(), *self._access.routes()]
-        return routes if self._slave is None else self._slave.routes(routes)
+        return fencing.guarded(routes) if self._slave is None else self._slave.routes(routes)
 
     def _make_slave(self) -> Slave | None:
         if not self._config.options.is_slave:

@@ -2,6 +2,7 @@
 
 - `common_point`: up to where two logs have the same bytes, found by checksums in few questions
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
+- `fencing`: a master gives its place to a slave, by request
 - `log_times`: when a log had which end: a lag in bytes as time and messages
 - `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
 - `journal_stream`: the progress journal on its way from a master to a slave

@@ -1,6 +1,16 @@
-"""Promotion: PROMOTE_BROKER 30015, of FireArrow alone: makes a slave the master of its pair. Loop thread."""
+"""Promotion: PROMOTE_BROKER 30015, of FireArrow alone: makes a slave the master of its pair. Loop thread.
 
+If its master is FireArrow's and answers, nothing is lost, in this order: the slave has nearly all; the master stops
+writing to its log; the slave copies what is left, the tables last; the master is fenced on its disk; the slave is
+promoted on its own. A failure before the last but one leaves the master as it was, one between the two a pair without a
+master, in which either can be promoted; there are never two. An Apache master is made to refuse sends for a while by a
+change of its configuration, and has to be stopped by its operator.
+"""
+
+import asyncio
 import logging
+import time
+from typing import NamedTuple
 
 import orjson
 
@@ -9,12 +19,30 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
+from firearrow.broker.replication.fencing import CANCEL, FENCE, PREPARE
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave
-from firearrow.broker.replication.slave_master import MasterError
+from firearrow.broker.replication.slave_master import Master, MasterError
+from firearrow.broker.tables import json_fields
 
 log = logging.getLogger("firearrow.replication")
+
+NEAR_S, REST_S = 20.0, 15.0
+"""How long to wait until the slave has nearly all, and then the rest."""
+NEAR_BYTES = 1 << 20
+POLL_S = 0.02
+FENCE_TRIES, FENCE_AGAIN_S = 5, 1.0
+APACHE_REFUSES_MS = 600_000
+APACHE_STOPPED_S = 1.0
+"""An Apache master whose log does not grow for so long has no sends in flight."""
+
+
+class MasterState(NamedTuple):
+    """What a master answers to FENCE_BROKER. `end`: of its log."""
+
+    epoch: int
+    end: int
 
 
 class Promotion:
@@ -30,8 +58,9 @@ class Promotion:
         return {RequestCode.PROMOTE_BROKER: self.promote}
 
     async def promote(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """`brokerRole`: of the master that it becomes. `force`: although its master answers. The answer: epoch and
-        the log's end, where it begins. The broker starts again after it."""
+        """`brokerRole`: of the master that it becomes. `force`: also if its master answers and takes writes. The
+        answer: epoch, the log's end, where it begins, and what is to be done with the old master. The broker starts
+        again after it."""
         slave, master_role = self._slave, request.text_or("brokerRole", ASYNC_MASTER)
         force = request.boolean_or("force", False)
         if master_role not in (ASYNC_MASTER, SYNC_MASTER):
@@ -51,12 +80,18 @@ class Promotion:
             self._running = False
 
     async def _promote(self, slave: Slave, master_role: str, force: bool) -> dict[str, object]:
-        if not force and await self._answers(slave):
-            raise Refusal(
-                ResponseCode.ILLEGAL_OPERATION,
-                f"its master {slave.master.text} answers: stop it first, or add --force",
-            )
-        epoch = self._role.epoch + 1
+        epoch, old_master = self._role.epoch, ""
+        if await _answers(slave.master):
+            try:
+                epoch, old_master = await self._take_over(slave)
+            except Refusal as refusal:
+                if not force:
+                    raise
+                log.error("promoted by force: %s", refusal.remark)
+                old_master = (
+                    f"its old master {slave.master.text} may still take writes, which are lost: stop it now"
+                )
+        epoch += 1
         await slave.stop()
         self._context.write_batch.commit()
         try:
@@ -68,16 +103,121 @@ class Promotion:
             ) from None
         end = self._context.store.written
         self._context.restart(Restart(f"promoted to the master of epoch {epoch}"))
-        return {"epoch": epoch, "end": end, "role": master_role, "oldMaster": ""}
+        return {"epoch": epoch, "end": end, "role": master_role, "oldMaster": old_master}
 
-    async def _answers(self, slave: Slave) -> bool:
-        """Whether there is still a master."""
-        if slave.master.address is None:
-            return False
+    # ---- a master that answers ----
+
+    async def _take_over(self, slave: Slave) -> tuple[int, str]:
+        """The newest epoch so far, and what is to be done with the old master, which takes no writes now. Refusal:
+        it may take some."""
         try:
-            await slave.master.log_range()
-        except OSError:
-            return False
-        except MasterError:
-            pass
-        return True
+            await self._copied(slave, (await slave.master.log_range()).end, NEAR_S, NEAR_BYTES)
+            state = await _ask(slave.master, PREPARE)
+        except (OSError, MasterError) as error:
+            if isinstance(error, MasterError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return await self._take_over_apache(slave)
+            raise _still_writing(slave.master, error) from None
+        try:
+            await self._copied(slave, state.end, REST_S)
+            await slave.copy_tables()
+            epoch = max(state.epoch, self._role.epoch)
+        except Refusal:
+            await _give_back(slave.master)
+            raise
+        await self._fence(slave.master, epoch + 1, state.end)
+        return epoch, ""
+
+    async def _copied(self, slave: Slave, end: int, within_s: float, but: int = 0) -> None:
+        """Wait until the slave has the log up to `end`, but for some bytes. Refusal."""
+        loop, store = self._context.loop, self._context.store
+        deadline = loop.time() + within_s
+        while store.written < end - but:
+            if loop.time() >= deadline:
+                state, reason = slave.state
+                raise Refusal(
+                    ResponseCode.ILLEGAL_OPERATION,
+                    f"the slave is {end - store.written} bytes behind its master ({state}{reason and f': {reason}'}): "
+                    "wait until `firearrow replica status` says that it is in sync",
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def _fence(self, master: Master, epoch: int, end: int) -> None:
+        """Refusal: whether the master is fenced is not known, so nobody is promoted."""
+        error: Exception | None = None
+        for _ in range(FENCE_TRIES):
+            try:
+                await _ask(master, FENCE, epoch=str(epoch), end=str(end))
+                return
+            except MasterError as refused:
+                raise _still_writing(master, refused) from None
+            except OSError as lost:
+                error = lost
+                await asyncio.sleep(FENCE_AGAIN_S)
+        raise _still_writing(master, error) from None
+
+    async def _take_over_apache(self, slave: Slave) -> tuple[int, str]:
+        """It refuses sends from now on, but its own services may still write."""
+        master = slave.master
+        refuses_until = int(time.time() * 1000) + APACHE_REFUSES_MS
+        body = f"startAcceptSendRequestTimeStamp={refuses_until}\n".encode()
+        try:
+            await master.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            await self._copied_all(slave)
+            await slave.copy_tables()
+        except (OSError, MasterError) as error:
+            raise _still_writing(master, error) from None
+        minutes = APACHE_REFUSES_MS // 60_000
+        return self._role.epoch, (
+            f"its old master {master.text} is Apache's and refuses sends for {minutes} minutes: stop it now, and "
+            "start it with brokerRole=SLAVE and a brokerId above 0"
+        )
+
+    async def _copied_all(self, slave: Slave) -> None:
+        """Wait until the slave has all, and the master's log does not grow. Refusal, OSError, MasterError."""
+        loop = self._context.loop
+        deadline, end, since = loop.time() + REST_S, -1, loop.time()
+        while loop.time() - since < APACHE_STOPPED_S and loop.time() < deadline:
+            found = (await slave.master.log_range()).end
+            if found != end:
+                end, since = found, loop.time()
+            await asyncio.sleep(10 * POLL_S)
+        await self._copied(slave, end, REST_S)
+
+
+async def _answers(master: Master) -> bool:
+    """Whether there is still a master."""
+    if master.address is None:
+        return False
+    try:
+        await master.log_range()
+    except OSError:
+        return False
+    except MasterError:
+        pass
+    return True
+
+
+async def _ask(master: Master, step: str, **ext: str) -> MasterState:
+    """OSError, MasterError."""
+    answer = await master.ask(RequestCode.FENCE_BROKER, {"step": step, **ext})
+    try:
+        of = json_fields.members(orjson.loads(answer.body), "the answer")
+        return MasterState(
+            json_fields.number(of, "epoch"), json_fields.number(of, "end", high=json_fields.LONG_MAX)
+        )
+    except ValueError as error:
+        raise MasterError(0, f"the master's answer is malformed: {error}") from None
+
+
+async def _give_back(master: Master) -> None:
+    try:
+        await _ask(master, CANCEL)
+    except (OSError, MasterError) as error:
+        log.warning("%s was not told that it stays the master, and will notice: %s", master.text, error)
+
+
+def _still_writing(master: Master, error: Exception | None) -> Refusal:
+    return Refusal(
+        ResponseCode.ILLEGAL_OPERATION,
+        f"its master {master.text} answers, but may go on taking writes ({error}): stop it first, or add --force",
+    )

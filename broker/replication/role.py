@@ -95,6 +95,10 @@ class PairRole:
         return self._stored.kind is RoleKind.PROMOTED
 
     @property
+    def is_fenced(self) -> bool:
+        return self._stored.kind is RoleKind.FENCED
+
+    @property
     def epochs(self) -> EpochFile:
         """Of the open store."""
         assert self._epochs is not None

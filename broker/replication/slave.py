@@ -65,6 +65,15 @@ class Slave:
     def master(self) -> Master:
         return self._master
 
+    @property
+    def state(self) -> tuple[State, str]:
+        """And its reason."""
+        return self._status.state, self._status.reason
+
+    async def copy_tables(self) -> None:
+        """Now; what of them is not copied, the log says."""
+        await self._synchronize.copy()
+
     def start(self) -> None:
         if self._fenced:
             return self._status.enter(State.FENCED, self._fenced)

@@ -113,11 +113,11 @@ class Master:
             self.ha_address = ha
 
     async def ask(
-        self, code: int, ext: dict[str, str] | None = None, *, timeout_s: float = ANSWER_S
+        self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, timeout_s: float = ANSWER_S
     ) -> RemotingCommand:
         """The master's answer with code SUCCESS. OSError, TimeoutError, MasterError."""
         peer = await self._connected()
-        answer = await peer.ask(RemotingCommand.request(code, ext or {}), timeout_s)
+        answer = await peer.ask(RemotingCommand.request(code, ext or {}, body), timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise MasterError(
                 answer.code, f"the master refused request {code} with {answer.code}: {answer.remark}"

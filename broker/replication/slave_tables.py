@@ -87,6 +87,7 @@ class SlaveSynchronize:
         if timers is not None:
             self._copies[RequestCode.GET_TIMER_METRICS] = self._copy_timer_metrics
             self._copies[RequestCode.GET_TIMER_CHECK_POINT] = self._copy_check_point
+        self._copying = asyncio.Lock()
         self._of: Address | None = None
         self._unknown: set[int] = set()
         self._faults: dict[int, str] = {}
@@ -106,8 +107,13 @@ class SlaveSynchronize:
         while True:
             began = self._loop.time()
             if self._master.address is not None:
-                await self._turn()
+                await self.copy()
             await asyncio.sleep(max(PERIOD_S, (SHARE - 1) * (self._loop.time() - began)))
+
+    async def copy(self) -> None:
+        """All tables that have changed, once."""
+        async with self._copying:
+            await self._turn()
 
     async def _turn(self) -> None:
         if self._master.address != self._of:

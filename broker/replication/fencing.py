@@ -1,0 +1,129 @@
+"""Fencing: FENCE_BROKER 30016, of FireArrow alone: a master gives its place to a slave that is promoted.
+
+Two steps, each asked for by the slave. `prepare`: nothing is written to the log any more, so that it has an end up to
+which the slave can copy it. `fence`: the broker is no master any more, on the disk before it is answered. If the second
+does not come within LEASE_S, the broker starts again as the master that it still is. Loop thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import orjson
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
+from firearrow.broker.context.broker_context import BrokerContext, Restart
+from firearrow.broker.replication.epoch_file import EPOCH_MAX
+from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.slave_requests import REFUSALS
+
+log = logging.getLogger("firearrow.replication")
+
+LEASE_S = 30.0
+PREPARE, FENCE, CANCEL = "prepare", "fence", "cancel"
+
+
+class Fencing:
+    """`is_master`: as this broker was started. `stop_services()`: ends deliveries, checks and all else that writes to
+    the log by itself."""
+
+    def __init__(
+        self, context: BrokerContext, role: PairRole, *, is_master: bool, stop_services: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._role = role
+        self._is_master = is_master
+        self._stop_services = stop_services
+        self._lease: asyncio.TimerHandle | None = None
+
+    def routes(self) -> Routes:
+        return {RequestCode.FENCE_BROKER: self.fence}
+
+    def guarded(self, tables: Iterable[Routes]) -> list[Routes]:
+        """These handlers, which change nothing any more once the broker gives its place to a slave."""
+        return [
+            {code: self._guarded(to) if code in REFUSALS else to for code, to in table.items()}
+            for table in tables
+        ]
+
+    def _guarded(self, handler: Handler) -> Handler:
+        def guarded(request: RemotingCommand, peer: Peer) -> Answer:
+            if self._context.store.follows:  # a code with which clients of all versions try another broker
+                raise Refusal(
+                    ResponseCode.SERVICE_NOT_AVAILABLE,
+                    "service not available now. A slave becomes the master.",
+                )
+            return handler(request, peer)
+
+        return guarded
+
+    def fence(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """`step`: `prepare`, `fence` or `cancel`. To fence, `epoch`: of the new master, and `end`: of the log that it
+        has; without it, the operator has decided. The answer: this broker's epoch, the log's end."""
+        step = request.text("step")
+        if step == PREPARE:
+            self._prepare(peer)
+        elif step == FENCE:
+            self._fence(request.integer("epoch", 32), request.integer_or("end", -1), peer)
+        elif step == CANCEL:
+            self._cancel("the promotion of a slave was given up")
+        else:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"step must be {PREPARE}, {FENCE} or {CANCEL}")
+        body = {"epoch": self._role.epoch, "end": self._context.store.written}
+        return request.answer(body=orjson.dumps(body))
+
+    def _prepare(self, peer: Peer) -> None:
+        self._check()
+        context = self._context
+        if self._lease is None:
+            log.warning("%s:%d is to become the master: this broker takes no writes meanwhile", *peer.remote)
+            self._stop_services()
+        else:
+            self._lease.cancel()
+        context.write_batch.commit()
+        context.store.follows = True
+        why = f"the slave that asked for it did not become the master within {LEASE_S:.0f} s"
+        self._lease = context.loop.call_later(LEASE_S, self._cancel, why)
+
+    def _fence(self, epoch: int, end: int, peer: Peer) -> None:
+        if self._role.is_fenced and epoch <= self._role.epoch:
+            return  # the answer was lost
+        self._check()
+        written = self._context.store.written
+        if end >= 0 and (self._lease is None or end != written):
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"the log has grown from {end} to {written}, for the promotion took too long: promote again",
+            )
+        if not self._role.epoch < epoch <= EPOCH_MAX:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"epoch {epoch} is not after {self._role.epoch}, that of this broker",
+            )
+        try:
+            self._role.fence(epoch, "{}:{} was promoted to the master".format(*peer.remote))
+        except OSError as error:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"it could not be written to the disk: {error.strerror or error}"
+            ) from None
+        self._end_lease()
+
+    def _check(self) -> None:
+        if not self._is_master:
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "this broker is no master")
+
+    def _cancel(self, why: str) -> None:
+        if self._lease is not None:
+            self._end_lease()
+            self._context.restart(Restart(f"{why}: this broker is the master again"))
+
+    def _end_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.cancel()
+            self._lease = None
+
+    def stop(self) -> None:
+        self._end_lease()
