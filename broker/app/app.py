@@ -76,6 +76,7 @@ from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
 from firearrow.broker.replication.fencing import Fencing
 from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.replication.promotion import Promotion
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
@@ -207,6 +208,11 @@ class App:
         self._role.wire(self._refuse_writes, lambda why: self.restart(Restart(why)))
         self._journal = open_journal(self._store)
         files.callback(self._journal.close)
+
+    def _outdated(self, epoch: int, by: str) -> None:
+        """Another broker of the pair is the master since this epoch."""
+        with suppress(OSError):  # it has been logged
+            self._role.fence(epoch, f"{by} is the master of epoch {epoch}")
 
     def _refuse_writes(self, why: str) -> None:
         self._store.follows = True
@@ -502,6 +508,8 @@ class App:
             answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
         self._registrar.epoch = lambda: self._role.epoch
+        if not options.is_slave and (self._ha is not None or self._role.epoch):
+            self._registrar.watch = MasterWatch(self._identity, lambda: self._role.epoch, self._outdated).look
         if not self._role.fenced:
             self._registrar.start()
         self._registered_permission = options.broker_permission

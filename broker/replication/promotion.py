@@ -81,6 +81,12 @@ class Promotion:
 
     async def _promote(self, slave: Slave, master_role: str, force: bool) -> dict[str, object]:
         epoch, old_master = self._role.epoch, ""
+        if self._role.fenced and not force:
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"this broker was fenced by epoch {epoch}, and lacks what the master takes since then: start it with "
+                "brokerRole=SLAVE and promote it once it is in sync, or add --force and lose that",
+            )
         if await _answers(slave.master):
             try:
                 epoch, old_master = await self._take_over(slave)

@@ -33,6 +33,7 @@ RETRY_S = 1.0
 BATCH_CHANGES_S = 0.05
 """Topics that change within this time are sent together."""
 PERIOD_S = (10.0, 60.0)
+WATCH_S = 3.0
 NAME_SERVERS_MAX = 16
 
 KEYS_HINT = " (set innerClientAuthenticationCredentials to the keys of a user that may register)"
@@ -67,10 +68,18 @@ class Registrar:
         self._period_s = min(max(period_ms / 1000, PERIOD_S[0]), PERIOD_S[1])
         self._others = [
             RemoteNameServer(
-                address, identity, self._announcement, connect, self._set_ordered_topics, answered
+                address,
+                identity,
+                self._announcement,
+                connect,
+                self._set_ordered_topics,
+                answered,
+                self._registered,
             )
             for address in others
         ]
+        self.watch: Callable[[Peer, str], Awaitable[None]] | None = None
+        """Called after each registration, and each WATCH_S, with the name server and our address there."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -85,6 +94,8 @@ class Registrar:
         self._tasks = [asyncio.ensure_future(other.run(self._period_s)) for other in self._others]
         if self._own is not None:
             self._tasks.append(asyncio.ensure_future(self._refresh_own()))
+        if self.watch is not None:
+            self._tasks.append(asyncio.ensure_future(self._watch_others()))
 
     def changed(self, names: Collection[str]) -> None:
         """Topics were created, changed or deleted. Name servers delete a topic only on request (216)."""
@@ -111,6 +122,16 @@ class Registrar:
             self._own[0].unregister(self._identity.cluster, self._identity.address(""), own=True)
         for other in self._others:
             other.leave()
+
+    async def _watch_others(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for other in self._others:
+                await other.look()
+
+    async def _registered(self, name_server: Peer, host: str) -> None:
+        if self.watch is not None:
+            await self.watch(name_server, self._identity.address(host))
 
     def _announcement(self, names: Collection[str] | None) -> BrokerAnnouncement:
         if names is None:
@@ -162,7 +183,9 @@ class RemoteNameServer:
         connect: Connect,
         set_ordered: Callable[[Collection[str]], None],
         answered: Callable[[Mapping[str, str]], None],
+        registered: Callable[[Peer, str], Awaitable[None]],
     ) -> None:
+        self._registered_there = registered
         self._address = address
         self._identity = identity
         self._announce = announce
@@ -216,6 +239,11 @@ class RemoteNameServer:
         peer.oneway(RemotingCommand.request(RequestCode.UNREGISTER_BROKER, ext, oneway=True))
         peer.close()
 
+    async def look(self) -> None:
+        """As after a registration, if it has one of ours."""
+        if self._peer is not None and self.has_us:
+            await self._registered_there(self._peer, self._host(self._peer))
+
     async def _send_changes(self) -> None:
         if self._peer is None or self._peer.closed:
             async with asyncio.timeout(CONNECT_S):
@@ -242,6 +270,7 @@ class RemoteNameServer:
             if answer.body:
                 table = members(fastjson.loads(answer.body), "the order topics").get("table")
                 self._set_ordered(members_or_none(table, "table"))
+        await self._registered_there(peer, self._host(peer))
 
     def _host(self, peer: Peer) -> str:
         """Our host as this name server shall report it to clients."""

@@ -45,6 +45,16 @@ def is_master(connection: ClientSocket) -> bool:
     return master
 
 
+def state_of(broker: BrokerProcess) -> str:
+    """Of a slave; empty: it is a master, or starts again."""
+    try:
+        with broker.connect() as client:
+            status = json.loads(client.ask(RequestCode.GET_BROKER_HA_STATUS).body)
+    except OSError:
+        return ""
+    return str(status["haClientRuntimeInfo"].get("state", ""))
+
+
 class Pair:
     """A name server, a master and its slave, each a process."""
 
@@ -140,5 +150,32 @@ def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
         pair.master = pair.start_master(brokerRole="SLAVE", brokerId="2", slaveReadEnable="true")
         pair.caught_up()
         assert pair.route() == {0: address_of(pair.slave), 2: address_of(pair.master)}
+    finally:
+        pair.close()
+
+
+def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    try:
+        with pair.master.connect() as client:
+            fill(client, 20)
+        pair.caught_up()
+        pair.master.kill()
+        promoted(pair.slave).succeeded()
+        pair.master = pair.start_master()
+        wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
+        assert pair.route() == {0: address_of(pair.slave)}
+        with pair.master.connect() as old, pair.slave.connect() as new:
+            assert send(old, TOPIC, b"never").code == 14
+            assert send(new, TOPIC, b"body").code == 0
+        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        refused = promoted(pair.master)
+        assert (refused.code, "was fenced by epoch 1" in refused.err) == (1, True)
+        [row] = promoted(pair.master, "--force").rows
+        assert row["epoch"] == 2
+        wait_for(lambda: state_of(pair.slave) != "", "that the other one is fenced in its turn")
+        with pair.slave.connect() as client:  # its configuration says SLAVE
+            assert send(client, TOPIC, b"never").code == 2
+            assert ha_client(client)["state"] in ("no master", "diverged")
     finally:
         pair.close()
