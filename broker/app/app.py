@@ -174,7 +174,7 @@ class App:
         self._load_tables(options)
         files.callback(self._access.close)
         await self._listen(options, files, running)
-        self._register(options, running)
+        await self._register(options, running)
         tables = self._tables
         drop_deleted_queues(tables.deleted, self._store)
         trim_again(tables.trimmed, self._store)
@@ -200,6 +200,7 @@ class App:
     # ---- building ----
 
     def _open_store(self, options: Options, files: AsyncExitStack) -> None:
+        self._role.rebuild(options)
         self._store = open_store(options)
         files.callback(self._close_store)
         for finding in self._store.findings:
@@ -324,13 +325,13 @@ class App:
         self._message_services.listen(self._arrivals)
         self._slave = self._make_slave()
         promotion = Promotion(context, self._role, self._slave)
-        fencing = Fencing(
+        self._fencing = Fencing(
             context,
             self._role,
             is_master=self._slave is None,
             stop_services=self._message_services.stop,
         )
-        files.callback(fencing.stop)
+        files.callback(self._fencing.stop)
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
@@ -363,7 +364,7 @@ class App:
             ColdReadsHandler(),
             ReplicasHandler(store, self._identity, self._ha),
             promotion,
-            fencing,
+            self._fencing,
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
@@ -383,7 +384,7 @@ class App:
         )
         own = [handler.routes() for handler in handlers]
         routes = [*own, *self._message_services.routes(), *self._access.routes()]
-        return fencing.guarded(routes) if self._slave is None else self._slave.routes(routes)
+        return self._fencing.guarded(routes) if self._slave is None else self._slave.routes(routes)
 
     def _make_slave(self) -> Slave | None:
         if not self._config.options.is_slave:
@@ -432,6 +433,8 @@ class App:
             period_ms=options.route_period_ms,
         )
         await self._replicate(options, running)
+        if self._is_pairs_master(options):  # it takes writes once name servers know of no newer master
+            self._store.follows = True
         store_host = host_bytes(_advertised_address(options), self._config.options.client_port)
         own = [reply_when_saved(routes, self._saver) for routes in self._broker_routes(store_host, files)]
         routes = [*own, *naming]
@@ -491,11 +494,15 @@ class App:
             ha_port=ha_port,
         )
 
+    def _is_pairs_master(self, options: Options) -> bool:
+        """Whether there may be another broker that was promoted."""
+        return not options.is_slave and (self._ha is not None or self._role.epoch > 0)
+
     def _messages_sent(self) -> int:
         self._stats.gather()
         return self._stats.put_times
 
-    def _register(self, options: Options, running: AsyncExitStack) -> None:
+    async def _register(self, options: Options, running: AsyncExitStack) -> None:
         embedded = self._naming_listen is not None
         self._registrar = Registrar(
             self._identity,
@@ -508,10 +515,14 @@ class App:
             answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
         self._registrar.epoch = lambda: self._role.epoch
-        if not options.is_slave and (self._ha is not None or self._role.epoch):
-            self._registrar.watch = MasterWatch(self._identity, lambda: self._role.epoch, self._outdated).look
+        if self._is_pairs_master(options):
+            watch = MasterWatch(self._identity, lambda: self._role.epoch, self._outdated)
+            self._registrar.watch = watch.look
         if not self._role.fenced:
             self._registrar.start()
+        if self._is_pairs_master(options):
+            await self._registrar.watched()
+            self._fencing.take_writes()
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)

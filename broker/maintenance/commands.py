@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec
 
@@ -17,9 +18,10 @@ import typer
 from firearrow._native.store.files.errors import StoreError
 from firearrow.broker.base.config import apply, read
 from firearrow.broker.base.options import Options
-from firearrow.broker.maintenance import backup, dump, repair, report, stat, verify
+from firearrow.broker.maintenance import backup, dump, repair, report, roles, stat, verify
 from firearrow.broker.maintenance.dump import RecordQuery, records
 from firearrow.broker.maintenance.lock import check_folder, held
+from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
 
 FINDINGS, WRONG_USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
 
@@ -52,6 +54,11 @@ ConfFile = Annotated[
 P = ParamSpec("P")
 
 
+class MasterRole(StrEnum):
+    ASYNC_MASTER = ASYNC_MASTER
+    SYNC_MASTER = SYNC_MASTER
+
+
 def exits_with_message(command: Callable[P, None]) -> Callable[P, None]:
     """Decorator: an error ends the tool with one sentence on stderr and its exit code."""
 
@@ -69,6 +76,13 @@ def exits_with_message(command: Callable[P, None]) -> Callable[P, None]:
             refuse("interrupted", INTERRUPTED)
 
     return run
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    if not yes and not sys.stdin.isatty():
+        refuse("there is no terminal to confirm at: use --yes", WRONG_USAGE)
+    if not yes and not typer.confirm(question, err=True):
+        refuse("nothing was changed", FINDINGS)
 
 
 def refuse(text: str, code: int) -> NoReturn:
@@ -149,10 +163,7 @@ def repair_store(
                 )
             )
         if plan.steps and not dry_run:
-            if not yes and not sys.stdin.isatty():
-                refuse("there is no terminal to confirm at: use --yes", WRONG_USAGE)
-            if not yes and not typer.confirm(f"Run these {len(plan.steps)} steps on {root}?", err=True):
-                refuse("nothing was changed", FINDINGS)
+            confirm(f"Run these {len(plan.steps)} steps on {root}?", yes=yes)
             work.run(plan, lambda _: None)
     after = verify.verify(root, checks)
     if json:
@@ -212,6 +223,38 @@ def backup_store(
             f"the copy has findings and stays in {target}{backup.UNFINISHED}; {target} is not changed",
             FINDINGS,
         )
+
+
+@cli.command("promote")
+@exits_with_message
+def promote_store(
+    folder: Folder,
+    role: Annotated[MasterRole, typer.Option("--role", help="What it becomes.")] = MasterRole.ASYNC_MASTER,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Make the stopped store of a slave the master's of its pair."""
+    root = str(folder)
+    with held(root, write=True):
+        confirm(f"Make {root} the store of the master?", yes=yes)
+        epoch = roles.promote(root, role)
+    print(
+        f"{root} is the master's with epoch {epoch}. Start it: firearrow broker --store {root}, with its options; set "
+        f"brokerRole={role} and brokerId=0 in its configuration. Start its old master as a slave only"
+    )
+
+
+@cli.command("rebuild")
+@exits_with_message
+def rebuild_store(
+    folder: Folder,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Let a stopped slave begin again with an empty log; the old one is kept below `damaged`."""
+    root = str(folder)
+    with held(root, write=True):
+        confirm(f"Set the log of {root} aside?", yes=yes)
+        kept = roles.rebuild(root)
+    print(f"{root} copies the whole log from its master at its next start; {kept.text}")
 
 
 @cli.command("stat")

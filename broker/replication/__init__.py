@@ -13,6 +13,7 @@
 - `pair_handshake`: who the two are, what their logs are, and that both know the secret
 - `pair_identity`: which pair a store belongs to, and which node of it this is
 - `promotion`: a slave becomes the master of its pair, by request
+- `rebuild`: a slave begins again with an empty log; the old one is kept
 - `role`: what a store remembers of its role: promoted, or fenced
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port

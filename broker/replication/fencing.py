@@ -54,7 +54,7 @@ class Fencing:
             if self._context.store.follows:  # a code with which clients of all versions try another broker
                 raise Refusal(
                     ResponseCode.SERVICE_NOT_AVAILABLE,
-                    "service not available now. A slave becomes the master.",
+                    "service not available now. Another broker is, or becomes, the master.",
                 )
             return handler(request, peer)
 
@@ -74,6 +74,10 @@ class Fencing:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"step must be {PREPARE}, {FENCE} or {CANCEL}")
         body = {"epoch": self._role.epoch, "end": self._context.store.written}
         return request.answer(body=orjson.dumps(body))
+
+    def take_writes(self) -> None:
+        """At the start: no name server knows of a newer master."""
+        self._context.store.follows = self._lease is not None or self._role.is_fenced
 
     def _prepare(self, peer: Peer) -> None:
         self._check()

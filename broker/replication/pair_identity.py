@@ -32,9 +32,11 @@ ASYNC_MASTER, SYNC_MASTER = "ASYNC_MASTER", "SYNC_MASTER"
 
 
 class RoleKind(StrEnum):
-    """`CONFIGURED`: as brokerRole says. `PROMOTED`: a master, whatever it says. `FENCED`: no master any more."""
+    """`CONFIGURED`: as brokerRole says. `PROMOTED`: a master, whatever it says. `FENCED`: no master any more.
+    `REBUILDING`: a slave that is to begin again with an empty log."""
 
     CONFIGURED = ""
+    REBUILDING = "rebuilding"
     PROMOTED = "promoted"
     FENCED = "fenced"
 

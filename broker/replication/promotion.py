@@ -1,4 +1,5 @@
-"""Promotion: PROMOTE_BROKER 30015, of FireArrow alone: makes a slave the master of its pair. Loop thread.
+"""Promotion: PROMOTE_BROKER 30015, of FireArrow alone: makes a slave the master of its pair; REBUILD_REPLICA 30017: one
+begins again with an empty log. Loop thread.
 
 If its master is FireArrow's and answers, nothing is lost, in this order: the slave has nearly all; the master stops
 writing to its log; the slave copies what is left, the tables last; the master is fenced on its disk; the slave is
@@ -21,9 +22,10 @@ from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.fencing import CANCEL, FENCE, PREPARE
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
+from firearrow.broker.replication.rebuild import DAMAGED
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave
-from firearrow.broker.replication.slave_master import Master, MasterError
+from firearrow.broker.replication.slave_master import Master, MasterError, State
 from firearrow.broker.tables import json_fields
 
 log = logging.getLogger("firearrow.replication")
@@ -33,6 +35,7 @@ NEAR_S, REST_S = 20.0, 15.0
 NEAR_BYTES = 1 << 20
 POLL_S = 0.02
 FENCE_TRIES, FENCE_AGAIN_S = 5, 1.0
+REBUILT = (State.DIVERGED, State.BEHIND, State.CORRUPTED)
 APACHE_REFUSES_MS = 600_000
 APACHE_STOPPED_S = 1.0
 """An Apache master whose log does not grow for so long has no sends in flight."""
@@ -55,7 +58,7 @@ class Promotion:
         self._running = False
 
     def routes(self) -> Routes:
-        return {RequestCode.PROMOTE_BROKER: self.promote}
+        return {RequestCode.PROMOTE_BROKER: self.promote, RequestCode.REBUILD_REPLICA: self.rebuild}
 
     async def promote(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """`brokerRole`: of the master that it becomes. `force`: also if its master answers and takes writes. The
@@ -78,6 +81,27 @@ class Promotion:
             return request.answer(body=orjson.dumps(await self._promote(slave, master_role, force)))
         finally:
             self._running = False
+
+    def rebuild(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """The answer: how large the log is that is set aside, and below which folder. The broker starts again after
+        it."""
+        state, reason = (None, "it is a master") if self._slave is None else self._slave.state
+        if state not in REBUILT:
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"this broker's log is not set aside ({reason or state}): only a slave whose log its master cannot "
+                "continue begins again",
+            )
+        store = self._context.store
+        try:
+            self._role.ask_for_rebuild()
+        except OSError as error:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"it could not be written to the disk: {error.strerror or error}"
+            ) from None
+        self._context.restart(Restart("the slave begins again with an empty log"))
+        body = {"logBytes": store.written - store.min_physical, "folder": f"{store.root}/{DAMAGED}"}
+        return request.answer(body=orjson.dumps(body))
 
     async def _promote(self, slave: Slave, master_role: str, force: bool) -> dict[str, object]:
         epoch, old_master = self._role.epoch, ""

@@ -6,14 +6,18 @@ before anything is written to it, so a crash leaves either a slave or a master w
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from firearrow._native.store.files.errors import StoreError
+from firearrow._native.store.store_folder import StoreFolder
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.replication.epoch_file import EpochFile
 from firearrow.broker.replication.pair_identity import PairIdentity, RoleKind, StoredRole, stored_role
+from firearrow.broker.replication.rebuild import set_aside
 
 log = logging.getLogger("firearrow.replication")
 
@@ -63,6 +67,23 @@ class PairRole:
         return options
 
     # ---- the start ----
+
+    def rebuild(self, options: Options) -> None:
+        """Before the store is opened: set its log aside if that is asked for. StartError."""
+        if self._stored.kind is not RoleKind.REBUILDING:
+            return
+        try:
+            with locked(options.store_root):
+                kept = set_aside(self._root, options.commitlog_path)
+                self._store(StoredRole())
+        except OSError as error:
+            raise StartError(
+                f"the log of {self._root} cannot be set aside ({error.filename}: {error.strerror or error}): set the "
+                "permissions of the store, or move the log away and start again"
+            ) from None
+        except StoreError as error:
+            raise StartError(str(error)) from None
+        log.warning("this slave begins again with an empty log; %s", kept.text)
 
     def open(self, end: int) -> None:
         """The store is ours now, and its log ends at `end`: begin the epoch of a promotion. StartError."""
@@ -120,6 +141,10 @@ class PairRole:
         """The next start is a master's; on the disk when this returns. OSError: nothing has changed."""
         self._store(StoredRole(RoleKind.PROMOTED, epoch, master_role))
 
+    def ask_for_rebuild(self) -> None:
+        """The next start begins with an empty log; on the disk when this returns. OSError: nothing has changed."""
+        self._store(StoredRole(RoleKind.REBUILDING))
+
     def fence(self, epoch: int, why: str) -> None:
         """Another broker is the master since `epoch`: take no more writes, and start again as a slave, or fenced. On
         the disk before it shows. OSError: it is not on the disk, so the broker does not start again."""
@@ -143,3 +168,13 @@ class PairRole:
     def _store(self, role: StoredRole) -> None:
         self.identity.set_role(role)
         self._stored = role
+
+
+@contextmanager
+def locked(store_root: str) -> Iterator[None]:
+    """Hold the lock of a store that is not open. StoreError: it is in use, or the folder is no store."""
+    folder = StoreFolder(store_root)
+    try:
+        yield
+    finally:
+        folder.unlock()

@@ -8,6 +8,7 @@ sent go with the next registration. Loop thread.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -33,7 +34,7 @@ RETRY_S = 1.0
 BATCH_CHANGES_S = 0.05
 """Topics that change within this time are sent together."""
 PERIOD_S = (10.0, 60.0)
-WATCH_S = 3.0
+WATCH_S, FIRST_WATCH_S = 3.0, 3.0
 NAME_SERVERS_MAX = 16
 
 KEYS_HINT = " (set innerClientAuthenticationCredentials to the keys of a user that may register)"
@@ -80,6 +81,7 @@ class Registrar:
         ]
         self.watch: Callable[[Peer, str], Awaitable[None]] | None = None
         """Called after each registration, and each WATCH_S, with the name server and our address there."""
+        self._watched = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -123,6 +125,13 @@ class Registrar:
         for other in self._others:
             other.leave()
 
+    async def watched(self) -> None:
+        """Wait until one name server was asked for the first time, at most FIRST_WATCH_S."""
+        if self._others:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_WATCH_S):
+                    await self._watched.wait()
+
     async def _watch_others(self) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
@@ -132,6 +141,7 @@ class Registrar:
     async def _registered(self, name_server: Peer, host: str) -> None:
         if self.watch is not None:
             await self.watch(name_server, self._identity.address(host))
+            self._watched.set()
 
     def _announcement(self, names: Collection[str] | None) -> BrokerAnnouncement:
         if names is None:

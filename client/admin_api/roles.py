@@ -1,17 +1,19 @@
-"""Roles: makes a slave the master of its pair, on FireArrow's brokers. Loop thread."""
+"""Roles: makes a slave the master of its pair, or lets it begin again, on FireArrow's brokers. Loop thread."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_api.admin import Admin
-from firearrow.client.admin_api.records import read
+from firearrow.client.admin_api.records import Members, read
 from firearrow.client.base.errors import ClientError, OnlyFireArrow, check
 
 CHANGE_S = 60.0
 """A planned change waits until the slave has the whole log of its master."""
+STOPPED = ("diverged", "behind the log", "corrupted")
+"""States of a slave that begins again."""
 AGAIN_S = 0.1
 AGAIN_WITHIN_S = 60.0
 
@@ -35,8 +37,25 @@ async def promote(admin: Admin, address: str, *, role: str, force: bool) -> Prom
         answer.body,
         lambda of: Promoted(of.number("epoch"), of.number("end"), of.text("role"), of.text("oldMaster")),
     )
-    await _until(admin, address, master=True)
+    await _until(admin, address, lambda of: of.flag("master"))
     return promoted
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """`folder`: below which the slave keeps it."""
+
+    log_bytes: int
+    folder: str
+
+
+async def rebuild(admin: Admin, address: str) -> SetAside:
+    """Let the slave at this address begin again with an empty log. BrokerError: its master can continue the log that
+    it has; OnlyFireArrow, ClientError: it has not started again a minute later."""
+    answer = await _change(admin, address, RequestCode.REBUILD_REPLICA, {})
+    found = read(answer.body, lambda of: SetAside(of.number("logBytes"), of.text("folder")))
+    await _until(admin, address, lambda of: _state(of) not in STOPPED)
+    return found
 
 
 async def _change(admin: Admin, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
@@ -47,13 +66,17 @@ async def _change(admin: Admin, address: str, code: RequestCode, ext: Mapping[st
     return check(answer, address)
 
 
-async def _until(admin: Admin, address: str, *, master: bool) -> None:
-    """Wait until the broker, which starts again, says that it is a master, or a slave. ClientError: it does not."""
+def _state(status: Members) -> str:
+    return str(dict(status.members("haClientRuntimeInfo").pairs()).get("state", ""))
+
+
+async def _until(admin: Admin, address: str, started: Callable[[Members], bool]) -> None:
+    """Wait until what the broker, which starts again, says of itself shows that it has. ClientError: it does not."""
     why = ""
     for _ in range(int(AGAIN_WITHIN_S / AGAIN_S)):
         try:
             answer = await admin.calls.ask(address, RequestCode.GET_BROKER_HA_STATUS)
-            if read(answer.body, lambda of: of.flag("master")) == master:
+            if read(answer.body, started):
                 return
         except ClientError as error:  # it is starting
             why = f": {error}"

@@ -12,6 +12,7 @@ from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command, Verb
 
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
+TARGET = "of the slave: HOST:PORT, or the folder of its stopped store"
 SUMMARY = "make a slave the master of its pair"
 
 
@@ -22,9 +23,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def add_arguments(verb: Verb) -> None:
-    verb.argument(
-        "broker", metavar="ADDRESS|DIR", help="of the slave: HOST:PORT, or the folder of its stopped store"
-    )
+    verb.argument("broker", metavar="ADDRESS|DIR", help=TARGET)
     verb.argument("--role", choices=ROLES, default=ROLES[0], help="what it becomes  [default: %(default)s]")
     verb.argument(
         "--force",
@@ -36,10 +35,10 @@ def add_arguments(verb: Verb) -> None:
 
 async def promote(call: Call) -> int:
     target, role = call.arguments.broker, call.arguments.role
-    if is_folder(target):
-        return offline("promote", [target, "--role", role])
     if not call.may(f"make the slave at {target} the master"):
         return 0
+    if is_folder(target):
+        return offline("promote", [target, "--role", role, "--yes"])
     done = await roles.promote(await call.admin(), target, role=role, force=call.arguments.force)
     call.output.done(
         f"{target} is the master of epoch {done.epoch}, from {done.end} of the log on",

@@ -7,10 +7,11 @@ it is FireArrow's. A connection of a master that may be of several slaves has a 
 from collections.abc import Sequence
 from typing import Any
 
+from firearrow.client.admin_api import roles
 from firearrow.client.admin_api.replicas import Replica, replicas
 from firearrow.client.cli import promotion
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, bytes_text
 
 COLUMNS = (
     Column("broker", "BROKER"),
@@ -43,6 +44,14 @@ def main(arguments: Sequence[str]) -> int:
         example="firearrow replica promote 10.0.0.2:10911",
     )
     promotion.add_arguments(verb)
+    verb = command.verb(
+        "rebuild",
+        rebuild,
+        "let a slave begin again with an empty log, if its master cannot continue the one it has; that is kept",
+        example="firearrow replica rebuild 10.0.0.2:10911",
+    )
+    verb.argument("broker", metavar="ADDRESS|DIR", help=promotion.TARGET)
+    verb.moving()
     return command.run(arguments)
 
 
@@ -52,6 +61,21 @@ async def status(call: Call) -> int:
     if not found:
         call.output.note("the name server knows no broker")
     return FOUND_TROUBLE if not found or any(each.is_trouble for each in found) else OK
+
+
+async def rebuild(call: Call) -> int:
+    target = call.arguments.broker
+    if not call.may(f"set the log of {target} aside, and copy the whole log of its master"):
+        return OK
+    if promotion.is_folder(target):
+        return promotion.offline("rebuild", [target, "--yes"])
+    aside = await roles.rebuild(await call.admin(), target)
+    call.output.done(
+        f"{target} copies the whole log of its master; {bytes_text(aside.log_bytes)} of its old one are kept below "
+        f"{aside.folder}",
+        {"broker": target, "logBytes": aside.log_bytes, "folder": aside.folder},
+    )
+    return OK
 
 
 def _row(replica: Replica) -> dict[str, Any]:

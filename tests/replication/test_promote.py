@@ -9,6 +9,7 @@ from firearrow.broker.base import fastjson
 from tests.replication.pairs import (
     SIZES,
     TOPIC,
+    digests,
     end_of,
     fill,
     ha_client,
@@ -53,6 +54,11 @@ def state_of(broker: BrokerProcess) -> str:
     except OSError:
         return ""
     return str(status["haClientRuntimeInfo"].get("state", ""))
+
+
+def option(connection: ClientSocket, key: str) -> str:
+    text = connection.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)[key]
 
 
 class Pair:
@@ -177,5 +183,69 @@ def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Pa
         with pair.slave.connect() as client:  # its configuration says SLAVE
             assert send(client, TOPIC, b"never").code == 2
             assert ha_client(client)["state"] in ("no master", "diverged")
+    finally:
+        pair.close()
+
+
+def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    try:
+        with pair.master.connect() as client:
+            fill(client, 20)
+        pair.caught_up()
+        pair.master.kill()
+        in_use = here("promote", str(tmp_path / "slave"), "--yes")
+        assert (in_use.code, "is in use by a broker" in in_use.err) == (3, True)
+        pair.slave.kill()
+        ran = here("promote", str(tmp_path / "slave"), "--yes", "--role", "SYNC_MASTER")
+        assert (ran.code, "is the master's with epoch 1" in ran.out) == (0, True)
+        again = here("promote", str(tmp_path / "slave"), "--yes")
+        assert (again.code, "is promoted already, with epoch 1: start it" in again.err) == (3, True)
+        unsure = here("promote", str(tmp_path / "slave"))
+        assert (unsure.code, "add --yes" in unsure.err) == (2, True)
+        pair.slave = pair.start_slave()
+        with pair.slave.connect() as client:
+            assert is_master(client)
+            assert option(client, "brokerRole") == "SYNC_MASTER"
+            assert send(client, TOPIC, b"after", queue_id=0).ext["queueOffset"] == "5"
+        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        assert (tmp_path / "slave" / "epochFileCheckpoint").exists()
+    finally:
+        pair.close()
+
+
+def test_a_slave_that_diverged_begins_again(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    try:
+        with pair.master.connect() as client:
+            fill(client, 20)
+        pair.caught_up()
+        refused = here("replica", "rebuild", address_of(pair.slave), "--yes")
+        assert (refused.code, "following" in refused.err) == (1, True)
+        refused = here("replica", "rebuild", address_of(pair.master), "--yes")
+        assert (refused.code, "it is a master" in refused.err) == (1, True)
+        pair.master.kill()
+        promoted(pair.slave).succeeded()
+        with pair.slave.connect() as client:
+            fill(client, 10)
+        pair.master = pair.start_master()
+        wait_for(lambda: state_of(pair.master) == "fenced", "that it is fenced")
+        promoted(pair.master, "--force").succeeded()
+        wait_for(lambda: state_of(pair.slave) == "diverged", "that it has diverged")
+        with pair.slave.connect() as client:
+            lost = end_of(client)
+        [row] = here("replica", "rebuild", address_of(pair.slave), "--yes").rows
+        assert (row["logBytes"], row["folder"]) == (lost, str(tmp_path / "slave" / "damaged"))
+        pair.caught_up()
+        assert state_of(pair.slave) == "following"
+        with pair.master.connect() as client:
+            end = end_of(client)
+        assert digests(tmp_path / "slave", end) == digests(tmp_path / "master", end)
+        [kept] = (tmp_path / "slave" / "damaged").iterdir()
+        assert {"commitlog", "consumequeue", "index", "journal"} < {path.name for path in kept.iterdir()}
+        pair.slave.kill()
+        assert here("replica", "rebuild", str(tmp_path / "slave"), "--yes").code == 0
+        pair.slave = pair.start_slave()
+        pair.caught_up()
     finally:
         pair.close()
