@@ -8,6 +8,7 @@
 - `metrics_services`: builds metrics, status, history and the HTTP listener
 - `name_server`: the tables and handlers of one name server, and its scan for silent brokers
 - `name_server_app`: the process of `firearrow namesrv`, a name server alone
+- `pair_services`: builds what decides who of a pair is the master
 - `pop_services`: builds the services and handlers of POP
 - `store`: opens store and journal from the options and closes the store, with errors for users
 - `timer_services`: builds the service of timer messages, its files and its handlers

@@ -33,6 +33,7 @@ from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.message_services import MessageServices
 from firearrow.broker.app.metrics_services import MetricsServices
 from firearrow.broker.app.name_server import NameServer
+from firearrow.broker.app.pair_services import PairServices
 from firearrow.broker.app.store import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base import systemd
@@ -74,10 +75,7 @@ from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
-from firearrow.broker.replication.fencing import Fencing
 from firearrow.broker.replication.master import HAService
-from firearrow.broker.replication.master_watch import MasterWatch
-from firearrow.broker.replication.promotion import Promotion
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
 from firearrow.broker.services.flusher import Flusher
@@ -206,18 +204,8 @@ class App:
         for finding in self._store.findings:
             log.warning("%s", finding)
         self._role.open(self._store.written)
-        self._role.wire(self._refuse_writes, lambda why: self.restart(Restart(why)))
         self._journal = open_journal(self._store)
         files.callback(self._journal.close)
-
-    def _outdated(self, epoch: int, by: str) -> None:
-        """Another broker of the pair is the master since this epoch."""
-        with suppress(OSError):  # it has been logged
-            self._role.fence(epoch, f"{by} is the master of epoch {epoch}")
-
-    def _refuse_writes(self, why: str) -> None:
-        self._store.follows = True
-        self._write_batch.refuse_waiting(why)
 
     def _start_writing(self, options: Options, running: AsyncExitStack) -> None:
         """Start flusher and table saver; create the server, whose last answers are sent before the flusher
@@ -323,15 +311,7 @@ class App:
         self._message_services = MessageServices(context, filters, store_host)
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
-        self._slave = self._make_slave()
-        promotion = Promotion(context, self._role, self._slave)
-        self._fencing = Fencing(
-            context,
-            self._role,
-            is_master=self._slave is None,
-            stop_services=self._message_services.stop,
-        )
-        files.callback(self._fencing.stop)
+        self._pair = self._make_pair(files)
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
@@ -363,8 +343,6 @@ class App:
             MachineHandler(self._listening, clients, config, clock, stats),
             ColdReadsHandler(),
             ReplicasHandler(store, self._identity, self._ha),
-            promotion,
-            self._fencing,
             SingleBrokerHandler(config),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
@@ -383,8 +361,20 @@ class App:
             ),
         )
         own = [handler.routes() for handler in handlers]
-        routes = [*own, *self._message_services.routes(), *self._access.routes()]
-        return self._fencing.guarded(routes) if self._slave is None else self._slave.routes(routes)
+        return self._pair.routes([*own, *self._message_services.routes(), *self._access.routes()])
+
+    def _make_pair(self, files: AsyncExitStack) -> PairServices:
+        """And the slave, if this is one."""
+        self._slave = self._make_slave()
+        pair = PairServices(
+            self._context,
+            self._role,
+            self._slave,
+            replicates=self._ha is not None,
+            stop_services=self._message_services.stop,
+        )
+        files.callback(pair.stop)
+        return pair
 
     def _make_slave(self) -> Slave | None:
         if not self._config.options.is_slave:
@@ -433,8 +423,6 @@ class App:
             period_ms=options.route_period_ms,
         )
         await self._replicate(options, running)
-        if self._is_pairs_master(options):  # it takes writes once name servers know of no newer master
-            self._store.follows = True
         store_host = host_bytes(_advertised_address(options), self._config.options.client_port)
         own = [reply_when_saved(routes, self._saver) for routes in self._broker_routes(store_host, files)]
         routes = [*own, *naming]
@@ -494,10 +482,6 @@ class App:
             ha_port=ha_port,
         )
 
-    def _is_pairs_master(self, options: Options) -> bool:
-        """Whether there may be another broker that was promoted."""
-        return not options.is_slave and (self._ha is not None or self._role.epoch > 0)
-
     def _messages_sent(self) -> int:
         self._stats.gather()
         return self._stats.put_times
@@ -514,15 +498,7 @@ class App:
             period_ms=options.register_period_ms,
             answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
-        self._registrar.epoch = lambda: self._role.epoch
-        if self._is_pairs_master(options):
-            watch = MasterWatch(self._identity, lambda: self._role.epoch, self._outdated)
-            self._registrar.watch = watch.look
-        if not self._role.fenced:
-            self._registrar.start()
-        if self._is_pairs_master(options):
-            await self._registrar.watched()
-            self._fencing.take_writes()
+        await self._pair.register(self._registrar, self._identity)
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)

@@ -12,7 +12,6 @@
 - `repair_configs`: repairs config files: restores a damaged one from its `.bak`, resets offsets beyond a
   queue's end
 - `report`: prints the result of `verify`: lines for people, an object for programs
-- `roles`: makes a stopped store the master's, or a slave's that begins again
 - `stat`: a store in numbers: sizes, messages by topic and queue, times, groups with their lag, waste
 - `store_layout`: derives the file sizes of a store from its files
 - `verify`: checks a whole store, from its log to its smallest file

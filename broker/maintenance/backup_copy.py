@@ -15,6 +15,7 @@ from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
 from firearrow.broker.append.progress_journal import HEAD, entries_of
 from firearrow.broker.maintenance.backup_manifest import NAME, Stamp, stamp_of
+from firearrow.broker.replication.pair_identity import forget_promotion
 
 CHUNK_BYTES = 16 << 20
 NO_COPY_RANGE = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
@@ -131,6 +132,7 @@ def copy_progress(source: Path, target: Path, *, live: bool) -> int:
         if not live or stamps == _stamps(source):
             if live:
                 _end_journals(target / "journal")
+            forget_promotion(target / "config")  # a slave may begin with the copy
             return copied
         for name in FOLDERS:
             shutil.rmtree(target / name, ignore_errors=True)

@@ -17,11 +17,13 @@ import typer
 
 from firearrow._native.store.files.errors import StoreError
 from firearrow.broker.base.config import apply, read
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.maintenance import backup, dump, repair, report, roles, stat, verify
+from firearrow.broker.maintenance import backup, dump, repair, report, stat, verify
 from firearrow.broker.maintenance.dump import RecordQuery, records
 from firearrow.broker.maintenance.lock import check_folder, held
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
+from firearrow.broker.replication.role import promote_stopped, rebuild_stopped
 
 FINDINGS, WRONG_USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
 
@@ -66,7 +68,7 @@ def exits_with_message(command: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-        except StoreError as error:
+        except (StoreError, StartError) as error:
             refuse(str(error), CANNOT)
         except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -236,7 +238,7 @@ def promote_store(
     root = str(folder)
     with held(root, write=True):
         confirm(f"Make {root} the store of the master?", yes=yes)
-        epoch = roles.promote(root, role)
+        epoch = promote_stopped(root, role)
     print(
         f"{root} is the master's with epoch {epoch}. Start it: firearrow broker --store {root}, with its options; set "
         f"brokerRole={role} and brokerId=0 in its configuration. Start its old master as a slave only"
@@ -253,7 +255,7 @@ def rebuild_store(
     root = str(folder)
     with held(root, write=True):
         confirm(f"Set the log of {root} aside?", yes=yes)
-        kept = roles.rebuild(root)
+        kept = rebuild_stopped(root)
     print(f"{root} copies the whole log from its master at its next start; {kept.text}")
 
 

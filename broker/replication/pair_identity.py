@@ -12,11 +12,13 @@ import json
 import logging
 import os
 import re
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from firearrow.broker.base import fastjson
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import ConfigFile
 
@@ -63,6 +65,13 @@ def stored_role(config_folder: str | os.PathLike[str]) -> StoredRole:
     found = [_Content()]
     ConfigFile(Path(config_folder) / FILE_NAME, strict=True).load(lambda text: found.append(_parsed(text)))
     return found[-1].role
+
+
+def forget_promotion(config_folder: str | os.PathLike[str]) -> None:
+    """In a copy of a store, which is no second master. A damaged file stays as it is. OSError."""
+    with suppress(StartError):
+        if stored_role(config_folder).kind is RoleKind.PROMOTED:
+            PairIdentity(config_folder).set_role(StoredRole())
 
 
 class PairIdentity:

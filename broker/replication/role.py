@@ -17,7 +17,7 @@ from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.replication.epoch_file import EpochFile
 from firearrow.broker.replication.pair_identity import PairIdentity, RoleKind, StoredRole, stored_role
-from firearrow.broker.replication.rebuild import set_aside
+from firearrow.broker.replication.rebuild import Kept, set_aside
 
 log = logging.getLogger("firearrow.replication")
 
@@ -178,3 +178,28 @@ def locked(store_root: str) -> Iterator[None]:
         yield
     finally:
         folder.unlock()
+
+
+def promote_stopped(store_root: str, master_role: str) -> int:
+    """The next start of a store, which the caller has locked, is a master's; returns its epoch, which begins where the
+    log ends then. StartError, OSError."""
+    identity, epochs = PairIdentity(Path(store_root, CONFIG_FOLDER)), EpochFile(store_root)
+    if identity.role.kind is RoleKind.PROMOTED:
+        raise StartError(f"{store_root} is promoted already, with epoch {identity.role.epoch}: start it")
+    epoch = max(epochs.last, identity.role.epoch) + 1
+    identity.set_role(StoredRole(RoleKind.PROMOTED, epoch, master_role))
+    return epoch
+
+
+def rebuild_stopped(store_root: str) -> Kept:
+    """Set the log of a store aside, which the caller has locked, so that its next start copies that of the master.
+    StartError, OSError."""
+    identity = PairIdentity(Path(store_root, CONFIG_FOLDER))
+    if identity.role.kind is RoleKind.PROMOTED:
+        raise StartError(
+            f"{store_root} is a master's, promoted with epoch {identity.role.epoch}: nothing was changed"
+        )
+    identity.set_role(StoredRole(RoleKind.REBUILDING))
+    kept = set_aside(Path(store_root))
+    identity.set_role(StoredRole())
+    return kept

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.replication.pair_identity import FILE_NAME, NO_ID, PairIdentity
+from firearrow.broker.replication.pair_identity import (
+    FILE_NAME,
+    NO_ID,
+    PairIdentity,
+    RoleKind,
+    StoredRole,
+    forget_promotion,
+    stored_role,
+)
 
 
 def test_ids_are_kept(tmp_path: Path) -> None:
@@ -60,3 +68,26 @@ def test_a_damaged_file_stops_the_start(text: bytes, tmp_path: Path) -> None:
             PairIdentity(tmp_path)
     shutil.copy(tmp_path / f"{FILE_NAME}.bak", tmp_path / FILE_NAME)
     assert PairIdentity(tmp_path).pair == NO_ID
+
+
+def test_a_role_is_kept_and_forgotten_in_a_copy(tmp_path: Path) -> None:
+    identity = PairIdentity(tmp_path)
+    node = identity.node
+    for kind, left in ((RoleKind.PROMOTED, RoleKind.CONFIGURED), (RoleKind.FENCED, RoleKind.FENCED)):
+        role = StoredRole(kind, 7, "SYNC_MASTER")
+        identity.set_role(role)
+        assert stored_role(tmp_path) == PairIdentity(tmp_path).role == role
+        forget_promotion(tmp_path)
+        assert stored_role(tmp_path).kind is left
+        assert PairIdentity(tmp_path).node == node
+
+
+@pytest.mark.parametrize(
+    "members", ['"role":"king"', '"role":"fenced","roleEpoch":-1', '"masterRole":"SLAVE"']
+)
+def test_a_damaged_role_is_refused(tmp_path: Path, members: str) -> None:
+    PairIdentity(tmp_path)
+    file = tmp_path / "pairIdentity.json"
+    file.write_text(file.read_text().replace("{", "{" + members + ",", 1))
+    with pytest.raises(StartError, match=r"role|masterRole|roleEpoch"):
+        stored_role(tmp_path)

@@ -1,0 +1,72 @@
+"""PairServices: builds what decides who of a pair is the master: promotion, fencing, the look at name servers.
+
+Loop thread.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from firearrow.broker.base.peer import Routes
+from firearrow.broker.context.broker_context import BrokerContext, Restart
+from firearrow.broker.replication.fencing import Fencing
+from firearrow.broker.replication.master_watch import MasterWatch
+from firearrow.broker.replication.promotion import Promotion
+from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.slave import Slave
+from firearrow.broker.services.registration import Registrar
+from firearrow.broker.tables.registration import BrokerIdentity
+
+
+class PairServices:
+    """`slave` None: this broker is a master. `replicates`: slaves copy its log. `stop_services()`: ends deliveries,
+    checks and all else that writes to the log by itself."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        role: PairRole,
+        slave: Slave | None,
+        *,
+        replicates: bool,
+        stop_services: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._role = role
+        self._slave = slave
+        self._may_be_outdated = slave is None and (replicates or role.epoch > 0)
+        self._promotion = Promotion(context, role, slave)
+        self._fencing = Fencing(context, role, is_master=slave is None, stop_services=stop_services)
+        role.wire(self._refuse_writes, lambda why: context.restart(Restart(why)))
+        if self._may_be_outdated:
+            context.store.follows = True  # until name servers are asked
+
+    def routes(self, broker_routes: Iterable[Routes]) -> list[Routes]:
+        """Those of a master, as this broker serves them in its role, and its own."""
+        own = [self._promotion.routes(), self._fencing.routes()]
+        if self._slave is not None:
+            return [*own, *self._slave.routes(broker_routes)]
+        return [*own, *self._fencing.guarded(broker_routes)]
+
+    async def register(self, registrar: Registrar, identity: BrokerIdentity) -> None:
+        """Register, unless this broker is fenced; a master of a pair takes writes once name servers were asked for a
+        newer one."""
+        registrar.epoch = lambda: self._role.epoch
+        if self._may_be_outdated:
+            registrar.watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated).look
+        if not self._role.fenced:
+            registrar.start()
+        if self._may_be_outdated:
+            await registrar.watched()
+            self._fencing.take_writes()
+
+    def outdated(self, epoch: int, by: str) -> None:
+        """Another broker of the pair is the master since this epoch: it is proved, or name servers say so."""
+        with suppress(OSError):  # it has been logged
+            self._role.fence(epoch, f"{by} is the master of epoch {epoch}")
+
+    def stop(self) -> None:
+        self._fencing.stop()
+
+    def _refuse_writes(self, why: str) -> None:
+        self._context.store.follows = True
+        self._context.write_batch.refuse_waiting(why)
