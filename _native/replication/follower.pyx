@@ -277,7 +277,7 @@ cdef class Follower:
         """Give messages that the master has lost entries without a record, as recovery does. OSError."""
         while queue.end_entry < view.queue_offset:
             queue.append(view.physical_offset - 1, PRE_BLANK_SIZE, 0)
-            if self.store.sync_flush:
+            if self.store.confirm_later:
                 self.store.dispatch.wait(<void *> queue, view.physical_offset)
             else:
                 queue.visible += 1

@@ -136,6 +136,8 @@ class MessageStore:
         """False after an I/O error that leaves the disk's content uncertain: puts are refused, reads still
         work."""
     max_message_bytes: int
+    confirm_limit: int
+    """With `confirm_later`, `confirm` makes nothing visible after this: a slave's master says what is confirmed."""
     follows: bool
     """Whether the log follows a master's (`Follower`): then puts are refused."""
     # --- housekeeping ---

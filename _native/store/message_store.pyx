@@ -148,6 +148,7 @@ cdef class MessageStore:
             if not self.broken:
                 self.write()
                 self.sync()
+                self.confirm_limit = self.log.written
                 self.confirm(self.log.written)
                 with self.lock:
                     self.log.drop_unused()
@@ -333,6 +334,7 @@ cdef class MessageStore:
             page_cache.mark_suspect(self.root)
 
     def confirm(self, int64_t physical_offset):
+        physical_offset = min(physical_offset, self.confirm_limit)
         if physical_offset > self.reader.confirmed:
             self.reader.confirmed = min(physical_offset, self.log.written)
             self.dispatch.confirm(self.reader.confirmed)
@@ -446,10 +448,14 @@ cdef int fill(Message *message, bytes topic, InnerMessage inner, int64_t now_ms)
     return 0
 
 
+cdef int64_t EVERYTHING = (1 << 62) - 1       # an offset beyond every record
+
+
 cdef MessageStore open_once(object root, object config, object progress):
     cdef MessageStore store = MessageStore.__new__(MessageStore)
     store.root = os.path.abspath(os.fspath(root))
     store.folder = StoreFolder(store.root)
+    store.confirm_limit = EVERYTHING
     try:
         repair_log = RepairLog(store.root)
         store.load(repair_log, config)

@@ -3,6 +3,7 @@
 - `access`: builds what checks requests: users and rules with their files, the check, the handlers for them
 - `app`: the composition root of the broker: builds, starts and stops everything in order
 - `commands`: what `firearrow broker` and `firearrow namesrv` do with their arguments: log, options, check or run
+- `controller_mode`: the connections to controllers, and one start of the broker under them
 - `fast_path`: builds the fast path and sets its plain topics
 - `message_services`: builds what handles messages beyond a plain send: delays, timers, transactions, POP
 - `metrics_services`: builds metrics, status, history and the HTTP listener

@@ -29,6 +29,7 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.app.access import make_access
+from firearrow.broker.app.controller_mode import ControllerMode
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.message_services import MessageServices
 from firearrow.broker.app.metrics_services import MetricsServices
@@ -75,6 +76,8 @@ from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
+from firearrow.broker.replication.auto_switch_master import AutoSwitchService
+from firearrow.broker.replication.controller_client import ControllerClient
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
@@ -102,7 +105,8 @@ NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 class App:
     """One start of the broker. `passed`: the sockets that systemd passed to the process. `role`: the one that the store
-    remembers, which the options follow already."""
+    remembers, which the options follow already. `controllers`: with enableControllerMode. `truncate_at`: the log is
+    truncated there."""
 
     def __init__(
         self,
@@ -112,9 +116,14 @@ class App:
         signals: StopSignals,
         passed: systemd.PassedSockets,
         role: PairRole,
+        controllers: ControllerClient | None = None,
+        truncate_at: int | None = None,
     ) -> None:
         self._loop = loop
         self._role = role
+        self._controllers = controllers
+        self._controller_mode: ControllerMode | None = None
+        self._truncate_at = truncate_at
         self._config = config
         self._naming_listen = naming
         self._signals = signals
@@ -166,6 +175,10 @@ class App:
         killed = (Path(options.store_root) / "abort").exists()
         self._open_store(options, files)
         killed = killed or self._role.begins  # what its master had not sent yet is missing, as after a kill
+        if self._controllers is not None:
+            self._controller_mode = ControllerMode(
+                self._controllers, self._config, self._store, self._role.epochs, self.restart, killed=killed
+            )
         running.push_async_callback(self._close_metrics)
         self._start_writing(options, running)
         self._make_write_batch(options)
@@ -192,6 +205,9 @@ class App:
             running.push_async_callback(self._slave.stop)
         self._start_services(running)
         await self._start_metrics(options, running)
+        if self._controller_mode is not None:
+            self._controller_mode.start(self._identity, tables.topics, self._registrar)
+            running.callback(self._controller_mode.stop)
         gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
         gc.freeze()
 
@@ -199,7 +215,7 @@ class App:
 
     def _open_store(self, options: Options, files: AsyncExitStack) -> None:
         self._role.rebuild(options)
-        self._store = open_store(options)
+        self._store = open_store(options, self._truncate_at)
         files.callback(self._close_store)
         for finding in self._store.findings:
             log.warning("%s", finding)
@@ -343,7 +359,9 @@ class App:
             MachineHandler(self._listening, clients, config, clock, stats),
             ColdReadsHandler(),
             ReplicasHandler(store, self._identity, self._ha),
-            SingleBrokerHandler(config),
+            SingleBrokerHandler(
+                config, None if self._controller_mode is None else self._controller_mode.epoch_cache
+            ),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
             QuotasHandler(self._quotas, self._access.audit),
@@ -361,7 +379,11 @@ class App:
             ),
         )
         own = [handler.routes() for handler in handlers]
-        return self._pair.routes([*own, *self._message_services.routes(), *self._access.routes()])
+        routes = [*own, *self._message_services.routes(), *self._access.routes()]
+        if self._controller_mode is None:
+            return self._pair.routes(routes)
+        routes.append(self._controller_mode.routes())
+        return routes if self._slave is None else self._slave.routes(routes)
 
     def _make_pair(self, files: AsyncExitStack) -> PairServices:
         """And the slave, if this is one."""
@@ -379,6 +401,14 @@ class App:
     def _make_slave(self) -> Slave | None:
         if not self._config.options.is_slave:
             return None
+        if self._controller_mode is not None:
+            return self._controller_mode.make_slave(
+                self._context,
+                self._arrivals,
+                connect=self._connect,
+                delays=self._message_services.load_delay_offsets,
+                timers=self._message_services.followed_timers,
+            )
         return Slave(
             self._context,
             self._arrivals,
@@ -460,15 +490,12 @@ class App:
             any_port = options.listen_port == 0
             port = options.ha_port or (0 if any_port else options.listen_port + HA_PORT_GAP)
             routes = self._name_server.routes
-            self._ha = HAService(
-                self._loop,
-                self._store,
-                self._write_batch,
-                self._config,
-                self._clock,
-                lambda: routes.slave_hosts(options.broker_name),
-                self._messages_sent,
-            )
+            parts = self._loop, self._store, self._write_batch, self._config, self._clock
+            hosts = lambda: routes.slave_hosts(options.broker_name)  # noqa: E731
+            if self._controller_mode is None:
+                self._ha = HAService(*parts, hosts, self._messages_sent)
+            else:
+                self._ha = self._controller_mode.lead(AutoSwitchService(*parts, hosts, self._messages_sent))
             running.callback(self._ha.stop)
             ha_port = (await self._ha.start(options.bind_address, port, option="--set haListenPort"))[1]
         self._identity = BrokerIdentity(
@@ -498,7 +525,8 @@ class App:
             period_ms=options.register_period_ms,
             answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
-        await self._pair.register(self._registrar, self._identity)
+        if self._controller_mode is None:
+            await self._pair.register(self._registrar, self._identity)
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)

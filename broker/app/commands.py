@@ -70,18 +70,32 @@ async def _serve(
 ) -> None:
     """Run the broker, again after each change of its role. StartError."""
     from firearrow.broker.app.app import App  # noqa: PLC0415 (not needed for wrong usage)
+    from firearrow.broker.app.controller_mode import ControllerConnections  # noqa: PLC0415
+    from firearrow.broker.context.broker_context import Restart  # noqa: PLC0415
     from firearrow.broker.replication.role import PairRole  # noqa: PLC0415
 
     signals, passed = StopSignals(loop, reload), PassedSockets()
     configured: dict[str, Any] = {name: getattr(config.options, name) for name in ROLE_FIELDS}
-    while True:
-        role = PairRole(config.options.store_root)
-        effective = role.effective(dataclasses.replace(config.options, **configured))
-        config.start_again({name: getattr(effective, name) for name in configured})
-        restart = await App(loop, config, naming, signals, passed, role).run()
-        if restart is None:
-            return
-        configured |= restart.options
+    controllers = ControllerConnections(loop, config.options) if config.options.controller_mode else None
+    client = None if controllers is None else controllers.client
+    restart: Restart | None = Restart("")
+    try:
+        while restart is not None:
+            role = PairRole(config.options.store_root)
+            options = dataclasses.replace(config.options, **configured)
+            options = (
+                role.effective(options)
+                if client is None
+                else dataclasses.replace(options, **client.options())
+            )
+            config.start_again({name: getattr(options, name) for name in configured})
+            restart = await App(
+                loop, config, naming, signals, passed, role, client, restart.truncate_at
+            ).run()
+            configured |= {} if restart is None else restart.options
+    finally:
+        if controllers is not None:
+            await controllers.stop()
 
 
 def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> int:

@@ -4,6 +4,8 @@ Loop thread.
 """
 
 import logging
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from firearrow.broker.base.options import Options
 log = logging.getLogger("firearrow.store")
 
 
-def open_store(options: Options) -> MessageStore:
+def open_store(options: Options, truncate_at: int | None = None) -> MessageStore:
     try:
+        if truncate_at is not None:
+            truncate_log(options, truncate_at)
         return MessageStore.open(
             options.store_root,
             StoreConfig(
@@ -29,7 +33,7 @@ def open_store(options: Options) -> MessageStore:
                 max_message_bytes=options.max_message_bytes,
                 check_crc=options.check_crc,
                 sync_flush=options.sync_flush,
-                confirm_later=options.broker_role == "SYNC_MASTER",
+                confirm_later=options.broker_role == "SYNC_MASTER" or options.controller_mode,
                 delay_levels_ms=options.delay_levels_ms,
                 lmq=options.multi_dispatch,
             ),
@@ -39,6 +43,30 @@ def open_store(options: Options) -> MessageStore:
         raise StartError(str(error)) from None
     except OSError as error:
         raise _unusable(options.store_root, error) from None
+
+
+def truncate_log(options: Options, offset: int) -> None:
+    """End the log at `offset`, a record's start, before the store is opened, which then recovers it as after a torn
+    tail. What is cut off is kept under `damaged/`. OSError."""
+    root = Path(options.store_root)
+    folder = Path(options.commitlog_path) if options.commitlog_path else root / "commitlog"
+    kept = root / "damaged" / f"log-from-{offset}"
+    kept.mkdir(parents=True, exist_ok=True)
+    (root / "abort").touch()
+    for path in sorted(folder.iterdir(), reverse=True):
+        base = int(path.name) if path.name.isdigit() else -1
+        if base < 0 or base + path.stat().st_size <= offset:
+            continue
+        if base >= offset:
+            shutil.move(path, kept / path.name)
+            continue
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(offset - base)
+            (kept / path.name).write_bytes(file.read())
+            file.truncate(offset - base)
+            file.truncate(size)
+            os.fsync(file.fileno())
 
 
 def open_journal(store: MessageStore) -> Journal:

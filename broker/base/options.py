@@ -118,6 +118,31 @@ class Options:
     """With SYNC_MASTER, sends are refused while fewer copies are in sync, the master's included."""
     auto_in_sync_replicas: bool = _option(False, "enableAutoInSyncReplicas", "running")
     """While fewer copies than `inSyncReplicas` are in sync, those suffice for an answer."""
+    controller_mode: bool = _option(False, "enableControllerMode")
+    """Apache's controllers make this broker a master or a slave, whatever `brokerRole` and `brokerId` say."""
+    controllers: str = _option("", "controllerAddr")
+    """The controllers, `host:port` separated by `;`."""
+    all_members_acknowledge: bool = _option(False, "allAckInSyncStateSet", "running")
+    """Under controllers, sends and readers wait for all copies in the sync state set, not for `inSyncReplicas`: what
+    was answered survives every election."""
+    catch_up_ms: int = _option(15_000, "haMaxTimeSlaveNotCatchup", "running", low=100)
+    """Under controllers, a slave that has not had the whole log for so long leaves the sync state set."""
+    from_last_file: bool = _option(False, "syncFromLastFile")
+    """Under controllers, a slave without a log copies the master's last file only."""
+    async_learner: bool = _option(False, "asyncLearner")
+    """Under controllers, a slave that is never in the sync state set, and so never the master."""
+    election_priority: int = _option(INT_MAX, "brokerElectionPriority")
+    """Of several brokers whose logs are as long, the controllers elect the one with the smallest."""
+    heartbeat_ms: int = _option(1000, "brokerHeartbeatInterval", low=10)
+    """How often the controllers get a heartbeat."""
+    controller_timeout_ms: int = _option(10_000, "controllerHeartBeatTimeoutMills", low=100)
+    """After this time without a heartbeat the controllers elect another master."""
+    controller_metadata_ms: int = _option(10_000, "syncControllerMetadataPeriod", low=100)
+    """How often the broker asks which controller leads."""
+    broker_metadata_ms: int = _option(5000, "syncBrokerMetadataPeriod", low=100)
+    """How often the broker asks who its master is."""
+    sync_set_check_ms: int = _option(5000, "checkSyncStateSetPeriod", low=100)
+    """How often a master looks for slaves that have to leave the sync state set."""
     read_unconfirmed: bool = _option(False, "readUnconfirmedMessages", "running")
     """With SYNC_MASTER, consumers see messages that slaves have not acknowledged, as with Apache."""
     # TLS
@@ -513,6 +538,11 @@ class Options:
     def client_port(self) -> int:
         """The port by which clients reach the broker; 0 until a port was found for `listenPort=0`."""
         return self.advertised_port or self.listen_port
+
+    @property
+    def all_acknowledge(self) -> bool:
+        """Sends wait for all copies in the sync state set."""
+        return self.controller_mode and self.all_members_acknowledge
 
     @property
     def is_slave(self) -> bool:

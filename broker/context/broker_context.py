@@ -54,10 +54,11 @@ class Tables:
 
 class Restart(NamedTuple):
     """Stop the broker cleanly and start it again in this process, as for a change of its role. `options`: fields of
-    `Options` that change."""
+    `Options` that change. `truncate_at`: the next start truncates the log there, at a record's start."""
 
     reason: str
     options: Mapping[str, object] = MappingProxyType({})
+    truncate_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

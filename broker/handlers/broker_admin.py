@@ -184,13 +184,16 @@ ENGINE, FILE_WHEEL, ROCKSDB = "E_T", "F", "R"
 
 
 class SingleBrokerHandler:
-    def __init__(self, config: Config) -> None:
+    """`epochs()`: the body that says which epochs the log has, under controllers."""
+
+    def __init__(self, config: Config, epochs: Callable[[], bytes] | None = None) -> None:
         self._config = config
+        self._epochs = epochs
 
     def routes(self) -> Routes:
         return {
             RequestCode.RESET_MASTER_FLUSH_OFFSET: self.done,
-            RequestCode.GET_BROKER_EPOCH_CACHE: self.no_controller,
+            RequestCode.GET_BROKER_EPOCH_CACHE: self.epoch_cache,
             RequestCode.POP_ROLLBACK: self.done,
             RequestCode.SWITCH_TIMER_ENGINE: self.switch_engine,
         }
@@ -199,8 +202,10 @@ class SingleBrokerHandler:
         """Nothing to do: a master sets its own flush offset, and its pops are in the log already."""
         return request.answer()
 
-    def no_controller(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+    def epoch_cache(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        if self._epochs is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+        return request.answer(body=self._epochs())
 
     def switch_engine(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """The wheel in files is the only engine: a switch to it does nothing."""

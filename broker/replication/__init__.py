@@ -1,8 +1,12 @@
 """Replication: a master and its slaves, Apache's or ours (Apache: HAService, HAClient, SlaveSynchronize).
 
+- `auto_switch_frames`, `auto_switch_master`, `auto_switch_slave`: the wire of the log under controllers, its two ends
+- `broker_identity`: the files with the number that the controllers gave this broker
 - `common_point`: up to where two logs have the same bytes, found by checksums in few questions
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
 - `fencing`: a master gives its place to a slave, by request
+- `controller_client`: ReplicasManager: the broker as a member under controllers
+- `controller_requests`: what it asks them, and what their answers mean
 - `log_times`: when a log had which end: a lag in bytes as time and messages
 - `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
 - `journal_stream`: the progress journal on its way from a master to a slave
@@ -15,6 +19,7 @@
 - `promotion`: a slave becomes the master of its pair, by request
 - `rebuild`: a slave begins again with an empty log; the old one is kept
 - `role`: what a store remembers of its role: promoted, or fenced
+- `sync_state_set`: the brokers whose copies count under controllers
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed

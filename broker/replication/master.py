@@ -63,7 +63,7 @@ class HAService:
         self._refused: dict[str, dict[str, object]] = {}
         self._logged_at: dict[str, float] = {}
         self._listener: Listener | None = None
-        self._planned = False
+        self._planned = self._is_stopping = False
         self._confirmed = Confirmed()
         self._copies = CopiesNeeded()
         self._times = LogTimes()
@@ -89,7 +89,7 @@ class HAService:
         self._periodic.every(TICK_S, self._tick)
         self._periodic.every(RATES_S, self._measure)
         address: Address = self._listener.sockets[0].getsockname()[:2]
-        if self._waits and self._copies.wanted <= 1:
+        if self._waits and self._copies.wanted <= 1 and not self._config.options.all_acknowledge:
             log.warning(
                 "brokerRole=SYNC_MASTER waits for no slave while inSyncReplicas is 1, Apache's default: set it to 2"
             )
@@ -97,6 +97,7 @@ class HAService:
 
     def stop(self) -> None:
         """Send what the sockets take, and close."""
+        self._is_stopping = True
         self._periodic.stop()
         if self._listener is not None:
             self._listener.close()
@@ -120,18 +121,21 @@ class HAService:
             if fault:
                 self._refuse(host, port, fault)
                 return accepted.close()
-            slave = HAConnection(
-                self._loop,
-                accepted,
-                self._store,
-                piece_bytes=lambda: self._config.options.ha_piece_bytes,
-                acknowledged=self._acknowledged,
-                closed=self._left,
-            )
+            slave = self._make_connection(accepted)
         except OSError:  # it has gone already
             return accepted.close()
         self._slaves[slave] = 0
         return None
+
+    def _make_connection(self, accepted: socket.socket) -> HAConnection:
+        return HAConnection(
+            self._loop,
+            accepted,
+            self._store,
+            piece_bytes=lambda: self._config.options.ha_piece_bytes,
+            acknowledged=self._acknowledged,
+            closed=self._left,
+        )
 
     def _fault_of(self, host: str) -> str:
         """Why no slave at this address may have the log; empty if it may."""

@@ -30,6 +30,8 @@ class HAConnection:
     """`acknowledged(self)` is called after each request and acknowledgement, `closed(self, why)` once; `why` is empty
     if the slave left or was silent."""
 
+    header_bytes = HEADER.size
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -123,7 +125,7 @@ class HAConnection:
     def heartbeat(self) -> None:
         """Say that nothing is new, unless bytes are under way."""
         if self._sent >= 0 and not self._is_full and self._sent == self._piece_end and not self._header:
-            self._header = HEADER.pack(self._sent, 0)
+            self._header = self._pack(self._sent, 0)
             self._send()
 
     def _send(self) -> None:
@@ -162,12 +164,19 @@ class HAConnection:
         length += len(view[:begun])
         at, last, most = at + begun, at + len(view), self._piece_bytes()
         while at < last and len(pieces) < PIECES_MAX:
-            size = min(most, last - at)
-            buffers += (HEADER.pack(at, size), view[begun : begun + size])
+            size = self._piece_size(at, min(most, last - at))
+            buffers += (self._pack(at, size), view[begun : begun + size])
             pieces.append((at, at + size))
-            length += HEADER.size + size
+            length += self.header_bytes + size
             begun, at = begun + size, at + size
         return buffers, pieces, length
+
+    def _pack(self, at: int, size: int) -> bytes:
+        """The header of a piece."""
+        return HEADER.pack(at, size)
+
+    def _piece_size(self, at: int, most: int) -> int:
+        return most
 
     def _note_sent(self, sent: int, pieces: list[Piece]) -> None:
         """Move on by what the socket took, which may end inside a header or a piece."""
@@ -178,8 +187,8 @@ class HAConnection:
         for at, end in pieces:
             if left == 0:
                 return
-            header = min(left, HEADER.size)
-            self._header, self._piece_end = HEADER.pack(at, end - at)[header:], end
+            header = min(left, self.header_bytes)
+            self._header, self._piece_end = self._pack(at, end - at)[header:], end
             self._move(left - header)
             left -= header + self._moved
 

@@ -21,7 +21,7 @@ log = logging.getLogger("firearrow.slave")
 
 def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
     """StartError: a slave has no way to its master."""
-    if options.is_slave and not list(name_servers):
+    if options.is_slave and not options.controller_mode and not list(name_servers):
         raise StartError(
             "a slave finds its master at a name server of another process: name it with --namesrv HOST:PORT"
         )
@@ -46,13 +46,21 @@ class Slave:
         self._loop = context.loop
         self._store = context.store
         self._status = SlaveStatus()
-        self._master = Master(connect, context.config.options.ha_master_address)
-        self._client = HAClient(context, self._master, self._status, arrivals, refresh)
+        self._arrivals = arrivals
+        self._refresh = refresh
+        self._master = self._make_master(connect, context.config.options)
+        self._client = self._make_client(context)
         self._synchronize = SlaveSynchronize(context, self._master, delays=delays, timers=timers)
         self._requests = SlaveRequests(
             context.config, self._status, lambda: self._store.written, self.lag, fenced
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_master(self, connect: Connect, options: Options) -> Master:
+        return Master(connect, options.ha_master_address)
+
+    def _make_client(self, context: BrokerContext) -> HAClient:
+        return HAClient(context, self._master, self._status, self._arrivals, self._refresh)
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
         return self._requests.routes(master_routes)

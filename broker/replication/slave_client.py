@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.replication.follower import Follower, FollowError, RecordDamaged, RecordDoubted
 from firearrow._native.store.message_store import PutRefused
 from firearrow.broker.base.peer import Address
@@ -44,7 +43,7 @@ class HAClient:
         context: BrokerContext,
         master: Master,
         status: SlaveStatus,
-        arrivals: ArrivalNotifier,
+        arrivals: Callable[[list[tuple[str, int]]], object],
         refresh: Callable[[], None],
     ) -> None:
         self._loop = context.loop

@@ -102,13 +102,13 @@ class Master:
 
     def registered(self, ext: Mapping[str, str]) -> None:
         """Take the addresses from the answer to a registration; absent ones leave those that are known."""
-        found = _address_or_none(ext.get("masterAddr", ""))
+        found = address_of(ext.get("masterAddr", ""))
         if found is None:
             return
         if found != self.address and self._peer is not None:
             self._peer.close()
         self.address = found
-        ha = _address_or_none(ext.get("haServerAddr", ""), found[0])
+        ha = address_of(ext.get("haServerAddr", ""), found[0])
         if self._fixed is None and ha is not None:
             self.ha_address = ha
 
@@ -157,8 +157,8 @@ class Master:
             return self._peer
 
 
-def _address_or_none(text: str, host: str = "") -> Address | None:
-    """`host` completes an address without one."""
+def address_of(text: str, host: str = "") -> Address | None:
+    """`host` completes an address without one; None: the text is no address."""
     try:
         return _address(f"{host}{text}" if text.startswith(":") else text)
     except StartError:

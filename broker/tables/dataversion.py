@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 
 class DataVersion(NamedTuple):
-    """`timestamp` in ms. `state_version` is 0 on a broker without replicas."""
+    """`timestamp` in ms. `state_version`: the epoch of a master that controllers made, else 0."""
 
     counter: int = 0
     state_version: int = 0
     timestamp: int = 0
 
     def next(self, now_ms: int) -> "DataVersion":
-        return DataVersion(self.counter + 1, 0, now_ms)
+        return DataVersion(self.counter + 1, self.state_version, now_ms)
 
     def to_object(self) -> dict[str, int]:
         return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp}

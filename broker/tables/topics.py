@@ -300,6 +300,11 @@ class TopicTable:
         """Register all topics again as if they had changed: name servers ignore the version that they know."""
         self._bump_version(list(self))
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Register all topics again, as the master of this epoch: name servers prefer the highest."""
+        self.version = self.version._replace(state_version=epoch)
+        self.announce_all()
+
     def _bump_version(self, changed: list[str]) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self._changed(changed)

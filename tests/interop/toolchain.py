@@ -30,7 +30,7 @@ CPP_PACKAGE = "rocketmq==0.4.4"
 """Apache's C++ client 1.2 with a binding for Python; its wheel carries the library for x86-64 only."""
 PROGRAMS = {
     "client4": ("client4", "driver", "ending"),
-    "client5": ("broker", "client5", "driver", "ending", "rules"),
+    "client5": ("broker", "client5", "controller", "driver", "ending", "rules"),
     "broker4": ("broker", "ending"),
     "spring": ("spring",),
 }

@@ -1,0 +1,201 @@
+"""Controller mode: the connections to the controllers, which outlive a change of the role, and what one start of the
+broker does under them. Loop thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import orjson
+
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.auth.signatures import sign
+from firearrow.broker.base import auth_options
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config, tls_pairs
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.tls import settings_of
+from firearrow.broker.context.broker_context import BrokerContext, Restart
+from firearrow.broker.net.server import Server
+from firearrow.broker.net.tls import ServerTls
+from firearrow.broker.replication.auto_switch_master import AutoSwitchService
+from firearrow.broker.replication.auto_switch_slave import AutoSwitchSlave
+from firearrow.broker.replication.controller_client import ControllerClient, Role
+from firearrow.broker.replication.controller_requests import LogState, Members
+from firearrow.broker.replication.epoch_file import Epoch, EpochFile
+from firearrow.broker.replication.slave_tables import FollowedTimers
+from firearrow.broker.services.registration import Connect, Registrar
+from firearrow.broker.tables.registration import BrokerIdentity
+from firearrow.broker.tables.topics import TopicTable
+
+STOP_S = 0.5
+LONG_MAX = (1 << 63) - 1
+
+
+class ControllerConnections:
+    """A client of the controllers with connections of its own. StartError."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: Options) -> None:
+        self._tls = ServerTls(settings_of(tls_pairs(options)))
+        self._server = Server(
+            loop, idle_s=options.idle_s, frame_bytes_max=options.frame_bytes_max, tls=self._tls
+        )
+        inner = auth_options.inner_credentials(options) if options.authentication else None
+        self._sign = None if inner is None else partial(sign, access_key=inner.name, secret=inner.password)
+        self.client = ControllerClient(options, Clock(), self._connect)
+        self._tls.start(loop)
+
+    async def stop(self) -> None:
+        await self.client.stop()
+        self._tls.stop()
+        await self._server.close(STOP_S)
+
+    async def _connect(self, host: str, port: int) -> Peer:
+        return await self._server.connect(host, port, self._sign)
+
+
+class ControllerMode:
+    """One start of the broker under controllers. `killed`: the broker did not stop cleanly before. StartError."""
+
+    def __init__(
+        self,
+        client: ControllerClient,
+        config: Config,
+        store: MessageStore,
+        epochs: EpochFile,
+        restart: Callable[[Restart], None],
+        *,
+        killed: bool,
+    ) -> None:
+        self._client = client
+        self._options = config.options
+        self._store = store
+        self._restart = restart
+        self.epochs = epochs
+        self._role = client.role
+        self._ha: AutoSwitchService | None = None
+        self._slave: AutoSwitchSlave | None = None
+        self._is_admitted = False
+        if self._role is not None and self._role.is_master:
+            try:
+                self._begin_epoch(self._role, killed=killed)
+            except OSError as error:
+                raise StartError(
+                    f"{self.epochs.path} cannot be written ({error}): free disk space"
+                ) from error
+
+    def _begin_epoch(self, role: Role, *, killed: bool = False) -> None:
+        """Before the first write. StartError, OSError.
+
+        A master that was killed and is still the master of its epoch may have lost what slaves have: the epoch begins
+        again at the log's end, so that they compare with the one before.
+        """
+        last, end = self.epochs.last, self._store.written
+        if role.epoch < last:
+            raise StartError(
+                f"the controllers are in epoch {role.epoch}, this store in epoch {last}: they have forgotten the pair; "
+                "restore their data, or start brokers and controllers with empty stores"
+            )
+        if role.epoch > last:
+            self.epochs.append(role.epoch, end)
+        elif killed and self.epochs.entries[-1].start < end:
+            self.epochs.replace((*self.epochs.entries[:-1], Epoch(last, end)))
+
+    # ---- the parts ----
+
+    def lead(self, service: AutoSwitchService) -> AutoSwitchService:
+        assert self._role is not None
+        service.lead(self._role, self.epochs, self._client.alter_members)
+        self._ha = service
+        return service
+
+    def make_slave(
+        self,
+        context: BrokerContext,
+        arrivals: ArrivalNotifier,
+        *,
+        connect: Connect,
+        delays: Callable[[bytes], None],
+        timers: FollowedTimers | None,
+    ) -> AutoSwitchSlave:
+        self._slave = AutoSwitchSlave(
+            context, arrivals, self.epochs, connect=connect, delays=delays, timers=timers
+        )
+        return self._slave
+
+    def routes(self) -> Routes:
+        return self._client.routes()
+
+    def epoch_cache(self) -> bytes:
+        """The body of an answer to GET_BROKER_EPOCH_CACHE 1007."""
+        entries = self.epochs.entries
+        ends = [*(entry.start for entry in entries[1:]), LONG_MAX]
+        body = {
+            "brokerId": 0 if self._ha is not None else self._options.broker_id,
+            "brokerName": self._options.broker_name,
+            "clusterName": self._options.cluster_name,
+            "epochList": [
+                {"endOffset": end, "epoch": entry.number, "startOffset": entry.start}
+                for entry, end in zip(entries, ends, strict=False)
+            ],
+            "maxOffset": self._store.written,
+        }
+        return orjson.dumps(body)
+
+    # ---- running ----
+
+    def start(self, identity: BrokerIdentity, topics: TopicTable, registrar: Registrar) -> None:
+        """Everything else runs. Until the controllers have said what this broker is, it registers nowhere, and as a
+        slave it refuses sends."""
+        self._identity = identity
+        self._topics = topics
+        self._registrar = registrar
+        self._client.attach(self)
+        role = self._client.role
+        if role is not None:
+            self._apply(role)
+
+    def stop(self) -> None:
+        self._client.detach()
+
+    def _apply(self, role: Role) -> None:
+        options = self._options
+        wanted = role.options()
+        if wanted != {"broker_role": options.broker_role, "broker_id": options.broker_id}:
+            what = "the master" if role.is_master else f"a slave of {role.address}"
+            return self._restart(Restart(f"the controllers made it {what} in epoch {role.epoch}"))
+        if self._slave is not None:
+            self._slave.follow(role)
+        if self._ha is not None:
+            self._topics.begin_epoch(role.epoch)
+        if not self._is_admitted:
+            self._is_admitted = True
+            self._registrar.start()
+        return None
+
+    # ---- from the controllers' client ----
+
+    def address(self, local: str) -> str:
+        return self._identity.address(local)
+
+    def log_state(self) -> LogState:
+        return LogState(self.epochs.last, self._store.written, self._store.reader.confirmed)
+
+    def take(self, role: Role) -> None:
+        if role.is_master and self._ha is not None:
+            try:
+                self._begin_epoch(role)
+            except OSError as error:  # the next start tries again
+                return self._restart(Restart(f"{self.epochs.path} cannot be written: {error}"))
+            self._ha.begin_epoch(role)
+        return self._apply(role)
+
+    def take_members(self, members: Members) -> None:
+        if self._ha is not None:
+            self._ha.take_members(members)
+
+    def status(self) -> dict[str, object]:
+        return self._client.status()

@@ -1,0 +1,294 @@
+"""AutoSwitchService: the replication port of a master under controllers, for Apache's slaves and ours. Loop thread.
+
+As HAService, but: connections begin with a handshake and tell epochs and the confirmed offset; which slaves count is
+the sync state set, whose changes the controllers have to accept. Apache: AutoSwitchHAService, AutoSwitchHAConnection.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.options import Options
+from firearrow.broker.replication import auto_switch_frames as frames
+from firearrow.broker.replication.auto_switch_frames import Greeting, PieceHeader
+from firearrow.broker.replication.confirmed_offset import CopiesNeeded
+from firearrow.broker.replication.controller_client import Alter, Role
+from firearrow.broker.replication.controller_requests import Members
+from firearrow.broker.replication.epoch_file import Epoch, EpochFile
+from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.master_connection import READ_BYTES, HAConnection
+from firearrow.broker.replication.sync_state_set import SyncStateSet
+
+log = logging.getLogger("firearrow.replication")
+
+
+class LogFacts(NamedTuple):
+    """What pieces tell of the log. `confirmed()`: the confirmed offset."""
+
+    epochs: EpochFile
+    file_bytes: int
+    confirmed: Callable[[], int]
+
+
+class AutoSwitchConnection(HAConnection):
+    """`greeting` None: the slave has not said who it is. `told`: the confirmed offset that it last heard."""
+
+    header_bytes = frames.PIECE.size
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        accepted: socket.socket,
+        store: MessageStore,
+        log_facts: LogFacts,
+        *,
+        piece_bytes: Callable[[], int],
+        acknowledged: Callable[[HAConnection], None],
+        closed: Callable[[HAConnection, str], None],
+    ) -> None:
+        super().__init__(
+            loop, accepted, store, piece_bytes=piece_bytes, acknowledged=acknowledged, closed=closed
+        )
+        self._epochs, self._file_bytes, self._confirmed = log_facts
+        self.greeting: Greeting | None = None
+        self.told = -1
+
+    # ---- from the slave ----
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            return self.close()
+        self.last_read = self._loop.time()
+        try:
+            self._take(self._received + data)
+        except frames.FrameError as fault:
+            return self.close(str(fault))
+        if not self.is_closed and self.end >= 0:
+            self.send()
+        return None
+
+    def _take(self, data: bytes) -> None:
+        at = 0
+        while not self.is_closed:
+            size = frames.GREETING.size if self.greeting is None else frames.ACKNOWLEDGEMENT.size
+            frame = data[at : at + size]
+            if len(frame) < size:
+                break
+            at += size
+            if self.greeting is None:
+                self.greeting = frames.greeting_of(frame)
+                self._welcome()
+            else:
+                self._note_end(frames.acknowledged(frame))
+        self._received = data[at:]
+
+    def _welcome(self) -> None:
+        """Say which epochs we have; the slave then says where its log ends, after it has truncated it."""
+        frame = frames.welcome_frame(self._store.written, self._epochs.entries)
+        try:
+            if self._socket.send(frame) < len(frame):
+                return self.close("it does not take our handshake")
+        except OSError:
+            return self.close()
+        self.last_written = self._loop.time()
+        return None
+
+    def _note_end(self, end: int) -> None:
+        if self._sent < 0 and (fault := self._begin(end)):
+            return self.close(fault)
+        if end < 0 or end > self._sent:
+            return self.close(f"it acknowledged the log up to {end}, but only {self._sent} was sent to it")
+        self.end = end
+        return self._acknowledged(self)
+
+    def _begin(self, asked: int) -> str:
+        if asked == 0 and self.greeting is not None and self.greeting.from_last_file:
+            written = self._store.written
+            self._sent = self._piece_end = max(written - written % self._file_bytes, self._store.min_physical)
+            return ""
+        return super()._begin(asked)
+
+    # ---- to the slave ----
+
+    def _pack(self, at: int, size: int) -> bytes:
+        self.told = self._confirmed()
+        return frames.piece_header(PieceHeader(size, at, self._epoch_at(at), self.told))
+
+    def _piece_size(self, at: int, most: int) -> int:
+        """A piece is of one epoch."""
+        ends = [epoch.start - at for epoch in self._epochs.entries if at < epoch.start < at + most]
+        return min(ends, default=most)
+
+    def _epoch_at(self, at: int) -> Epoch:
+        """Of the byte there; the oldest one, if that is older."""
+        entries = self._epochs.entries
+        return next((epoch for epoch in reversed(entries) if epoch.start <= at), entries[0])
+
+
+class AutoSwitchService(HAService):
+    """`lead` before `start`."""
+
+    def lead(self, role: Role, epochs: EpochFile, alter: Alter) -> None:
+        self._role = role
+        self._epochs = epochs
+        self._alter = alter
+        self._set = SyncStateSet(role.number, role.members.numbers, role.members.version)
+        self._asking: asyncio.Task[bool] | None = None
+        self._periodic.every(lambda: self._config.options.sync_set_check_ms / 1000, self._check)
+
+    def begin_epoch(self, role: Role) -> None:
+        """The master stays the same in a new epoch, which the file has already."""
+        self._role = role
+        self.take_members(role.members)
+
+    def take_members(self, members: Members) -> None:
+        """What the controllers say the sync state set is."""
+        if self._set.replace(members.numbers, members.version):
+            log.warning("the sync state set is %s now", sorted(self._set.members))
+        elif members.version == self._set.version and (self._asking is None or self._asking.done()):
+            self._set.settle()
+        self._confirm()
+
+    def stop(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+        super().stop()
+
+    # ---- the slaves ----
+
+    def _make_connection(self, accepted: socket.socket) -> HAConnection:
+        return AutoSwitchConnection(
+            self._loop,
+            accepted,
+            self._store,
+            LogFacts(self._epochs, self._config.options.segment_bytes, lambda: self._store.reader.confirmed),
+            piece_bytes=lambda: self._config.options.ha_piece_bytes,
+            acknowledged=self._acknowledged,
+            closed=self._left,
+        )
+
+    def _acknowledged(self, slave: HAConnection) -> None:
+        assert isinstance(slave, AutoSwitchConnection)
+        assert slave.greeting is not None
+        greeting, written, now = slave.greeting, self._store.written, self._loop.time()
+        if slave.target_at == 0.0:
+            self._refused.pop(slave.remote[0], None)
+            slave.target, slave.target_at = written, now
+            log.warning(
+                "slave %d at %s:%d copies the log from %d on", greeting.number, *slave.remote, slave.end
+            )
+        self._set.acknowledged(greeting.number, slave.end)
+        if slave.end >= slave.target:
+            self._set.caught_up(greeting.number, now if slave.end == written else slave.target_at)
+            slave.target, slave.target_at = written, now
+            self._expand(greeting, slave.end)
+        self._confirm()
+
+    def _left(self, slave: HAConnection, why: str) -> None:
+        super()._left(slave, why)
+        greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
+        if greeting is None or any(
+            isinstance(other, AutoSwitchConnection)
+            and other.greeting is not None
+            and other.greeting.number == greeting.number
+            for other in self._slaves
+        ):
+            return  # it came again before this connection ended
+        wanted = self._set.left(greeting.number)
+        if wanted is not None and self._listener is not None and not self._is_stopping:
+            self._ask(wanted)
+
+    # ---- the sync state set ----
+
+    def _expand(self, greeting: Greeting, end: int) -> None:
+        """A slave that has the confirmed log, into this epoch, counts from now on."""
+        if greeting.learner or greeting.number in self._set.members:
+            return
+        if end >= max(self._store.reader.confirmed, self._epochs.entries[-1].start):
+            self._ask(self._set.members | {greeting.number})
+
+    def _check(self) -> None:
+        """Look for slaves that have to leave the set, and for those that may join it since nobody else writes."""
+        now, options = self._loop.time(), self._config.options
+        idle = [
+            slave.greeting
+            for slave in self._slaves
+            if isinstance(slave, AutoSwitchConnection)
+            and slave.greeting is not None
+            and slave.end == self._store.written
+        ]
+        for greeting in idle:
+            self._set.caught_up(greeting.number, now)
+        wanted = self._set.shrunk(now, options.catch_up_ms / 1000)
+        if wanted is not None:
+            return self._ask(wanted)
+        for greeting in idle:
+            self._expand(greeting, self._store.written)
+        return None
+
+    def _ask(self, wanted: frozenset[int]) -> None:
+        """One change at a time: what else there is to change is found at the next acknowledgement or check."""
+        if self._asking is None or self._asking.done():
+            self._set.ask_for(wanted)
+            self._asking = asyncio.ensure_future(self._ask_controllers(wanted))
+
+    async def _ask_controllers(self, wanted: frozenset[int]) -> bool:
+        accepted = await self._alter(wanted)
+        if accepted:
+            self._loop.call_soon(self._look_again)
+        return accepted
+
+    def _look_again(self) -> None:
+        """Slaves that left, or caught up, while the controllers were asked."""
+        connected = {
+            slave.greeting.number
+            for slave in self._slaves
+            if isinstance(slave, AutoSwitchConnection) and slave.greeting is not None
+        }
+        for number in self._set.members - connected - {self._role.number}:
+            self._set.left(number)
+        self._check()
+
+    def _confirm(self) -> None:
+        options = self._config.options
+        connected = sum(slave.end >= 0 for slave in self._slaves)
+        confirmed = self._set.confirmed(self._copies, connected, all_members=options.all_members_acknowledge)
+        if confirmed != self._confirmed:
+            self._confirmed = confirmed
+            self._write_batch.refuses_sends = confirmed.refuses
+            self._write_batch.set_replicated(confirmed.replicated, confirmed.visible, confirmed.fault)
+
+    def _configure(self, options: Options) -> None:
+        super()._configure(options)
+        self._copies = CopiesNeeded(options.in_sync_replicas, options.min_in_sync_replicas)
+        self._confirm()
+
+    def _expire(self, timeout_ms: int) -> None:
+        """Late sends are answered; only the controllers take a slave out of the set."""
+        self._write_batch.expire_unreplicated(timeout_ms)
+
+    def _tick(self) -> None:
+        super()._tick()
+        for slave in list(self._slaves):
+            if isinstance(slave, AutoSwitchConnection) and slave.told != self._store.reader.confirmed:
+                slave.heartbeat()
+
+    def _is_in_sync(self, slave: HAConnection, lag_bytes: int) -> bool:
+        greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
+        return greeting is not None and greeting.number in self._set.members
+
+    def status(self) -> dict[str, object]:
+        return super().status() | {
+            "epoch": self._role.epoch,
+            "syncStateSet": sorted(self._set.members),
+            "confirmed": self._store.reader.confirmed,
+        }

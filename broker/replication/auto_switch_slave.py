@@ -1,0 +1,360 @@
+"""AutoSwitchClient, AutoSwitchSlave: a slave under controllers, of Apache's master or ours. Loop thread.
+
+The controllers say who the master is, the master where its replication port is (906) and which epochs it has. If our
+log has more than it has in common with the master's, the broker starts again with its log truncated. Readers see the
+log up to the confirmed offset that comes with each piece. Apache: AutoSwitchHAClient.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.replication.follower import Follower, FollowError
+from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Address
+from firearrow.broker.context.broker_context import BrokerContext, Restart
+from firearrow.broker.replication import auto_switch_frames as frames
+from firearrow.broker.replication.auto_switch_frames import PieceHeader, Welcome
+from firearrow.broker.replication.controller_client import Role
+from firearrow.broker.replication.epoch_file import Epoch, EpochFile, common_point
+from firearrow.broker.replication.slave import Slave
+from firearrow.broker.replication.slave_client import (
+    CONNECT_S,
+    HAClient,
+    NotFollowed,
+    ReplicationConnection,
+)
+from firearrow.broker.replication.slave_master import (
+    LogRange,
+    Master,
+    MasterError,
+    SlaveStatus,
+    State,
+    address_of,
+)
+from firearrow.broker.replication.slave_tables import FollowedTimers
+from firearrow.broker.services.registration import Connect
+
+log = logging.getLogger("firearrow.slave")
+
+WIRE_BYTES = 1 << 19
+
+
+class AppointedMaster(Master):
+    """The master that the controllers named; what name servers say does not change it."""
+
+    def __init__(self, connect: Connect) -> None:
+        super().__init__(connect, "")
+
+    def registered(self, ext: Mapping[str, str]) -> None:
+        pass
+
+    def appoint(self, text: str) -> None:
+        """`text`: its address as host:port; one that is none leaves the slave without a master."""
+        found = address_of(text)
+        if found != self.address:
+            self.close()
+        self.address, self.ha_address = found, None
+
+    async def ask_ha_address(self) -> Address:
+        """OSError, TimeoutError, MasterError."""
+        answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        host = "" if self.address is None else self.address[0]
+        found = address_of(answer.ext.get("masterHaAddress") or "", host)
+        if found is None:
+            raise MasterError(
+                0, "the master has no replication port: it is none yet, or not under controllers"
+            )
+        self.ha_address = found
+        return found
+
+
+class PieceReader:
+    """Takes the pieces apart and gives them to the follower in the frames that it reads. `header(piece)` is called
+    before the bytes of each."""
+
+    def __init__(self, follower: Follower, header: Callable[[PieceHeader], None]) -> None:
+        self._follower = follower
+        self._wire = memoryview(follower.wire)
+        self._header = header
+        self._received = b""
+        self._left = 0
+
+    def take(self, data: memoryview) -> None:
+        """FrameError, FollowError."""
+        at = 0
+        while at < len(data):
+            if self._left == 0:
+                part = frames.PIECE.size - len(self._received)
+                self._received += bytes(data[at : at + part])
+                at += part
+                if len(self._received) == frames.PIECE.size:
+                    self._begin(frames.piece_of(self._received))
+                    self._received = b""
+                continue
+            part = min(self._left, len(data) - at, len(self._wire))
+            self._wire[:part] = data[at : at + part]
+            self._follower.received(part)
+            self._left -= part
+            at += part
+
+    def _begin(self, piece: PieceHeader) -> None:
+        self._header(piece)
+        if piece.size == 0 and piece.offset <= 0:
+            return  # the master has no log yet
+        header = piece.offset.to_bytes(8, "big") + piece.size.to_bytes(4, "big")
+        self._wire[: len(header)] = header
+        self._follower.received(len(header))
+        self._left = piece.size
+
+
+class AutoSwitchConnection(ReplicationConnection):
+    """With a buffer of its own: the pieces are taken apart on the way to the follower's."""
+
+    def __init__(
+        self, follower: Follower, take: Callable[[int], None], loop_time: Callable[[], float]
+    ) -> None:
+        super().__init__(follower, take, loop_time)
+        self._buffer = memoryview(bytearray(WIRE_BYTES))
+
+    def received_bytes(self, length: int) -> memoryview:
+        return self._buffer[:length]
+
+
+class AutoSwitchClient(HAClient):
+    """It waits until the controllers have named a master (`follow`)."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        master: AppointedMaster,
+        status: SlaveStatus,
+        arrivals: ArrivalNotifier,
+        epochs: EpochFile,
+    ) -> None:
+        super().__init__(context, master, status, self._arrived, lambda: None)
+        self._appointed = master
+        self._epochs = epochs
+        self._role: Role | None = None
+        self._restart = context.restart
+        self._notify = arrivals
+        self._hidden: deque[tuple[int, list[tuple[str, int]]]] = deque()
+        self._greeted: asyncio.Future[Welcome] | None = None
+        self._received_welcome = b""
+        self._reader = PieceReader(self._follower, self._begin_piece)
+        self._is_empty = False
+        self._confirmed = self._store.written
+        self._store.confirm_limit = self._confirmed
+
+    @property
+    def confirmed(self) -> int:
+        """What the master last said."""
+        return self._confirmed
+
+    def follow(self, role: Role) -> None:
+        self._role = role
+        if self._connection is not None:
+            self._connection.fail(ConnectionError("the controllers named another master"))
+
+    # ---- one connection ----
+
+    async def _follow(self) -> None:
+        if not self._store.writable:
+            raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
+        role = self._role
+        if role is None or self._appointed.address is None:
+            raise ConnectionError("the controllers have not named a master yet")
+        if self._config.options.sync_flush:
+            await self._write_batch.settled()
+        address = await self._appointed.ask_ha_address()
+        self._greeted = self._loop.create_future()
+        self._received_welcome = b""
+        self._reader = PieceReader(self._follower, self._begin_piece)
+        async with asyncio.timeout(CONNECT_S):
+            _, connection = await self._loop.create_connection(
+                lambda: AutoSwitchConnection(self._follower, self._received, self._loop.time), *address
+            )
+        self._switched = connection
+        self._status.local = connection.local
+        self._status.ha_address = "{}:{}".format(*address)
+        try:
+            options = self._config.options
+            connection.write(
+                frames.greeting_frame(
+                    frames.Greeting(role.number, options.from_last_file, options.async_learner)
+                )
+            )
+            await self._meet(await self._welcome(connection))
+            self._connection = connection
+            self._report()
+            if self._status.state is not State.CORRUPTED:
+                self._status.enter(State.FOLLOWING)
+            await self._watch(connection)
+        finally:
+            self._connection = None
+            self._status.local = None
+            self._status.bytes_per_second = 0
+            connection.abort()
+
+    async def _welcome(self, connection: AutoSwitchConnection) -> Welcome:
+        assert self._greeted is not None
+        greeted = asyncio.ensure_future(asyncio.wait_for(self._greeted, CONNECT_S))
+        try:
+            return await greeted
+        except TimeoutError:
+            raise ConnectionError(
+                "the master sent no handshake: set enableControllerMode there as here"
+            ) from None
+
+    async def _meet(self, welcome: Welcome) -> None:
+        """Find the common point; returns if our log ends there, and the follower is to go on from its end. NotFollowed;
+        OSError, MasterError."""
+        end = self._store.written
+        self._note_end(welcome.end)
+        self._is_empty = end == 0
+        if self._is_empty:
+            self._asked = self._durable = 0
+            return
+        await self._check_common(welcome, end)
+        self._asked = self._follower.begin(0, 0)
+        self._durable = self._asked
+        self._epochs.replace(epoch for epoch in welcome.epochs if epoch.start <= end)
+
+    async def _check_common(self, welcome: Welcome, end: int) -> None:
+        ours = self._epochs.entries
+        point: int | None = end
+        if ours:
+            point = common_point(ours, end, welcome.epochs, welcome.end)
+        if point is None or (not ours and end > welcome.end):
+            raise NotFollowed(
+                State.DIVERGED,
+                f"our log, to {end}, and the master's, to {welcome.end}, have no epoch in common: they are of "
+                "different brokers; start this one with an empty store, or decide which of the logs is kept",
+            )
+        if point < end:
+            self._truncate(point, end)
+        master = await self._master.log_range()
+        if 0 < end < master.begin:
+            raise NotFollowed(
+                State.BEHIND,
+                f"our log ends at {end}, but the master's begins at {master.begin}, for it has deleted older files: "
+                "start this slave with an empty store, or with a newer backup of the master's",
+            )
+        await self._compare(LogRange(master.begin, master.end))
+
+    def _truncate(self, point: int, end: int) -> None:
+        """NotFollowed: the broker starts again, without what only this log has."""
+        reason = (
+            f"its log is truncated from {end} to {point}, where epochs say that it leaves the master's: the rest was "
+            "never confirmed; it is kept under damaged/"
+        )
+        log.error("%s", reason)
+        self._restart(Restart(reason, truncate_at=point))
+        raise NotFollowed(State.DIVERGED, reason)
+
+    # ---- what comes in ----
+
+    def _received(self, length: int) -> None:
+        data = self._switched.received_bytes(length)
+        if self._greeted is not None and not self._greeted.done():
+            self._received_welcome += bytes(data)
+            welcome = frames.welcome_of(self._received_welcome)
+            if welcome is not None:
+                self._greeted.set_result(welcome)
+            return
+        self._status.bytes_received += length
+        fault: Exception | None = None
+        try:
+            self._reader.take(data)
+        except (FollowError, frames.FrameError) as error:
+            fault = error
+        try:
+            while self._follower.append():
+                self._commit()
+        finally:
+            self._commit()
+        self._show()
+        if fault is not None:
+            raise ConnectionError(str(fault)) from fault
+
+    def _begin_piece(self, piece: PieceHeader) -> None:
+        """Before the bytes of a piece are taken. An epoch is in the file before the first of its bytes is in the
+        log."""
+        if self._is_empty and piece.size > 0:
+            self._is_empty = False
+            self._follower.begin(piece.offset, 0)
+        epoch = piece.epoch
+        if epoch.number > self._epochs.last and not (self._is_empty and piece.offset < 0):
+            self._note_epoch(epoch)
+        self._confirmed = piece.confirmed
+
+    def _note_epoch(self, epoch: Epoch) -> None:
+        try:
+            self._epochs.append(*epoch)
+        except ValueError as error:
+            raise frames.FrameError(f"the master's epochs do not follow each other: {error}") from None
+        log.info("the master's epoch %d begins at %d", *epoch)
+
+    def _report(self) -> None:
+        if self._connection is not None:
+            self._connection.write(frames.acknowledgement(max(self._durable, self._asked)))
+
+    # ---- what readers see ----
+
+    def _arrived(self, queues: list[tuple[str, int]]) -> None:
+        self._hidden.append((self._durable, queues))
+        self._show()
+
+    def _show(self) -> None:
+        """Up to the confirmed offset."""
+        self._store.confirm_limit = max(self._confirmed, self._store.reader.confirmed)
+        self._store.confirm(min(self._durable, self._store.confirm_limit))
+        for queues in self._shown():
+            self._notify(queues)
+
+    def _shown(self) -> Iterator[list[tuple[str, int]]]:
+        while self._hidden and self._hidden[0][0] <= self._store.reader.confirmed:
+            yield self._hidden.popleft()[1]
+
+
+class AutoSwitchSlave(Slave):
+    """A slave whose master the controllers name, by `follow`."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        arrivals: ArrivalNotifier,
+        epochs: EpochFile,
+        *,
+        connect: Connect,
+        delays: Callable[[bytes], None],
+        timers: FollowedTimers | None,
+    ) -> None:
+        self._epochs = epochs
+        super().__init__(
+            context, arrivals, connect=connect, refresh=lambda: None, delays=delays, timers=timers
+        )
+
+    def _make_master(self, connect: Connect, options: Options) -> Master:
+        self._appointed = AppointedMaster(connect)
+        return self._appointed
+
+    def _make_client(self, context: BrokerContext) -> HAClient:
+        self._switched = AutoSwitchClient(
+            context, self._appointed, self._status, self._arrivals, self._epochs
+        )
+        return self._switched
+
+    def follow(self, role: Role) -> None:
+        """Follow this master from now on."""
+        self._appointed.appoint(role.address)
+        self._switched.follow(role)
+
+    def status(self) -> dict[str, object]:
+        return super().status() | {
+            "epoch": self._epochs.last,
+            "confirmed": self._switched.confirmed,
+        }

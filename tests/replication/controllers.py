@@ -1,0 +1,103 @@
+"""Apache's name server with a controller in it, as a process, and brokers under it."""
+
+import json
+import select
+import subprocess
+from pathlib import Path
+
+from bench.ports import free_port
+from firearrow._native.wire.codes import RequestCode
+from tests.interop.driver import java
+from tests.replication.pairs import words
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+
+SEGMENT = 1 << 18
+SIZES = {
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "maxMessageSize": "100000",
+}
+UNDER = {
+    "enableControllerMode": "true",
+    "allAckInSyncStateSet": "true",
+    "slaveReadEnable": "true",
+    "syncBrokerMetadataPeriod": "1000",
+    "checkSyncStateSetPeriod": "1000",
+}
+
+
+class Controllers:
+    """`address` of the controller and `name_server`, as `host:port`."""
+
+    def __init__(self, home: Path, wait_s: float = 60) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        port, controller = free_port(), free_port()
+        self.name_server, self.address = f"127.0.0.1:{port}", f"127.0.0.1:{controller}"
+        settings = {
+            "listenPort": str(port),
+            "rocketmqHome": str(home),
+            "enableControllerInNamesrv": "true",
+            "controllerDLegerGroup": "group1",
+            "controllerDLegerPeers": f"n0-127.0.0.1:{controller}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": str(home / "controller"),
+            "scanNotActiveBrokerInterval": "1000",
+        }
+        conf = home / "namesrv.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        options = ("-Xms128m", f"-Drocketmq.home.dir={home}")
+        self.log = home / "out.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*java("client5", "Controllers", home, "-Xmx512m", *options), str(conf)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self.process.stdout is not None
+        output = b""
+        while b"controllers ready" not in output:
+            ready = select.select([self.process.stdout], [], [], wait_s)[0]
+            chunk = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
+            if not chunk:
+                self.kill()
+                raise AssertionError(f"no controllers: {output.decode()} {self.log.read_text()[-2000:]}")
+            output += chunk
+
+    def settings(self, name: str) -> dict[str, str]:
+        """What a broker of this name needs."""
+        return UNDER | {
+            "brokerName": name,
+            "controllerAddr": self.address,
+            "namesrvAddr": self.name_server,
+        }
+
+    def broker(self, store: Path, name: str, **settings: str) -> BrokerProcess:
+        """One of ours, on a port of its own: others find it there again after its role has changed."""
+        port = settings.pop("port", "") or str(free_port(-2, 1))
+        listen = ("--listen", f"127.0.0.1:{port}", "--namesrv-listen", "off")
+        return BrokerProcess(store, *listen, *words(SIZES | self.settings(name) | settings))
+
+    def replica_info(self, name: str) -> dict[str, object]:
+        """What the controller knows of the pair: master, epoch, sync state set."""
+        host, port = self.address.split(":")
+        with ClientSocket((host, int(port))) as connection:
+            answer = connection.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": name})
+        members = json.loads(answer.body or b"{}")
+        return {
+            "code": answer.code,
+            "master": answer.ext.get("masterAddress"),
+            "epoch": int(answer.ext.get("masterEpoch", "0")),
+            "set": sorted(members.get("syncStateSet", ())),
+        }
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
