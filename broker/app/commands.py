@@ -83,10 +83,9 @@ async def _serve(
         while restart is not None:
             role = PairRole(config.options.store_root)
             options = dataclasses.replace(config.options, **configured)
+            by_controllers: dict[str, Any] = {} if client is None else dict(client.options())
             options = (
-                role.effective(options)
-                if client is None
-                else dataclasses.replace(options, **client.options())
+                role.effective(options) if client is None else dataclasses.replace(options, **by_controllers)
             )
             config.start_again({name: getattr(options, name) for name in configured})
             restart = await App(
