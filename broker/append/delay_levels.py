@@ -5,7 +5,7 @@ later than its level's delay from now (the clock was set back) is due at once. D
 one in a write batch, so that other work runs between them; a level's offset moves after its slice is as
 durable as the flush mode promises. Levels that messageDelayLevel had before and that still have messages are
 delivered, too. Each delivery is noted in the journal before its record is written, so a
-kill repeats none. Loop thread.
+kill repeats none. What another broker delivered while this one was its slave is passed over. Loop thread.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ import heapq
 import logging
 from collections.abc import Iterator
 
-from firearrow._native.store.log.record import decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, PutStatus, QueueEntry
 from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Message, Property
@@ -68,13 +69,19 @@ class DelayService:
         self._levels = [DelayLevel(number, delay_ms, 0) for number, delay_ms in enumerate(levels_ms, 1)]
         self._removed: list[DelayLevel] = []
         self._running = False
+        self._followed: FollowedLog | None = None
+        self._started_ms = 0
+        self.passed_over = self.unsure = 0
+        """Messages that another broker delivered; messages that it may have delivered, for they have no unique key."""
 
     def restore(self, name: str, number: int, value: int) -> None:
         """Apply the journal's offset of level `number`, which is newer than the file's."""
         self._offsets.set(number, value)
 
-    def start(self) -> None:
+    def start(self, followed: FollowedLog | None = None) -> None:
+        """`followed`: the log, if another broker may have delivered from it."""
         self._running = True
+        self._followed, self._started_ms = followed, self._clock.now_ms()
         self._removed = self._removed_levels()
         for level in self._levels + self._removed:
             level.offset = self._next_offset(level.number)
@@ -186,9 +193,10 @@ class DelayService:
 
     def _deliver(self, level: DelayLevel, entry: QueueEntry, after: int) -> PutResult | None:
         """Put the message into its own topic; None if it has to be skipped. PutRefused: try again later."""
-        record = self._store.reader.record_at(entry.physical_offset)
-        message = None if record is None else delivered(Message.of_record(decode(record, False)))
-        if message is None:
+        data = self._store.reader.record_at(entry.physical_offset)
+        record = None if data is None else decode(data, False)
+        message = None if record is None else delivered(Message.of_record(record))
+        if record is None or message is None or self._was_delivered(record, entry.tags_code):
             return None
         try:
             put = self._appender.put(message, hooks=False)
@@ -200,6 +208,25 @@ class DelayService:
         self._journal.note(Kind.DELAY, "", level.number, after, put.end)
         self._stats.put(message.topic, 1, put.end - put.physical_offset)
         return put
+
+    def _was_delivered(self, record: Record, due_ms: int) -> bool:
+        """Whether another broker did it, while this one was its slave."""
+        followed = self._followed
+        if followed is None or not followed.covers(record.physical_offset):
+            return False
+        if followed.has_copy(record):
+            self.passed_over += 1
+            if self.passed_over == 1:
+                log.warning("delayed messages that the former master has delivered are passed over")
+            return True
+        if Property.UNIQUE_KEY not in record.properties and due_ms <= self._started_ms:
+            self.unsure += 1
+            if self.unsure == 1:
+                log.warning(
+                    "delayed messages without a unique key may be delivered a second time: "
+                    "the former master may have delivered them"
+                )
+        return False
 
     def _wait_for(self, level: DelayLevel, last: PutResult, after: int) -> None:
         def stored(is_stored: bool) -> None:

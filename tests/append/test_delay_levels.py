@@ -1,11 +1,14 @@
 """DelayService with a manual clock: due times, restarts, a full disk, a clock that jumps."""
 
+import dataclasses
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
 
 from firearrow.broker.append.delay_levels import DelayService
+from firearrow.broker.append.followed_log import FILE_NAME, FollowedLog
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables.delay_offsets import DelayOffsets
@@ -22,6 +25,8 @@ class DelayHarness(Harness):
         offsets: bytes | None = None,
         now_ms: int = 1_700_000_000_000,
         levels_ms: tuple[int, ...] = LEVELS_MS,
+        *,
+        was_slave: bool = False,
     ) -> None:
         super().__init__(folder, levels_ms, now_ms)
         self.offsets = DelayOffsets(self.clock)
@@ -41,7 +46,11 @@ class DelayHarness(Harness):
         for entry in self.journal.recover_entries():
             assert entry.kind == Kind.DELAY
             self.delays.restore(entry.name, entry.number, entry.value)
-        self.delays.start()
+        self.followed = FollowedLog(self.store)
+        if was_slave:
+            self.followed.follow()
+        self.followed.end_following()
+        self.delays.start(self.followed)
 
 
 @pytest.fixture
@@ -198,3 +207,82 @@ def test_levels_that_were_removed_are_delivered_when_due(
     caplog.clear()
     DelayHarness(tmp_path, after.offsets.to_json(), after.clock.now_ms(), levels_ms=(1000,))
     assert "wait in delay level" not in caplog.text
+
+
+FORMS = {
+    "delivered": {},
+    "another body": {"body": b"other"},
+    "sent again by its key": {"REAL_TOPIC": ""},
+    "a later retry": {"reconsume_times": 2},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_the_former_master_delivered_is_passed_over(tmp_path: Path, form: str) -> None:
+    """The same message of the part of the log that was copied, and no other one with its key."""
+    harness = DelayHarness(tmp_path)
+    sent = harness.put("T", b"body", DELAY="1", UNIQ_KEY="K")
+    change: dict[str, object] = dict(FORMS[form])
+    properties = sent.properties | {"REAL_TOPIC": str(change.get("REAL_TOPIC", "T"))}
+    copy = dataclasses.replace(
+        sent, topic="T", body=change.get("body", b"body"), properties=properties, queue_id=0
+    )
+    copy.reconsume_times = int(str(change.get("reconsume_times", 0)))
+    copy.properties.pop("DELAY")
+    harness.appender.put(copy, hooks=False)
+    harness.timers.run(0)
+    harness.kill()
+    (tmp_path / "config").mkdir(exist_ok=True)
+    promoted = DelayHarness(tmp_path, now_ms=harness.clock.now_ms(), was_slave=True)
+    promoted.timers.run(1500)
+    assert len(promoted.bodies("T")) == (1 if form == "delivered" else 2)
+    assert promoted.delays.passed_over == (form == "delivered")
+    assert promoted.offsets.get(1) == 1
+    promoted.close()
+
+
+def test_without_a_unique_key_a_message_may_come_twice_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = DelayHarness(tmp_path)
+    for _ in range(3):
+        harness.put("T", b"x", DELAY="1")
+    harness.timers.run(1500)
+    assert len(harness.bodies("T")) == 3
+    harness.kill()
+    shutil.rmtree(tmp_path / "journal", ignore_errors=True)
+    for path in tmp_path.glob("journal*"):
+        path.unlink()
+    promoted = DelayHarness(tmp_path, now_ms=harness.clock.now_ms(), was_slave=True)
+    promoted.timers.run(1500)
+    assert len(promoted.bodies("T")) == 6
+    assert promoted.delays.unsure == 3
+    assert sum("without a unique key" in record.message for record in caplog.records) == 1
+    promoted.close()
+
+
+def test_the_followed_part_ends_where_the_log_ended_at_the_promotion(tmp_path: Path) -> None:
+    """Each start after it knows it; a damaged file counts as all of the log."""
+    harness = DelayHarness(tmp_path)
+    harness.put("T")
+    harness.timers.run(0)
+    end = harness.store.written
+    followed = FollowedLog(harness.store)
+    followed.end_following()
+    assert (followed.until, followed.was_slave) == (0, False)
+    for _ in range(2):
+        FollowedLog(harness.store).follow()
+    followed = FollowedLog(harness.store)
+    followed.end_following()
+    assert (followed.until, followed.was_slave) == (end, True)
+    harness.put("T")
+    harness.timers.run(0)
+    followed = FollowedLog(harness.store)
+    followed.end_following()
+    assert (followed.until, followed.was_slave) == (end, False)
+    for path in (tmp_path / "config").glob(f"{FILE_NAME}*"):
+        path.write_bytes(b"{")
+    followed = FollowedLog(harness.store)
+    followed.end_following()
+    assert followed.until == harness.store.written > end
+    harness.close()
