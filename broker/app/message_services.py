@@ -13,6 +13,7 @@ from firearrow.broker.app.pop_services import PopServices
 from firearrow.broker.app.timer_services import TimerServices
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.delay_levels import DelayService
+from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.append.lmq import LmqDispatch
 from firearrow.broker.append.progress_journal import Entry, Kind
 from firearrow.broker.append.retry_routing import RetryRouting
@@ -139,11 +140,15 @@ class MessageServices:
             self._restore(entry)
         self._running.callback(self._periodic.stop)
         self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.save_progress)
+        followed = FollowedLog(self._store)
         if self._config.options.is_slave:
-            return
-        if killed:
+            if self.followed_timers is not None:
+                self.followed_timers.begin_following()
+            return followed.follow()
+        followed.end_following()
+        if killed or followed.was_slave:
             self._bound_offsets()
-        self._delays.start()
+        self._delays.start(followed)
         self._running.callback(self._delays.stop)
         self._timer_services.service.start()
         self._running.callback(self._timer_services.service.stop)

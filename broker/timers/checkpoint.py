@@ -17,7 +17,7 @@ FLUSHED_AT = 8
 SEAL_AT = 64
 """In the same disk sector as the fields: a power cut leaves both or neither."""
 SEAL = struct.Struct(">IB36s")
-OPEN, CLOSED, SUSPECT = range(3)
+OPEN, CLOSED, SUSPECT, FOLLOWED = range(4)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -26,7 +26,8 @@ class TimerCheckpoint:
 
     `read_ms`: the first slot that is not delivered. `flushed`: position in the timer log up to which log and
     wheel are durable. `queue_offset`: the first message of the timer's topic that is not enqueued.
-    `is_suspect`: wheel or log lack records, so the next start rebuilds them. `truncated`: the file was too
+    `is_suspect`: wheel or log lack records, so the next start rebuilds them. `is_followed`: so they do, but the
+    progress is that of a master whose log the store has up to there. `truncated`: the file was too
     short for the fields.
     """
 
@@ -44,6 +45,7 @@ class TimerCheckpoint:
         crc, state, boot = SEAL.unpack_from(page, SEAL_AT)
         self.is_ours = not self.is_new and crc == _fingerprint_of(page)
         self.is_suspect = self.is_ours and state == SUSPECT
+        self.is_followed = self.is_ours and state == FOLLOWED
         self._boot = BOOT_ID.read_bytes().strip()[:36] if BOOT_ID.exists() else b""
         self.lost_power = self.is_ours and state != CLOSED and boot.rstrip(b"\0") != self._boot
         """The machine stopped while the broker ran: unflushed writes may be lost, in any order."""
@@ -62,6 +64,7 @@ class TimerCheckpoint:
         if read_ms < 0 or queue_offset < 0:
             raise ValueError("the timer check point has a negative field")
         self.read_ms, self.queue_offset = read_ms, queue_offset
+        self.is_followed = True
 
     def sync(self, flushed: int) -> None:
         """State that log and wheel are durable up to `flushed`. May run in another thread. Raises OSError."""
@@ -86,7 +89,8 @@ class TimerCheckpoint:
 
     def _write(self, *, closed: bool) -> None:
         fields = self.encoded()
-        state = SUSPECT if self.is_suspect else CLOSED if closed else OPEN
+        known = FOLLOWED if self.is_followed else CLOSED if closed else OPEN
+        state = SUSPECT if self.is_suspect else known
         page = fields.ljust(SEAL_AT, b"\0") + SEAL.pack(_fingerprint_of(fields), state, self._boot)
         os.pwrite(self._fd, page.ljust(PAGE_BYTES, b"\0"), 0)
 

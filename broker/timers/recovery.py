@@ -198,6 +198,8 @@ class TimerFileCheck:
         checkpoint, end = self._files.checkpoint, self._store.reader.max_offset(name_rules.TIMER_TOPIC, 0)
         if checkpoint.is_suspect:
             return "lacked messages when the broker stopped"
+        if checkpoint.is_followed:
+            return "are those of a slave, which does not keep them"
         if checkpoint.truncated:
             return "have a truncated checkpoint"
         if checkpoint.is_new:

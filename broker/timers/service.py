@@ -34,6 +34,8 @@ from firearrow.broker.timers.wheel import SLOTS, WHEEL_BYTES, TimerWheel
 log = logging.getLogger("firearrow.timers")
 
 CLEAN_S = 30.0
+CLOCKS_DIFFER_MS = 60_000
+"""A master whose clock was ahead of ours by less has delivered messages that are due only now."""
 RATE_MS = 1000
 QUEUE = (name_rules.TIMER_TOPIC, 0)
 FILES = "timers"
@@ -141,13 +143,24 @@ class TimerService:
         self._dequeue.start()
         self._clean()
 
+    def begin_following(self) -> None:
+        """On a slave, at start: what was delivered so far is not known, until `follow` says so. StartError."""
+        files = self._timer_files
+        if files.checkpoint.is_followed:
+            return
+        files.checkpoint.read_ms = files.checkpoint.queue_offset = 0
+        files.checkpoint.is_suspect, files.checkpoint.is_followed = False, True
+        try:
+            files.write_checkpoint()
+        except OSError as error:
+            raise _unusable(self._store.root, error) from None
+
     def follow(self, check_point: bytes) -> None:
-        """On a slave: take the master's progress (the body of GET_TIMER_CHECK_POINT). Wheel and timer log are
-        not kept meanwhile: the mark says so, and a start as a master rebuilds them from the queue. OSError;
-        ValueError: it has another length."""
+        """On a slave: take the master's progress (the body of GET_TIMER_CHECK_POINT) once the log has what the master
+        had then. Wheel and timer log are not kept meanwhile: the mark says so, and a start as a master rebuilds
+        them from the queue. OSError; ValueError: it has another length."""
         files = self._timer_files
         files.checkpoint.follow(check_point)
-        files.checkpoint.is_suspect = True
         files.write_checkpoint()
 
     def follow_metrics(self, text: bytes) -> None:
@@ -158,6 +171,8 @@ class TimerService:
         """Continue from the files; if they are damaged, return what is wrong. Raises OSError."""
         files, now_ms = self._timer_files, self._clock.now_ms()
         file_check = TimerFileCheck(self._store, files)
+        if files.checkpoint.is_followed and not files.checkpoint.lost_power:
+            self._trusted = TrustedCheckpoint(files.checkpoint.queue_offset, files.checkpoint.read_ms)
         fault = file_check.checkpoint_fault(now_ms)
         if fault is not None:
             return fault
@@ -194,7 +209,7 @@ class TimerService:
         )
         files.checkpoint.is_suspect = True
         files.checkpoint.read_ms = files.read_ms = files.current_slot_ms()
-        pending = TimerRebuild(self._store, self._trusted, files.read_ms)
+        pending = TimerRebuild(self._store, self._trusted, files.read_ms + CLOCKS_DIFFER_MS)
         self._metrics.reset()
         count = self._enqueue.enqueue_waiting(pending.waits)
         files.checkpoint.is_suspect = False
