@@ -1,14 +1,15 @@
 """SlaveSynchronize: copies the master's tables, each second (Apache: each minute). Loop thread.
 
 Topics, groups and the timer's metrics are copied when their data version changes; the others have none that
-tells each change, and are copied when their bytes differ. A master that does not know a request (4.9: 402, 60,
-61) is not asked again until it changes its address.
+tells each change, and are copied when their bytes differ. Progress (offsets, delays, timers) takes effect once our log
+has all that the master's had when it was asked for: it passes over work whose outcome is in the log. A master that
+does not know a request (4.9: 402, 60, 61) is not asked again until it changes its address.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -39,6 +40,13 @@ class FollowedTimers(Protocol):
 
     def follow(self, check_point: bytes) -> None: ...
     def follow_metrics(self, text: bytes) -> None: ...
+
+
+class Progress(NamedTuple):
+    """A master's answer, and where its log ended then or later."""
+
+    body: bytes
+    end: int
 
 
 class PagedTable:
@@ -72,6 +80,7 @@ class SlaveSynchronize:
         timers: FollowedTimers | None,
     ) -> None:
         self._tables = context.tables
+        self._store = context.store
         self._loop = context.loop
         self._saver = context.saver
         self._master = master
@@ -93,6 +102,8 @@ class SlaveSynchronize:
         self._faults: dict[int, str] = {}
         self._versions: dict[int, DataVersion] = {}
         self._bodies: dict[int, bytes] = {}
+        self._ahead: dict[int, Progress] = {}
+        """Answers whose log is not here yet, by request code."""
         self.copied_ms = 0
         """When all tables were last up to date; 0: never."""
         self._clock = context.clock
@@ -121,6 +132,7 @@ class SlaveSynchronize:
             self._unknown.clear()
             self._versions.clear()
             self._bodies.clear()
+            self._ahead.clear()
         for code, copy in self._copies.items():
             if code in self._unknown:
                 continue
@@ -140,7 +152,7 @@ class SlaveSynchronize:
             else:
                 if self._faults.pop(code, None) is not None:
                     log.info("the table of request %d is copied again", code)
-        if not self._faults:
+        if not self._faults and not self._ahead:
             self.copied_ms = self._clock.now_ms()
 
     def _failed(self, code: int, error: Exception) -> None:
@@ -198,12 +210,12 @@ class SlaveSynchronize:
     # ---- the others ----
 
     async def _copy_offsets(self) -> None:
-        body = await self._changed(RequestCode.GET_ALL_CONSUMER_OFFSET)
+        body = await self._progress(RequestCode.GET_ALL_CONSUMER_OFFSET)
         if body is not None:
             self._tables.offsets.follow(await _parsed(body))
 
     async def _copy_delays(self) -> None:
-        body = await self._changed(RequestCode.GET_ALL_DELAY_OFFSET)
+        body = await self._progress(RequestCode.GET_ALL_DELAY_OFFSET)
         if body is not None:
             self._delays(body)
             self._saver.changed("delays")
@@ -221,9 +233,25 @@ class SlaveSynchronize:
             self._saver.changed("timermetrics")
 
     async def _copy_check_point(self) -> None:
-        body = await self._changed(RequestCode.GET_TIMER_CHECK_POINT)
+        body = await self._progress(RequestCode.GET_TIMER_CHECK_POINT)
         if body is not None and self._timers is not None:
             self._timers.follow(body)
+
+    async def _progress(self, code: int) -> bytes | None:
+        """The body of the answer as soon as our log has what the master's had; None until then, and if it is the same
+        as before. The next answer is asked for after that, since a newer one would have to wait again."""
+        if code not in self._ahead:
+            body = await self._changed(code)
+            if body is None:
+                return None
+            try:
+                self._ahead[code] = Progress(body, (await self._master.log_range()).end)
+            except BaseException:
+                self._bodies.pop(code, None)
+                raise
+        if self._store.written < self._ahead[code].end:
+            return None
+        return self._ahead.pop(code).body
 
     async def _changed(self, code: int) -> bytes | None:
         """The body of the answer; None if it is the same as before. It counts as copied when the next one comes:

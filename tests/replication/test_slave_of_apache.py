@@ -1,5 +1,6 @@
 """A slave of Apache's masters, 5.5.0 and 4.9.7: equal logs over kills and rolls, copied tables, readers that go on."""
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -34,15 +35,18 @@ TOPIC, GROUP = "Followed", "Reader"
 
 
 class Pair:
-    def __init__(self, folder: Path, version: str) -> None:
-        self.folder, self.version = folder, version
+    """`settings`: of the master."""
+
+    def __init__(self, folder: Path, version: str, **settings: str) -> None:
+        self.folder, self.version, self._settings = folder, version, settings
         self.names = FireArrow(folder / "names", {"brokerName": "names", "brokerClusterName": "Names"})
         self.start_master()
 
     def start_master(self) -> None:
         more = {"timerWheelEnable": "true"} if self.version == "5.5.0" else {}
         self.master = MASTERS[self.version](
-            self.folder / "master", SETTINGS | {"namesrvAddr": self.names.name_server} | more
+            self.folder / "master",
+            SETTINGS | {"namesrvAddr": self.names.name_server} | more | self._settings,
         )
 
     def connect(self) -> ClientSocket:
@@ -60,6 +64,11 @@ class Pair:
             end = end_of(slave)
         assert digests(self.folder / "slave", end) == digests(self.folder / "master", end)
         return end
+
+    def forget(self) -> None:
+        """Both stores, which nobody has open."""
+        for name in ("master", "slave"):
+            shutil.rmtree(self.folder / name)
 
     def close(self) -> None:
         self.master.kill()
