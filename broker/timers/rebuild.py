@@ -1,8 +1,8 @@
 """Finds the pending messages of the timer from its queue, the commit log and the key index alone.
 
-Used when the timer's own files are damaged. A delivered message is recognized by its copy in its real topic;
-without an index or a unique key it is not recognized and is delivered twice. Reads only. Loop thread, at
-start.
+Used when the timer's own files are damaged, or those of a slave. A delivered message is recognized by its copy
+in its real topic; without an index or a unique key it is not recognized and is delivered twice. Reads only. Loop
+thread, at start.
 """
 
 from typing import NamedTuple
@@ -31,6 +31,8 @@ class TimerRebuild:
         self._store = store
         self._trusted = trusted
         self._now_ms = now_ms
+        self.unsure = 0
+        """Messages without a unique key that were due: they may have been delivered."""
         self._rolls: dict[tuple[str, str], int] = {}
         """(unique key, due time) → how often the newest copy in the timer's queue was rolled."""
         at, end = (
@@ -49,6 +51,7 @@ class TimerRebuild:
             return False
         key = properties.get(Property.UNIQUE_KEY)
         if key is None:
+            self.unsure += out_ms < self._now_ms
             return True
         rolls = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
         if self._rolls.get((key, str(out_ms)), 0) > rolls:

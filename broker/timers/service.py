@@ -201,12 +201,16 @@ class TimerService:
         After a kill the next start repeats it.
         """
         files = self._timer_files
-        kept = self._folder.reset()
-        log.error(
-            "the timer's files %s: reading pending messages again from the timer's queue; old files: %s",
-            fault,
-            kept,
-        )
+        followed = files.checkpoint.is_followed
+        kept = self._folder.reset(keep=not followed)
+        if followed:
+            log.warning("this broker was a slave: reading pending messages from the timer's queue")
+        else:
+            log.error(
+                "the timer's files %s: reading pending messages again from the timer's queue; old files: %s",
+                fault,
+                kept,
+            )
         files.checkpoint.is_suspect = True
         files.checkpoint.read_ms = files.read_ms = files.current_slot_ms()
         pending = TimerRebuild(self._store, self._trusted, files.read_ms + CLOCKS_DIFFER_MS)
@@ -214,7 +218,10 @@ class TimerService:
         count = self._enqueue.enqueue_waiting(pending.waits)
         files.checkpoint.is_suspect = False
         files.write_checkpoint()
-        log.warning("%d timer messages are pending; some may be delivered a second time", count)
+        if followed and not pending.unsure:
+            log.info("%d timer messages are pending", count)
+        else:
+            log.warning("%d timer messages are pending; some may be delivered a second time", count)
 
     def stop(self) -> None:
         self._enqueue.stop()

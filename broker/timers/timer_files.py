@@ -8,6 +8,7 @@
 
 import contextlib
 import logging
+import shutil
 from pathlib import Path
 
 from firearrow._native.base.durable_files import fsync_dir
@@ -85,15 +86,22 @@ class TimerFolder:
             clock,
         )
 
-    def reset(self) -> str:
-        """Rename the three files and create empty ones; return the new names. Raises OSError.
+    def reset(self, *, keep: bool) -> str:
+        """Create three empty files; return the new names of the old ones, which are deleted without `keep`. Raises
+        OSError.
 
-        The log is renamed first: a start that finds the others without it rebuilds, too.
+        The log goes first: a start that finds the others without it rebuilds, too.
         """
         files = self.files
         for file in (files.log, files.wheel, files.checkpoint):
             file.close()
-        kept = ", ".join(set_aside(path) for path in (self._log, self._wheel, self._checkpoint))
+        kept = ""
+        if keep:
+            kept = ", ".join(set_aside(path) for path in (self._log, self._wheel, self._checkpoint))
+        else:
+            shutil.rmtree(self._log)
+            self._wheel.unlink()
+            self._checkpoint.unlink()
         files.log = TimerLog(self._log, self._options.timer_log_file_bytes)
         files.wheel = TimerWheel(self._wheel, self._options.timer_precision_ms)
         files.checkpoint = TimerCheckpoint(self._checkpoint)

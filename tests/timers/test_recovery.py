@@ -315,3 +315,30 @@ def test_another_precision_is_accepted_when_none_is_pending(harness: TimerHarnes
     harness.send(b"2", 150)
     harness.timers.run(200)
     assert harness.found() == [1, 2]
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_a_slave_that_becomes_the_master_trusts_what_its_master_said(
+    harness: TimerHarness, tmp_path: Path, said: bool
+) -> None:
+    """Without it, messages that have no unique key are delivered again."""
+    for body, delay in ((b"1", 1000), (b"2", 60_000)):
+        harness.put("T", body, TIMER_DELAY_MS=str(delay))
+    harness.timers.run(5000)
+    assert harness.found() == [1]
+    told = harness.service.check_point()
+    harness.kill()
+    for path in (tmp_path / "journal").parent.glob("journal*"):
+        path.unlink()
+    shutil.rmtree(tmp_path / "timerlog")
+    (tmp_path / "timerwheel").unlink()
+    (tmp_path / "config" / "timercheck").unlink()
+    slave = checkpoint.TimerCheckpoint(tmp_path / "config" / "timercheck")
+    slave.is_followed = True
+    if said:
+        slave.follow(told)
+    slave.write_checkpoint(NOW)
+    slave.close()
+    promoted = harness.again()
+    promoted.timers.run(90_000)
+    assert promoted.found() == ([1, 2] if said else [1, 1, 2])
