@@ -15,6 +15,7 @@ from tests.crash.promises import Promises
 from tests.crash.recording import Kind, Op
 
 Queue = tuple[str, int]
+PREPARED = 4
 BLANK = bytes.fromhex("cbd43194")
 
 
@@ -88,7 +89,8 @@ class WrittenLog:
                 key = dict(
                     part.split("\x01") for part in record.properties_bytes.decode().split("\x02") if part
                 )
-                position = {"topic": record.topic, "queue": record.queue_id, "entry": record.queue_offset}
+                entry = -1 if record.sys_flag & PREPARED else record.queue_offset
+                position = {"topic": record.topic, "queue": record.queue_id, "entry": entry}
                 yield {**position, "at": at, "key": key.get("KEYS", "")}
             at += size
 
@@ -126,6 +128,8 @@ class ExpectedState:
     """Config file → version that must be there, version that may be."""
     commits: dict[Queue, tuple[int, int, int]] = field(default_factory=dict)
     """Queue → offset that must be known after a power cut, after a kill, and that may be known."""
+    steps: dict[int, int] = field(default_factory=dict)
+    """Step in the journal → it counts if the log ends there or later."""
     promises: Promises = field(default_factory=Promises)
 
     def apply(self, op: Op) -> None:
@@ -157,6 +161,8 @@ class ExpectedState:
                 self.commits[queue] = self.commits[queue][0], mark["offset"], mark["offset"]
             case "committed":
                 self.commits[mark["topic"], mark["queue"]] = (mark["offset"],) * 3
+            case "step":
+                self.steps[mark["value"]] = mark["end"]
             case "saving":
                 self.saved[mark["file"]] = (self.saved.get(mark["file"], (0, 0))[0], mark["version"])
             case "saved":

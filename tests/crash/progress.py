@@ -60,7 +60,8 @@ class ProgressWriter:
 def _load(file: ConfigFile, journal: Journal, offsets: ConsumerOffsets) -> None:
     file.load(offsets.load)
     for entry in journal.recover_entries():
-        offsets.restore(entry.name, entry.number, entry.value)
+        if entry.kind == Kind.OFFSET:
+            offsets.restore(entry.name, entry.number, entry.value)
 
 
 def offsets_of(root: Path, store: MessageStore) -> dict[Queue, int]:
@@ -81,6 +82,7 @@ def offsets_of(root: Path, store: MessageStore) -> dict[Queue, int]:
 
 def progress_faults(root: Path, store: MessageStore, expected: ExpectedState, *, kill: bool) -> list[str]:
     faults = _saved_faults(root, expected)
+    faults += _step_faults(root, store, expected)
     found = offsets_of(root, store)
     for queue, (synced, noted, may) in expected.commits.items():
         least = min(noted if kill else synced, store.reader.max_offset(*queue))
@@ -92,6 +94,20 @@ def progress_faults(root: Path, store: MessageStore, expected: ExpectedState, *,
                 f"the offset of {queue} is {queue_offset}, its end is {store.reader.max_offset(*queue)}"
             )
     return faults
+
+
+def _step_faults(root: Path, store: MessageStore, expected: ExpectedState) -> list[str]:
+    """A step whose records the log lacks does not count."""
+    journal = Journal(root / "journal", store.run, store.written)
+    try:
+        steps = [entry.value for entry in journal.recover_entries() if entry.kind == Kind.DELAY]
+    finally:
+        journal.close()
+    return [
+        f"step {step} counts, whose records end at {expected.steps[step]}, but the log ends at {store.written}"
+        for step in steps
+        if expected.steps[step] > store.written
+    ]
 
 
 def _saved_faults(root: Path, expected: ExpectedState) -> list[str]:

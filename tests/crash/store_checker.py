@@ -13,6 +13,7 @@ from typing import Any
 
 from firearrow._native.store.files.errors import StoreError
 from firearrow._native.store.message_store import MessageStore, StoreConfig
+from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import StartError
 from tests.crash.disk import SECTOR_BYTES
 from tests.crash.expected import ExpectedState, Queue, WrittenLog
@@ -40,7 +41,7 @@ class StoreChecker:
 
     def faults(self, root: Path, expected: ExpectedState, *, kill: bool, again_clean: bool) -> list[str]:
         """What is wrong with the folder, which is changed; empty if all is as promised."""
-        faults = list(self._raw_faults(root))
+        faults = [*self._raw_faults(root), *self._file_faults(root)]
         if faults:
             return faults
         try:
@@ -127,6 +128,14 @@ class StoreChecker:
                 ):
                     yield f"{path.name} contains at {at} what was never written there"
                     break
+
+    def _file_faults(self, root: Path) -> Iterator[str]:
+        """Each file that is replaced as a whole can be read."""
+        for path in sorted((root / "config").glob("*.json")):
+            try:
+                fastjson.loads(path.read_bytes())
+            except ValueError as error:
+                yield f"{path.name} cannot be read: {error}"
 
     def _log_faults(self, root: Path, seen: Snapshot, expected: ExpectedState, *, kill: bool) -> list[str]:
         faults = []

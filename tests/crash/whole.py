@@ -21,12 +21,16 @@ def whole_broker(root: Path, mark: Marks, draw: random.Random) -> None:
 
 def _use(connection: ClientSocket, mark: Marks, draw: random.Random) -> None:
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC, QUEUES)).code == 0
+    make_group(connection)
+    for number in range(SENDS):
+        _send(connection, mark, draw, number)
+
+
+def make_group(connection: ClientSocket) -> None:
     group = {"groupName": GROUP, "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16}
     body = json.dumps(group).encode()
     made = connection.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
     assert made.code == 0, made.remark
-    for number in range(SENDS):
-        _send(connection, mark, draw, number)
 
 
 def _send(connection: ClientSocket, mark: Marks, draw: random.Random, number: int) -> None:

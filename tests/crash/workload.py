@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.crash.expiry import expired_files
+from tests.crash.followed import followed_log, slave_broker
 from tests.crash.marks import Marks
 from tests.crash.pending import pending_work
 from tests.crash.progress import GROUP, ProgressWriter
@@ -146,6 +147,8 @@ WORKLOADS: dict[str, Script] = {
         whole_broker,
         pending_work,
         expired_files,
+        followed_log,
+        slave_broker,
     )
 }
 

@@ -144,6 +144,7 @@ def test_the_common_point(
 
 
 def test_each_power_cut_leaves_the_state_before_or_after(tmp_path: Path) -> None:
+    """And never by way of `.bak`, which lacks the newest epoch: the file that is renamed has been synced."""
     library = recording.build(tmp_path)
     draw = random.Random(5)
     with folder.scratch() as scratch:
@@ -164,6 +165,7 @@ def test_each_power_cut_leaves_the_state_before_or_after(tmp_path: Path) -> None
                 folder.make(scratch / "state", cuts.image_of(disk, cut))
                 file = EpochFile(scratch / "state")
                 assert [list(entry) for entry in file.entries] in allowed, (str(op), cut)
+                assert not file.is_older, (str(op), cut)
                 seen += 1
     assert seen > 1000
 

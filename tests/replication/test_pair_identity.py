@@ -1,6 +1,8 @@
 """A pair's id and a node's: kept, taken over once, refused for another pair, and separate after a copied store."""
 
+import json
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from firearrow.broker.replication.pair_identity import (
     forget_promotion,
     stored_role,
 )
+from tests.crash import cuts, folder, recording
+from tests.crash.disk import Disk
+from tests.crash.recording import Kind
 
 
 def test_ids_are_kept(tmp_path: Path) -> None:
@@ -91,3 +96,33 @@ def test_a_damaged_role_is_refused(tmp_path: Path, members: str) -> None:
     file.write_text(file.read_text().replace("{", "{" + members + ",", 1))
     with pytest.raises(StartError, match=r"role|masterRole|roleEpoch"):
         stored_role(tmp_path)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_power_cut_leaves_the_ids_before_or_after(seed: int, tmp_path: Path) -> None:
+    """A damaged file would stop the start; a node's id that was used never comes again as another one's."""
+    library, draw, seen = recording.build(tmp_path), random.Random(seed), 0
+    with folder.scratch() as scratch:
+        ops = recording.record(
+            library, scratch / "recorded", "identity", seed, module="tests.replication.identity_writes"
+        )
+        disk, allowed = Disk(), list[list[str]]()
+        for op in ops:
+            disk.apply(op)
+            if op.kind == Kind.MARK:
+                mark = json.loads(op.data)
+                allowed = [*(allowed if mark["what"] == "saving" else []), mark["ids"]]
+            states = [
+                *cuts.extremes(disk),
+                *(cuts.every(disk) or ()),
+                *(cuts.drawn(disk, draw) for _ in range(8)),
+            ]
+            for cut in states:
+                folder.make(scratch / "state", cuts.image_of(disk, cut))
+                identity = PairIdentity(scratch / "state")
+                found = identity.pair.hex(), identity.node.hex()
+                assert not allowed or any(
+                    all(one in ("", other) for one, other in zip(ids, found, strict=True)) for ids in allowed
+                ), (str(op), cut)
+                seen += 1
+    assert seen > 300
