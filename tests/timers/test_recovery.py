@@ -328,9 +328,8 @@ def test_a_slave_that_becomes_the_master_trusts_what_its_master_said(
     assert harness.found() == [1]
     told = harness.service.check_point()
     harness.kill()
-    for path in (tmp_path / "journal").parent.glob("journal*"):
-        path.unlink()
-    shutil.rmtree(tmp_path / "timerlog")
+    for folder in ("journal", "timerlog"):
+        shutil.rmtree(tmp_path / folder)
     (tmp_path / "timerwheel").unlink()
     (tmp_path / "config" / "timercheck").unlink()
     slave = checkpoint.TimerCheckpoint(tmp_path / "config" / "timercheck")
