@@ -33,6 +33,8 @@ NOT_PRIORITY = frozenset(
 )
 """Properties that give a message another type than PRIORITY (TopicMessageType)."""
 PRIORITY_DIGITS_MAX = 9
+UNCONFIRMED_MAX = 16_384
+"""Messages without WAIT that are taken while too few copies are in sync."""
 DELAYED = frozenset((Property.DELAY, Property.TIMER_OUT_MS, *TIMER_REQUESTS))
 
 
@@ -204,7 +206,10 @@ class SendHandler:
         )
 
     def _check_copies(self, waits: bool) -> None:
-        if waits and self._write_batch.refuses_sends:
+        """Messages that wait for no slave are taken, but nobody sees them before a slave has them."""
+        if not self._write_batch.refuses_sends:
+            return
+        if waits or self._write_batch.waiting >= UNCONFIRMED_MAX:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
     def _check_batch(self, send_request: SendRequest, properties: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.handlers.send import UNCONFIRMED_MAX
 from tests.replication.raw_slave import Master, RawSlave, until
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull_ext, send, send_ext
@@ -94,6 +95,24 @@ def test_sends_are_refused_and_nothing_is_shown_below_the_least_number_of_copies
         set_option(client, b"enableAutoInSyncReplicas=false")
         set_option(client, b"inSyncReplicas=1")
         assert timed(client)[0].code == 0
+
+
+def test_messages_that_wait_for_nobody_are_bounded_while_slaves_are_missing(tmp_path: Path) -> None:
+    """They are taken, but invisible, and each is remembered until a slave has it."""
+    settings = SETTINGS | {"minInSyncReplicas": 2, "mappedFileSizeCommitLog": 1 << 26}
+    with Master(tmp_path / "store", **settings) as master, master.connect() as client:
+        ext, codes = send_ext("T", i="WAIT\x01false\x02"), list[int]()
+        while len(codes) < UNCONFIRMED_MAX:
+            sent = [client.send_request(RequestCode.SEND_MESSAGE_V2, ext, b"x") for _ in range(256)]
+            codes += [client.answer_to(opaque).code for opaque in sent]
+        assert set(codes) == {0}
+        assert timed(client, ext)[0].code == 1
+        assert shown(client) == 0
+        with master.slave() as slave:
+            slave.file_bytes = 1 << 26
+            caught_up(master, slave)
+            until(lambda: shown(client) == UNCONFIRMED_MAX)
+            assert timed(client, ext)[0].code == 0
 
 
 def test_readers_see_unconfirmed_messages_if_asked(tmp_path: Path) -> None:
