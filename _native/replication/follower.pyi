@@ -26,6 +26,8 @@ class Follower:
     heartbeats: int
     records: int
     """How many were received, and how many records were staged."""
+    skipped_lmqs: int
+    """How many records have no entries in the LMQs that they name, because these do not continue there."""
     def begin(self, min_offset: int, end: int) -> int:
         """Forget unfinished bytes; returns the offset to ask for: the end of the log, of an empty one the
         master's `min_offset`, or 1 if that is 0 and the master has messages (`end` > 0), because a request for 0

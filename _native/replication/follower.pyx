@@ -230,6 +230,7 @@ cdef class Follower:
         try:
             dispatch.stage(queue, &view.topic, properties, view.physical_offset, view.size, view.store_time)
         except PutRefused:
+            self.skipped_lmqs += 1
             dispatch.lmq = False
             try:
                 dispatch.stage(

@@ -119,6 +119,7 @@ class Slave:
             "behindBytes": lag.bytes,
             "behindMs": lag.ms,
             "receivedBytes": status.bytes_received,
+            "skippedLmqs": status.skipped_lmqs,
             "tablesCopiedMs": self._synchronize.copied_ms,
             "tableFaults": {str(code): fault for code, fault in self._synchronize.faults.items()},
         }

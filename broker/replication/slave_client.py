@@ -226,8 +226,20 @@ class HAClient:
                 self._commit()
         finally:
             self._commit()
+        if self._follower.skipped_lmqs > self._status.skipped_lmqs:
+            self._note_skipped_lmqs()
         if fault is not None:
             raise fault
+
+    def _note_skipped_lmqs(self) -> None:
+        """Log the first."""
+        if self._status.skipped_lmqs == 0:
+            log.warning(
+                "the record before %d is not in the LMQs that it names, for these do not continue there; such records "
+                "are counted as skippedLmqs in /status and not logged again",
+                self._store.written,
+            )
+        self._status.skipped_lmqs = self._follower.skipped_lmqs
 
     def _commit(self) -> None:
         """Write what is staged; report it when it is as durable as flushDiskType says."""

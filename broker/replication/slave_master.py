@@ -41,7 +41,8 @@ class State(StrEnum):
 @dataclass(slots=True)
 class SlaveStatus:
     """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last said so;
-    `master_times`: when it ended where. `local`: our end of the replication connection. Times in ms."""
+    `master_times`: when it ended where. `local`: our end of the replication connection. `skipped_lmqs`: records
+    without entries in the LMQs that they name. Times in ms."""
 
     state: State = State.NO_MASTER
     reason: str = "no name server has told the master's address yet"
@@ -50,6 +51,7 @@ class SlaveStatus:
     last_read_ms: int = 0
     last_write_ms: int = 0
     bytes_received: int = 0
+    skipped_lmqs: int = 0
     bytes_per_second: int = 0
     master_flushed: int = 0
     local: Address | None = None

@@ -1,5 +1,6 @@
 """A slave's log: the whole of it, in pieces cut anywhere, checked before it is appended, a store at every moment."""
 
+import json
 import random
 import subprocess
 import sys
@@ -274,5 +275,28 @@ def test_lmqs_of_messages_are_followed(tmp_path: Path) -> None:
                 assert len(read_queue(connection, lmq, 0)) == 3
             assert slave.stop() == 0
         verified(scene.store)
+    finally:
+        scene.close()
+
+
+def test_lmqs_that_do_not_continue_are_counted_and_logged_once(tmp_path: Path) -> None:
+    """The master deleted an LMQ; the slave, which began later, has the entries before it."""
+    lmqs = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    scene = Scene(tmp_path, **lmqs)
+    try:
+        scene.fill(4)
+        named = send_ext(TOPIC, i="INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02")
+        for number in range(5):
+            assert scene.connection.ask(RequestCode.SEND_MESSAGE_V2, named, b"lmq").code == 0
+            if number == 1:
+                deleted = {"topic": "%LMQ%a"}
+                assert scene.connection.ask(RequestCode.DELETE_TOPIC_IN_BROKER, deleted).code == 0
+        scene.fill(4)
+        with scene.slave(**lmqs) as slave, slave.connect() as connection:
+            scene.caught_up(connection)
+            status = json.loads(connection.ask(RequestCode.GET_STATUS).body)["replication"]
+            assert status["skippedLmqs"] == 3
+            assert slave.log.read_text().count("is not in the LMQs that it names") == 1
+            scene.equal()
     finally:
         scene.close()
