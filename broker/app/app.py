@@ -272,7 +272,9 @@ class App:
     def _load_tables(self, options: Options) -> None:
         changed = self._topics_changed, self._subscriptions_changed
         tables = self._tables = make_tables(options, self._clock, self._saver, self._journal, *changed)
-        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.schedule("kv"))
+        self._name_server = NameServer(
+            self._clock, NamingOptions(), lambda: self._saver.schedule("kv"), self._connect
+        )
         self._kv_file = Path(options.store_root) / "config" / "kvConfig.json"
         self._config.listen(self._tables.configure)
         load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)

@@ -130,7 +130,12 @@ class NameServerApp:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         async with AsyncExitStack() as running:
             saver, stopping, clock = TableSaver(self._loop), asyncio.Event(), Clock()
-            naming = NameServer(clock, self._options, lambda: saver.schedule("kv"))
+            naming = NameServer(
+                clock,
+                self._options,
+                lambda: saver.schedule("kv"),
+                lambda host, port: server.connect(host, port, access.sign),
+            )
             kv_file = self._keep_kv(naming.kv, saver)
             access = self._access(kv_file, saver, clock)
             running.callback(access.close)

@@ -47,7 +47,7 @@ class NamingHandler:
         topic = request.text("topic")
         if self._options.flag("needWaitForService") and self._is_young():
             raise Refusal(ResponseCode.SYSTEM_ERROR, "name server not ready")
-        route = self._routes.route(topic)
+        route = self._routes.route(topic, acting=self._options.flag("supportActingMaster"))
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))

@@ -38,12 +38,20 @@ ACTING = {
     "needWaitForService": NamingOption(
         "false", "Refuses to give routes until `waitSecondsForService` have passed."
     ),
+    "notifyMinBrokerIdChanged": NamingOption(
+        "false", "Tells the brokers of a name at once when the smallest id among them changes."
+    ),
     "orderMessageEnable": NamingOption("false", "Adds a topic's order configuration to its route."),
     "returnOrderTopicConfigToBroker": NamingOption(
         "true", "Answers a broker's registration with the order configurations of all topics."
     ),
     "scanNotActiveBrokerInterval": NamingOption(
         "5000", "How often silent brokers are looked for, in milliseconds.", 100, 3_600_000
+    ),
+    "supportActingMaster": NamingOption(
+        "false",
+        "In routes, the slave with the smallest id stands as the master while that is gone, if its broker has "
+        "`enableSlaveActingMaster`.",
     ),
     "waitSecondsForService": NamingOption(
         "45",
@@ -64,7 +72,6 @@ enableControllerInNamesrv=false
 enableShutdownGracefully=false
 kvConfigPath=
 listenPort=9876
-notifyMinBrokerIdChanged=false
 productEnvName=center
 rocketmqHome=
 serverAsyncSemaphoreValue=64
@@ -79,7 +86,6 @@ serverSocketRcvBufSize=0
 serverSocketSndBufSize=0
 serverWorkerThreads=8
 shutdownWaitTimeSeconds=30
-supportActingMaster=false
 unRegisterBrokerQueueCapacity=3000
 useEpollNativeSelector=false
 writeBufferHighWaterMark=0

@@ -6,7 +6,7 @@ with the host by which it reached us. Loop thread.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from firearrow.broker.tables.registration import QueueData, Registration
 log = logging.getLogger("firearrow.routes")
 
 MASTER_ID = 0
+MEMBERS_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+"""Of the topic in whose route brokers find the members of their own name: it shows them as they are."""
 TIMEOUT_MS = 120_000
 BROKERS_MAX = 1024
 IDS_MAX = 64
@@ -73,9 +75,35 @@ class TopicRouteData(NamedTuple):
     filter_servers: Mapping[str, Sequence[str]]
 
 
+class MinBrokerChange(NamedTuple):
+    """The smallest id of a broker name changed. `offline`: the address that left, `ha`: where the new one replicates;
+    empty if not known. `notify`: the addresses to tell."""
+
+    broker_id: int
+    address: str
+    offline: str
+    ha: str
+    notify: Sequence[str]
+
+    def ext(self) -> dict[str, str]:
+        """The header of NOTIFY_MIN_BROKER_ID_CHANGE."""
+        fields = {
+            "minBrokerId": str(self.broker_id),
+            "minBrokerAddr": self.address,
+            "offlineBrokerAddr": self.offline,
+            "haBrokerAddr": self.ha,
+        }
+        return {key: text for key, text in fields.items() if text}
+
+
 class RouteTable:
-    def __init__(self, clock: Clock) -> None:
+    """`min_changed` is called after each change of a name's smallest id."""
+
+    def __init__(
+        self, clock: Clock, min_changed: Callable[[MinBrokerChange], None] = lambda change: None
+    ) -> None:
         self._clock = clock
+        self.min_changed = min_changed
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
@@ -107,6 +135,7 @@ class RouteTable:
         if holder is not None and holder.broker != registration.broker:
             self.unregister(registration.cluster, registration.address, own=peer is None)
         first = broker is None or registration.broker_id not in broker.addresses
+        smaller = broker is not None and registration.broker_id < min(broker.addresses)
         if broker is None:
             broker = self._brokers[registration.broker] = BrokerData(
                 registration.cluster, registration.broker
@@ -122,6 +151,8 @@ class RouteTable:
         if registration.broker_id == MASTER_ID or lowest:
             self._register_topics(registration, first, drop_missing)
         self._keep_alive(registration, peer)
+        if smaller:
+            self._notify(broker, ha=registration.ha_address)
         if registration.broker_id == MASTER_ID or MASTER_ID not in broker.addresses:
             return None
         return self._live.get((broker.cluster, broker.addresses[MASTER_ID]))
@@ -133,12 +164,18 @@ class RouteTable:
             return
         del self._live[cluster, address]
         broker = self._brokers[live.broker]
+        was_min = live.broker_id == min(broker.addresses, default=-1)
         if broker.addresses.get(live.broker_id) == address:
             del broker.addresses[live.broker_id]
         if not broker.addresses:
             del self._brokers[live.broker]
             for topic in self.topics_of(live.broker):
                 self._drop(topic, live.broker)
+        elif broker.acting_master:
+            if MASTER_ID not in broker.addresses:
+                self.wipe_write(live.broker)
+            if was_min:
+                self._notify(broker, offline=address)
         log.info("broker %s %d at %s removed", live.broker, live.broker_id, address)
 
     def touch(self, cluster: str, address: str) -> None:
@@ -204,11 +241,17 @@ class RouteTable:
 
     # look-up
 
-    def route(self, topic: str) -> TopicRouteData | None:
+    def route(self, topic: str, *, acting: bool = False) -> TopicRouteData | None:
+        """`acting`: supportActingMaster: the smallest slave of a name without a master stands as its master."""
         queues = self._topics.get(topic)
         if not queues:
             return None
         brokers = [self._brokers[name] for name in queues]
+        if acting and not topic.startswith(MEMBERS_PREFIX):
+            brokers = [
+                broker if queues[broker.name].perm & Perm.WRITE else _with_acting_master(broker)
+                for broker in brokers
+            ]
         filters = {
             address: live.filter_servers
             for broker in brokers
@@ -312,9 +355,11 @@ class RouteTable:
         if drop_missing:
             for topic in set(self.topics_of(registration.broker)) - registration.topics.keys():
                 self._drop(topic, registration.broker)
+        acts = registration.broker_id != MASTER_ID and registration.acting_master
         for topic, data in registration.topics.items():
             if changed or registration.broker not in self._topics.get(topic, ()):
-                self._put(topic, registration.broker, data)
+                queues = data._replace(perm=data.perm & ~Perm.WRITE) if acts else data
+                self._put(topic, registration.broker, queues)
 
     def _keep_alive(self, registration: Registration, peer: Peer | None) -> None:
         known = self._live.get((registration.cluster, registration.address))
@@ -335,6 +380,17 @@ class RouteTable:
         if peer is not None and peer not in self._watched:
             self._watched.add(peer)
             peer.on_close(self._closed)
+
+    def _notify(self, broker: BrokerData, *, offline: str = "", ha: str = "") -> None:
+        """As Apache: all that are left, or those that were there before the one that joined. Our own broker, whose
+        address has no host, is not told."""
+        smallest, members = min(broker.addresses), broker.addresses
+        told = [
+            address
+            for broker_id, address in members.items()
+            if (offline or len(members) == 1 or broker_id != smallest) and not address.startswith(":")
+        ]
+        self.min_changed(MinBrokerChange(smallest, members[smallest], offline, ha, told))
 
     def _put(self, topic: str, broker: str, data: QueueData) -> None:
         queues = self._topics.setdefault(topic, {})
@@ -357,6 +413,14 @@ class RouteTable:
                 changed[data] = data._replace(perm=change(data.perm))
             self._topics[topic][broker] = changed[data]
         return len(topics)
+
+
+def _with_acting_master(broker: BrokerData) -> BrokerData:
+    if not broker.acting_master or not broker.addresses or MASTER_ID in broker.addresses:
+        return broker
+    addresses = dict(broker.addresses)
+    addresses[MASTER_ID] = addresses.pop(min(addresses))
+    return replace(broker, addresses=addresses)
 
 
 def _refusal(remark: str) -> Refusal:

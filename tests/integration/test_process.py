@@ -269,7 +269,7 @@ def test_the_name_server_reads_a_file_of_apache(tmp_path: Path) -> None:
     config = tmp_path / "namesrv.conf"
     config.write_bytes(
         b"\xef\xbb\xbflistenPort=%d\nkvConfigPath = %b/my\\ kv.json\norderMessageEnable true\n"
-        b"serverWorkerThreads=8\nsupportActingMaster=true\nenableTopicLst=false\n" % (port, bytes(tmp_path))
+        b"serverWorkerThreads=8\nclusterTest=true\nenableTopicLst=false\n" % (port, bytes(tmp_path))
     )
     command = [COMMAND, "namesrv", "--config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -284,7 +284,7 @@ def test_the_name_server_reads_a_file_of_apache(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(5) == 0
         log = process.stderr.read()
-    assert "supportActingMaster has no effect here" in log
+    assert "clusterTest has no effect here" in log
     assert "unknown key enableTopicLst (did you mean enableTopicList?)" in log
     assert "serverWorkerThreads" not in log
     assert (tmp_path / "my kv.json").exists()

@@ -12,17 +12,26 @@ from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.routes import MinBrokerChange
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 
 HERE: Address = ("127.0.0.1", 9876)
 
 
+async def no_connection(host: str, port: int) -> RecordedPeer:
+    raise ConnectionRefusedError(f"nobody is at {host}:{port}")
+
+
 class NameServerHarness:
+    """`changes`: of smallest broker ids, in order."""
+
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock()
         self.kv_changes = 0
-        self.server = NameServer(self.clock, NamingOptions(given), self._kv_changed)
+        self.server = NameServer(self.clock, NamingOptions(given), self._kv_changed, no_connection)
+        self.changes: list[MinBrokerChange] = []
+        self.server.routes.min_changed = self.changes.append
         self.routes = self.server.routes
         self.dispatch = Dispatch(self.server.handlers())
 

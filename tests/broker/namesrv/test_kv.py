@@ -142,7 +142,7 @@ def test_options_change_at_run_time() -> None:
         ("configBlackList=x", ResponseCode.NO_PERMISSION, "Can not update config in black list."),
         ("listenPort=1", ResponseCode.SYSTEM_ERROR, "listenPort"),
         ("bindAddress=0.0.0.0", ResponseCode.SYSTEM_ERROR, "bindAddress"),
-        ("supportActingMaster=true", ResponseCode.SYSTEM_ERROR, "supportActingMaster"),
+        ("clusterTest=true", ResponseCode.SYSTEM_ERROR, "clusterTest"),
         ("nonsense=1", ResponseCode.SYSTEM_ERROR, "nonsense"),
         ("enableTopicList=yes", ResponseCode.SYSTEM_ERROR, "enableTopicList"),
         ("waitSecondsForService=3601", ResponseCode.SYSTEM_ERROR, "waitSecondsForService"),

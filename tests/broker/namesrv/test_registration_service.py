@@ -21,7 +21,7 @@ from firearrow.broker.tables.registration import BrokerIdentity, Registration, r
 from firearrow.broker.tables.routes import BrokerLiveInfo
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.support.clock import ManualClock
-from tests.support.name_server_harness import NameServerHarness
+from tests.support.name_server_harness import NameServerHarness, no_connection
 from tests.support.peers import RecordedPeer
 
 OTHER: Address = ("192.0.2.1", 9876)
@@ -322,7 +322,7 @@ class ReportingDispatch:
 def test_over_real_sockets() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        naming = NameServer(ManualClock(), NamingOptions(), lambda: None)
+        naming = NameServer(ManualClock(), NamingOptions(), lambda: None, no_connection)
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
         dispatch = ReportingDispatch(naming)
         address = await server.listen("127.0.0.1", 0, dispatch)

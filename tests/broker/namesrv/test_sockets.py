@@ -17,7 +17,7 @@ from firearrow.broker.net.server import Server
 from firearrow.broker.tables.naming_options import NamingOptions
 from tests.golden import session
 from tests.support.clock import ManualClock
-from tests.support.name_server_harness import config, register_body, register_request
+from tests.support.name_server_harness import config, no_connection, register_body, register_request
 
 WAIT_S = 20.0
 
@@ -54,7 +54,7 @@ class Client:
 def served(main: Callable[[Address, NameServer], Awaitable[None]]) -> None:
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        naming = NameServer(ManualClock(), NamingOptions(), lambda: None)
+        naming = NameServer(ManualClock(), NamingOptions(), lambda: None, no_connection)
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
         address = await server.listen("127.0.0.1", 0, Dispatch(naming.handlers()))
         naming.start(loop)
