@@ -79,9 +79,11 @@ from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller_client import ControllerClient
 from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.pre_online import PreOnline
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
 from firearrow.broker.services.flusher import Flusher
+from firearrow.broker.services.member_group import MemberGroup
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.route_lookup import RouteLookup
@@ -139,6 +141,8 @@ class App:
         self._ha: HAService | None = None
         self._http: Address | None = None
         self._slave: Slave | None = None
+        self._members: MemberGroup | None = None
+        self._pre_online: PreOnline | None = None
         self._unsaved: OSError | None = None
 
     async def run(self) -> Restart | None:
@@ -174,7 +178,8 @@ class App:
             check_slave(options, addresses(options.name_servers))
         killed = (Path(options.store_root) / "abort").exists()
         self._open_store(options, files)
-        killed = killed or self._role.begins  # what its master had not sent yet is missing, as after a kill
+        # after a promotion: what its master had not sent yet is missing, as after a kill
+        killed = self._killed = killed or self._role.begins
         if self._controllers is not None:
             self._controller_mode = ControllerMode(
                 self._controllers, self._config, self._store, self._role.epochs, self.restart, killed=killed
@@ -199,7 +204,10 @@ class App:
             )
         running.push_async_callback(self._answer_all)
         running.callback(self._message_services.stop)
-        self._message_services.start(killed=killed)
+        self._message_services.start(killed=killed, works=not options.is_slave and self._pre_online is None)
+        if self._pre_online is not None:
+            self._pre_online.start()
+            running.push_async_callback(self._pre_online.stop)
         if self._slave is not None:
             self._slave.start()
             running.push_async_callback(self._slave.stop)
@@ -330,6 +338,7 @@ class App:
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
         self._pair = self._make_pair(files)
+        self._pre_online = self._make_pre_online()
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
@@ -383,7 +392,8 @@ class App:
         own = [handler.routes() for handler in handlers]
         routes = [*own, *self._message_services.routes(), *self._access.routes()]
         if self._controller_mode is None:
-            return self._pair.routes(routes)
+            routes = self._pair.routes(routes)
+            return routes if self._pre_online is None else self._pre_online.routes(routes)
         routes.append(self._controller_mode.routes())
         return routes if self._slave is None else self._slave.routes(routes)
 
@@ -416,10 +426,40 @@ class App:
             self._arrivals,
             connect=self._connect,
             refresh=lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
+            look=self._look_at_members,
             delays=self._message_services.load_delay_offsets,
             timers=self._message_services.followed_timers,
             fenced=self._role.fenced,
         )
+
+    def _make_pre_online(self) -> PreOnline | None:
+        """A master that starts isolated; only name servers of other processes know slaves that went on without us."""
+        options = self._config.options
+        if not options.starts_isolated or options.controller_mode or self._ha is None:
+            return None
+        if not self._other_name_servers(options):
+            return None
+        return PreOnline(
+            self._context,
+            self._identity,
+            self._message_services,
+            connect=self._connect,
+            ask=lambda: self._member_group().ask(),
+            replicas=self._ha.replicas,
+            online=self._go_online,
+        )
+
+    async def _go_online(self) -> None:
+        await self._pair.register(self._registrar, self._identity)
+        self._message_services.work(killed=self._killed)
+
+    def _member_group(self) -> MemberGroup:
+        assert self._members is not None
+        return self._members
+
+    def _look_at_members(self) -> None:
+        if self._members is not None:
+            self._members.look_now()
 
     def _runtime_parts(self) -> list[Callable[[], dict[str, str]]]:
         fast_path = [] if self._fast_path is None else [self._fast_path.runtime_info]
@@ -488,7 +528,8 @@ class App:
         """Open the replication port if it is asked for. StartError."""
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
         ha_port = 0
-        if not options.is_slave and (options.ha_port or options.broker_role == "SYNC_MASTER"):
+        asked = options.ha_port or options.broker_role == "SYNC_MASTER" or options.acting_master
+        if not options.is_slave and asked:
             any_port = options.listen_port == 0
             port = options.ha_port or (0 if any_port else options.listen_port + HA_PORT_GAP)
             routes = self._name_server.routes
@@ -509,6 +550,7 @@ class App:
             bound=bound,
             ha_host=options.ha_ip,
             ha_port=ha_port,
+            acting_ms=options.not_active_timeout_ms if options.acting_master else 0,
         )
 
     def _messages_sent(self) -> int:
@@ -527,11 +569,17 @@ class App:
             period_ms=options.register_period_ms,
             answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
-        if self._controller_mode is None:
+        if self._controller_mode is None and self._pre_online is None:
             await self._pair.register(self._registrar, self._identity)
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)
+        if options.acting_master:
+            acting = None if self._slave is None else self._slave.acting
+            found = None if acting is None else acting.found
+            self._members = MemberGroup(self._registrar, self._identity, options, found)
+            self._members.start()
+            running.push_async_callback(self._members.stop)
 
     async def _connect(self, host: str, port: int) -> ServerConnection:
         """A connection to another server, on which our requests are signed if there are keys."""
@@ -541,7 +589,7 @@ class App:
         return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)
 
     def _fast_handler(self, *, vip: bool) -> FastHandler:
-        if self._fast_path is None:
+        if self._fast_path is None or (self._pre_online is not None and not self._pre_online.is_online):
             return self._complete_dispatch
         return self._fast_path.vip_dispatch if vip else self._fast_path.fast_dispatch
 
@@ -620,7 +668,7 @@ class App:
             address=self._address,
             ready=lambda: self._is_ready,
             stopping=self._stopping.is_set,
-            replication=None if replication is None else replication.status,
+            replication=None if replication is None else lambda: self._replication(replication.status()),
             replicas=(lambda: []) if self._ha is None else self._ha.replicas,
             followed=None if self._slave is None else self._slave.lag,
         )
@@ -628,6 +676,11 @@ class App:
         self._metrics.start()
         running.push_async_callback(self._metrics.stop)
         self._http = await self._metrics.listen(options)
+
+    def _replication(self, status: dict[str, object]) -> dict[str, object]:
+        """The status, and why this master is isolated, if it is."""
+        isolated = "" if self._pre_online is None else self._pre_online.reason
+        return status | {"isolated": isolated} if isolated else status
 
     async def _close_metrics(self) -> None:
         """Last of all: until then /readyz says that the broker stops."""

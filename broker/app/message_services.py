@@ -133,22 +133,28 @@ class MessageServices:
         """How many pops and notifications wait for messages."""
         return self._pop_services.held()
 
-    def start(self, *, killed: bool) -> None:
-        """Restore progress and resume pending work; the store is open and the tables are loaded. A slave only
-        saves its progress: its master does the work, and puts what comes of it into the log."""
+    def start(self, *, killed: bool, works: bool) -> None:
+        """Restore progress; the store is open and the tables are loaded. `works`: resume pending work, too. A slave
+        only saves its progress: its master does the work, and puts what comes of it into the log."""
         for entry in self._journal.recover_entries():
             self._restore(entry)
         self._running.callback(self._periodic.stop)
         self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.save_progress)
-        followed = FollowedLog(self._store)
+        self._followed = FollowedLog(self._store)
         if self._config.options.is_slave:
             if self.followed_timers is not None:
                 self.followed_timers.begin_following()
-            return followed.follow()
-        followed.end_following()
-        if killed or followed.was_slave:
+            return self._followed.follow()
+        self._followed.end_following()
+        if works:
+            self.work(killed=killed)
+        return None
+
+    def work(self, *, killed: bool) -> None:
+        """Resume pending work, as a master."""
+        if killed or self._followed.was_slave:
             self._bound_offsets()
-        self._delays.start(followed)
+        self._delays.start(self._followed)
         self._running.callback(self._delays.stop)
         self._timer_services.service.start()
         self._running.callback(self._timer_services.service.stop)
@@ -198,6 +204,14 @@ class MessageServices:
     def load_delay_offsets(self, text: bytes) -> None:
         """Replace the offsets of the delay levels by those of delayOffset.json. ValueError."""
         self._delay_offsets.load(text)
+
+    def take_over(self, delays: bytes, check_point: bytes | None) -> tuple[int, bool]:
+        """Before work begins: take what a slave delivered in our place (the bodies of GET_ALL_DELAY_OFFSET and
+        GET_TIMER_CHECK_POINT); returns how many delay levels moved, and whether the timers did. OSError,
+        ValueError."""
+        timers = self.followed_timers
+        moved = timers is not None and check_point is not None and timers.take_over(check_point)
+        return self._delay_offsets.take_over(delays), moved
 
     @property
     def followed_timers(self) -> TimerService | None:

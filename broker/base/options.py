@@ -145,6 +145,22 @@ class Options:
     """How often a master looks for slaves that have to leave the sync state set."""
     read_unconfirmed: bool = _option(False, "readUnconfirmedMessages", "running")
     """With SYNC_MASTER, consumers see messages that slaves have not acknowledged, as with Apache."""
+    acting_master: bool = _option(False, "enableSlaveActingMaster")
+    """While the master is gone, the slave with the smallest id serves reads, commits and locks in its place; all
+    brokers of a name need it, and the name server `supportActingMaster`."""
+    total_replicas: int = _option(1, "totalReplicas", low=1, high=64)
+    """With `enableSlaveActingMaster`, above 1: a master that starts takes over what its slaves consumed meanwhile
+    before it serves and registers."""
+    skip_pre_online: bool = _option(False, "skipPreOnline")
+    """A master serves and registers at once, whatever `totalReplicas` says."""
+    heartbeat_interval_ms: int = _option(1000, "brokerHeartbeatInterval", low=100)
+    """With `enableSlaveActingMaster`, how often the broker tells name servers that it lives."""
+    not_active_timeout_ms: int = _option(10_000, "brokerNotActiveTimeoutMillis", low=1000)
+    """With `enableSlaveActingMaster`, after which silence name servers drop the broker."""
+    member_period_ms: int = _option(1000, "syncBrokerMemberGroupPeriod", low=100)
+    """With `enableSlaveActingMaster`, how often the broker asks a name server for the brokers of its name."""
+    old_name_servers: bool = _option(True, "compatibleWithOldNameSrv")
+    """These heartbeats and questions are requests that name servers of 4.x know, too."""
     # TLS
     tls_mode: str = _option("", "tls.server.mode", choices=("", "disabled", "permissive", "enforcing"))
     """`permissive` accepts TLS and plain connections at every port, `enforcing` only TLS, `disabled` only plain ones;
@@ -547,6 +563,12 @@ class Options:
     @property
     def is_slave(self) -> bool:
         return self.broker_role == "SLAVE"
+
+    @property
+    def starts_isolated(self) -> bool:
+        """A master that asks its slaves before it serves."""
+        acts = self.acting_master and not self.is_slave
+        return acts and self.total_replicas > 1 and not self.skip_pre_online
 
     @property
     def sync_flush(self) -> bool:

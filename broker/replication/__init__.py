@@ -2,6 +2,7 @@
 
 - `auto_switch_frames`, `auto_switch_master`, `auto_switch_slave`: the wire of the log under controllers, its two ends
 - `broker_identity`: the files with the number that the controllers gave this broker
+- `acting_master`: what a slave does while its master is gone, with enableSlaveActingMaster
 - `common_point`: up to where two logs have the same bytes, found by checksums in few questions
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
 - `fencing`: a master gives its place to a slave, by request
@@ -20,6 +21,7 @@
 - `rebuild`: a slave begins again with an empty log; the old one is kept
 - `role`: what a store remembers of its role: promoted, or fenced
 - `sync_state_set`: the brokers whose copies count under controllers
+- `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed

@@ -33,7 +33,7 @@ from firearrow.broker.replication.slave_master import (
     MasterError,
     SlaveStatus,
     State,
-    address_of,
+    address_or_none,
 )
 from firearrow.broker.replication.slave_tables import FollowedTimers
 from firearrow.broker.services.registration import Connect
@@ -54,16 +54,17 @@ class AppointedMaster(Master):
 
     def appoint(self, text: str) -> None:
         """`text`: its address as host:port; one that is none leaves the slave without a master."""
-        found = address_of(text)
+        found = address_or_none(text)
         if found != self.address:
             self.close()
         self.address, self.ha_address = found, None
+        self.is_online = found is not None
 
     async def ask_ha_address(self) -> Address:
         """OSError, TimeoutError, MasterError."""
         answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
         host = "" if self.address is None else self.address[0]
-        found = address_of(answer.ext.get("masterHaAddress") or "", host)
+        found = address_or_none(answer.ext.get("masterHaAddress") or "", host)
         if found is None:
             raise MasterError(
                 0, "the master has no replication port: it is none yet, or not under controllers"
@@ -335,7 +336,13 @@ class AutoSwitchSlave(Slave):
     ) -> None:
         self._epochs = epochs
         super().__init__(
-            context, arrivals, connect=connect, refresh=lambda: None, delays=delays, timers=timers
+            context,
+            arrivals,
+            connect=connect,
+            refresh=lambda: None,
+            look=lambda: None,
+            delays=delays,
+            timers=timers,
         )
 
     def _make_master(self, connect: Connect, options: Options) -> Master:

@@ -14,11 +14,12 @@ EVERYTHING = (1 << 62) - 1
 
 class CopiesNeeded(NamedTuple):
     """All numbers count the master's copy. `wanted`: inSyncReplicas. `least`: minInSyncReplicas. `adapts`:
-    enableAutoInSyncReplicas."""
+    enableAutoInSyncReplicas. `strict`: enableSlaveActingMaster: sends that need more copies are refused."""
 
     wanted: int = 1
     least: int = 1
     adapts: bool = False
+    strict: bool = False
 
 
 class Confirmed(NamedTuple):
@@ -44,9 +45,8 @@ def confirmed_by(acknowledged: Sequence[int], connected: int, copies: CopiesNeed
         fault = 0
     else:
         fault = ResponseCode.FLUSH_SLAVE_TIMEOUT if connected else ResponseCode.SLAVE_NOT_AVAILABLE
-    return Confirmed(
-        _held_by(acknowledged, needed), _held_by(acknowledged, readable), int(fault), present < copies.least
-    )
+    refuses = present < copies.least or (copies.strict and needed > present)
+    return Confirmed(_held_by(acknowledged, needed), _held_by(acknowledged, readable), int(fault), refuses)
 
 
 def has_caught_up(end: int, written: int, *, since_s: float, timeout_s: float) -> bool:

@@ -107,7 +107,10 @@ class HAService:
 
     def _configure(self, options: Options) -> None:
         self._copies = CopiesNeeded(
-            options.in_sync_replicas, options.min_in_sync_replicas, options.auto_in_sync_replicas
+            options.in_sync_replicas,
+            options.min_in_sync_replicas,
+            options.auto_in_sync_replicas,
+            options.acting_master,
         )
         self._write_batch.set_read_unconfirmed(self._waits and options.read_unconfirmed)
         self._confirm()

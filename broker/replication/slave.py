@@ -9,6 +9,7 @@ from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.acting_master import ActingMaster
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.slave_client import HAClient
 from firearrow.broker.replication.slave_master import Master, SlaveStatus, State
@@ -28,8 +29,9 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
 
 
 class Slave:
-    """`connect` opens a connection to the master's remoting port; `refresh()` registers again. `fenced`: why it follows
-    nobody; empty: it does."""
+    """`connect` opens a connection to the master's remoting port; `refresh()` registers again; `look()` asks for the
+    brokers of our name. `fenced`: why it follows nobody; empty: it does. `acting` None: without
+    enableSlaveActingMaster."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class Slave:
         *,
         connect: Connect,
         refresh: Callable[[], None],
+        look: Callable[[], None],
         delays: Callable[[bytes], None],
         timers: FollowedTimers | None,
         fenced: str = "",
@@ -48,16 +51,20 @@ class Slave:
         self._status = SlaveStatus()
         self._arrivals = arrivals
         self._refresh = refresh
-        self._master = self._make_master(connect, context.config.options)
+        options = context.config.options
+        self._master = self._make_master(connect, options)
+        self.acting: ActingMaster | None = None
+        if options.acting_master:
+            self.acting = ActingMaster(context, self._master, refresh=refresh, look=look)
         self._client = self._make_client(context)
         self._synchronize = SlaveSynchronize(context, self._master, delays=delays, timers=timers)
         self._requests = SlaveRequests(
-            context.config, self._status, lambda: self._store.written, self.lag, fenced
+            context.config, self._status, self.acting, lambda: self._store.written, self.lag, fenced
         )
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_master(self, connect: Connect, options: Options) -> Master:
-        return Master(connect, options.ha_master_address)
+        return Master(connect, options.ha_master_address, leaves=options.acting_master)
 
     def _make_client(self, context: BrokerContext) -> HAClient:
         return HAClient(context, self._master, self._status, self._arrivals, self._refresh)
@@ -110,6 +117,7 @@ class Slave:
         status, address, lag = self._status, self._master.address, self.lag()
         return {
             "role": "SLAVE",
+            "acting": self.acting is not None and self.acting.is_acting,
             "state": status.state,
             "reason": status.reason,
             "master": "" if address is None else "{}:{}".format(*address),

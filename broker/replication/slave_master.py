@@ -87,10 +87,16 @@ class LogRange(NamedTuple):
 
 
 class Master:
-    """`ha_address`: haMasterAddress; where it is set, the name server's answer does not change it."""
+    """`ha_address`: haMasterAddress; where it is set, the name server's answer does not change it. `leaves`: a name
+    server that knows no master says that it has gone (enableSlaveActingMaster). `is_online`: it is registered, so its
+    tables are copied. `is_offered`: it is not yet, but has offered us its log."""
 
-    def __init__(self, connect: Connect, ha_address: str) -> None:
+    def __init__(self, connect: Connect, ha_address: str, *, leaves: bool = False) -> None:
         self._connect = connect
+        self._leaves = leaves
+        self.is_online = self.is_offered = False
+        self.known_host = ""
+        """Of the last master that a name server told."""
         self._fixed = _address(ha_address) if ha_address else None
         self.address: Address | None = None
         self.ha_address: Address | None = self._fixed
@@ -104,15 +110,31 @@ class Master:
 
     def registered(self, ext: Mapping[str, str]) -> None:
         """Take the addresses from the answer to a registration; absent ones leave those that are known."""
-        found = address_of(ext.get("masterAddr", ""))
+        found = address_or_none(ext.get("masterAddr", ""))
         if found is None:
+            self.is_online = self.is_online and not self._leaves
             return
-        if found != self.address and self._peer is not None:
+        self._follow(found, address_or_none(ext.get("haServerAddr", ""), found[0]))
+        self.is_online, self.is_offered, self.known_host = True, False, found[0]
+
+    def offered(self, address: Address, ha_address: Address) -> None:
+        """Follow this one, which is not registered yet."""
+        self._follow(address, ha_address)
+        self.is_offered = not self.is_online
+
+    def _follow(self, address: Address, ha_address: Address | None) -> None:
+        """From the next connection on."""
+        if address != self.address and self._peer is not None:
             self._peer.close()
-        self.address = found
-        ha = address_of(ext.get("haServerAddr", ""), found[0])
-        if self._fixed is None and ha is not None:
-            self.ha_address = ha
+        self.address = address
+        if self._fixed is None and ha_address is not None:
+            self.ha_address = ha_address
+
+    def has_left(self) -> None:
+        """Close the connection and forget the addresses; the log's connection goes on until it ends."""
+        self.close()
+        self.address, self.ha_address = None, self._fixed
+        self.is_online = self.is_offered = False
 
     async def ask(
         self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, timeout_s: float = ANSWER_S
@@ -159,8 +181,8 @@ class Master:
             return self._peer
 
 
-def address_of(text: str, host: str = "") -> Address | None:
-    """`host` completes an address without one; None: the text is no address."""
+def address_or_none(text: str, host: str = "") -> Address | None:
+    """`host` completes an address without one."""
     try:
         return _address(f"{host}{text}" if text.startswith(":") else text)
     except StartError:

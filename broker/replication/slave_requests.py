@@ -14,21 +14,20 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
+from firearrow.broker.replication.acting_master import ActingMaster
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.slave_master import SlaveStatus
 
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 NOT_HERE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+SENDS = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+)
 REFUSALS: Mapping[int, tuple[int, str]] = {
-    **dict.fromkeys(
-        (
-            RequestCode.SEND_MESSAGE,
-            RequestCode.SEND_MESSAGE_V2,
-            RequestCode.SEND_BATCH_MESSAGE,
-            RequestCode.CONSUMER_SEND_MSG_BACK,
-        ),
-        (ResponseCode.SYSTEM_BUSY, REJECTED),
-    ),
+    **dict.fromkeys(SENDS, (ResponseCode.SYSTEM_BUSY, REJECTED)),
     **dict.fromkeys(
         (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2),
         (ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. Replies are put to the master."),
@@ -78,23 +77,27 @@ REFUSALS: Mapping[int, tuple[int, str]] = {
         "half messages are checked by the master",
     ),
 }
+NO_SENDS = "service not available now. This broker is a slave, and messages are put to the master."
+"""With enableSlaveActingMaster, for clients see the slave as a master and try others on this code."""
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 class SlaveRequests:
-    """`end()`: of our log. `lag()`: of it against the master's. `fenced`: why this was a master until now; empty: it
-    is a slave."""
+    """`acting` None: without enableSlaveActingMaster. `end()`: of our log. `lag()`: of it against the master's.
+    `fenced`: why this was a master until now; empty: it is a slave."""
 
     def __init__(
         self,
         config: Config,
         status: SlaveStatus,
+        acting: ActingMaster | None,
         end: Callable[[], int],
         lag: Callable[[], ReplicaLag],
         fenced: str = "",
     ) -> None:
         self._config = config
         self._status = status
+        self._acting = acting
         self._end = end
         self._lag = lag
         self._fenced = fenced
@@ -106,6 +109,8 @@ class SlaveRequests:
             RequestCode.RESET_MASTER_FLUSH_OFFSET: self._reset_flush_offset,
             RequestCode.EXCHANGE_BROKER_HA_INFO: self._exchange_ha_info,
         }
+        if self._acting is not None:
+            own[RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE] = self._acting.notified
         routes: list[Routes] = [own]
         for table in master_routes:
             routes.append({code: self._own_way(code, to) for code, to in table.items() if code not in own})
@@ -118,7 +123,8 @@ class SlaveRequests:
             return handler
 
         def pull(request: RemotingCommand, peer: Peer) -> Answer:
-            if not self._config.options.slave_read and not self._fenced:
+            acts = self._acting is not None and self._acting.is_acting
+            if not acts and not self._config.options.slave_read and not self._fenced:
                 raise Refusal(ResponseCode.SYSTEM_BUSY, REJECTED)
             return handler(request, peer)
 
@@ -127,6 +133,8 @@ class SlaveRequests:
     def _refuse(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         if self._fenced:  # a code with which clients of all versions try another broker
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {self._fenced}")
+        if self._acting is not None and request.code in SENDS:
+            raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, NO_SENDS)
         raise Refusal(*REFUSALS[request.code])
 
     def _ha_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -159,8 +167,10 @@ class SlaveRequests:
         return request.answer()
 
     def _exchange_ha_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Nobody turns a slave to another master by a request."""
+        """Without enableSlaveActingMaster, nobody turns a slave to another master by a request."""
         if request.text_or("masterHaAddress", ""):
+            if self._acting is not None:
+                return self._acting.offered(request, peer)
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 "this slave takes its master's address from the name server or from haMasterAddress only",

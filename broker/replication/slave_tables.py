@@ -117,8 +117,10 @@ class SlaveSynchronize:
         """Copy until cancelled."""
         while True:
             began = self._loop.time()
-            if self._master.address is not None:
+            if self._master.is_online:
                 await self.copy()
+            else:
+                self._of = None  # what is copied next is taken in any case
             await asyncio.sleep(max(PERIOD_S, (SHARE - 1) * (self._loop.time() - began)))
 
     async def copy(self) -> None:
@@ -136,6 +138,8 @@ class SlaveSynchronize:
         for code, copy in self._copies.items():
             if code in self._unknown:
                 continue
+            if not self._master.is_online:
+                return
             try:
                 await copy()
             except MasterError as error:

@@ -114,6 +114,26 @@ class Registrar:
         for other in self._others:
             other.refresh()
 
+    def heartbeat(self, code: int) -> None:
+        """Tell the name servers to which we are connected that we live, with `code`: BROKER_HEARTBEAT or, with the
+        version of the topics, QUERY_DATA_VERSION."""
+        body = b""
+        if code == RequestCode.QUERY_DATA_VERSION:
+            body = fastjson.dumps(self._topics.version.to_object())
+        for other in self._others:
+            other.heartbeat(code, body)
+
+    async def ask(self, code: int, ext: Mapping[str, str], timeout_s: float) -> RemotingCommand:
+        """The answer of the first name server that gives one, whatever its code. OSError: none does."""
+        error = OSError("no name server is configured")
+        for other in self._others:
+            try:
+                peer = await other.connected()
+                return await peer.ask(RemotingCommand.request(code, dict(ext)), timeout_s)
+            except OSError as fault:
+                error = fault
+        raise error
+
     async def stop(self) -> None:
         """Unregister everywhere, without waiting for answers."""
         for task in self._tasks:
@@ -203,6 +223,7 @@ class RemoteNameServer:
         self._set_ordered = set_ordered
         self._answered = answered
         self._peer: Peer | None = None
+        self._connecting = asyncio.Lock()
         self._unsent: set[str] | None = None
         self._wake = asyncio.Event()
         self._failing = self._registered = False
@@ -254,17 +275,30 @@ class RemoteNameServer:
         if self._peer is not None and self.has_us:
             await self._registered_there(self._peer, self._host(self._peer))
 
+    def heartbeat(self, code: int, body: bytes) -> None:
+        peer = self._peer
+        if peer is not None and self.has_us:
+            peer.oneway(
+                RemotingCommand.request(code, self._identity.ext(self._host(peer)), body, oneway=True)
+            )
+
+    async def connected(self) -> Peer:
+        """The connection, opened if need be. OSError."""
+        async with self._connecting:
+            if self._peer is None or self._peer.closed:
+                async with asyncio.timeout(CONNECT_S):
+                    self._peer = await self._connect(*self._address)
+                self._peer.on_close(self._closed)
+                self._unsent = None
+            return self._peer
+
     async def _send_changes(self) -> None:
-        if self._peer is None or self._peer.closed:
-            async with asyncio.timeout(CONNECT_S):
-                self._peer = await self._connect(*self._address)
-            self._peer.on_close(self._closed)
-            self._unsent = None
+        peer = await self.connected()
         names, self._unsent = self._unsent, set()
         if names is not None and not names:
             return
         try:
-            await self._register(self._peer, self._announce(names))
+            await self._register(peer, self._announce(names))
         except BaseException:
             self._unsent = None if names is None or self._unsent is None else self._unsent | names
             raise

@@ -51,13 +51,29 @@ class DelayOffsets:
     def load(self, text: bytes) -> None:
         """Replace the table by the file's offsets. ValueError: nothing changed."""
         of = json_fields.members(loads(text), "delayOffset.json")
-        version = DataVersion.from_object(of.get("dataVersion", {}))
-        table = json_fields.members_or_none(of.get("offsetTable"), "offsetTable")
-        self._table = {
-            _level(level): json_fields.whole(offset, "offsetTable") for level, offset in table.items()
-        }
+        version, self._table = _parsed(of)
         self._unknown.collect(of)
         self.version = version
+
+    def take_over(self, text: bytes) -> int:
+        """Take what a slave that acted in our place delivered, unless its version is older than ours; returns how many
+        levels moved. None goes back. ValueError: nothing changed."""
+        version, table = _parsed(json_fields.members(loads(text), "the slave's delayOffset.json"))
+        if version.is_older_than(self.version):
+            return 0
+        moved = {level: offset for level, offset in table.items() if offset > self.get(level)}
+        self._table |= moved
+        self.version = version
+        self._changed()
+        return len(moved)
+
+
+def _parsed(of: json_fields.Members) -> tuple[DataVersion, dict[int, int]]:
+    version = DataVersion.from_object(of.get("dataVersion", {}))
+    table = json_fields.members_or_none(of.get("offsetTable"), "offsetTable")
+    return version, {
+        _level(level): json_fields.whole(offset, "offsetTable") for level, offset in table.items()
+    }
 
 
 def _level(key: object) -> int:

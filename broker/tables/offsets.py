@@ -61,7 +61,7 @@ class ConsumerOffsets:
         self._topics: dict[str, set[str]] = {}
         self._groups: dict[str, set[str]] = {}
         self._count = 0
-        self._commits = 0
+        self.commits = 0
         self._resets: dict[tuple[str, str, int], int] = {}
         self._pulls: dict[str, Offsets] = {}
         self._pull_count = 0
@@ -92,8 +92,8 @@ class ConsumerOffsets:
 
     def counted(self, group: str) -> None:
         """Count a commit of the group that is in the table already."""
-        self._commits += 1
-        if self._commits % self.version_step == 0:
+        self.commits += 1
+        if self.commits % self.version_step == 0:
             self.version = self.version.next(self._clock.now_ms())
         self._changed((group,))
 
@@ -250,6 +250,25 @@ class ConsumerOffsets:
                 self.note_pull(group, topic, queue_id, queue_offset)
         self.version = version
         self._changed([group for group, _ in table])
+
+    def take_over(self, of: json_fields.Members) -> int:
+        """Take what groups consumed at a slave that acted in our place, unless its version is older than ours; returns
+        how many offsets moved. None goes back: the slave may lack our last commits. ValueError: nothing changed."""
+        version = DataVersion.from_object(of.get("dataVersion", {}))
+        table = _queues(of, "offsetTable")
+        if version.is_older_than(self.version):
+            return 0
+        moved = [
+            (group, topic, queue_id, queue_offset)
+            for (group, topic), queues in table.items()
+            for queue_id, queue_offset in queues.items()
+            if queue_offset > self.committed(group, topic, queue_id)
+        ]
+        for entry in moved:
+            self._set(*entry)
+        self.version = version
+        self._changed({group for group, *_ in moved})
+        return len(moved)
 
     def restore(self, key: str, queue_id: int, queue_offset: int) -> None:
         """Apply a journal entry that is newer than the file. It is not noted again: the file has to contain

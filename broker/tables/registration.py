@@ -186,7 +186,8 @@ PART_TOPICS = 20_000
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
     """`host` empty: the address by which a client reaches us. `bound`: where we listen, empty for
-    everywhere. `ha_port` 0: nothing is replicated; `ha_host` empty: as `host`."""
+    everywhere. `ha_port` 0: nothing is replicated; `ha_host` empty: as `host`. `acting_ms`: after which silence
+    name servers drop us, with enableSlaveActingMaster; 0: without."""
 
     cluster: str
     broker: str
@@ -196,6 +197,7 @@ class BrokerIdentity:
     bound: str = ""
     ha_host: str = ""
     ha_port: int = 0
+    acting_ms: int = 0
 
     def address(self, host: str) -> str:
         """`host:port`; `host` is used if none is configured; if empty, name servers fill in each client's."""
@@ -245,7 +247,7 @@ class BrokerAnnouncement(NamedTuple):
                 config.name: QueueData(config.read_queues, config.write_queues, config.perm, config.sys_flag)
                 for config in self.topics
             },
-            acting_master=False,
+            acting_master=identity.acting_ms > 0,
         )
 
     def bodies(self) -> Iterator[bytes]:
@@ -268,10 +270,13 @@ class BrokerAnnouncement(NamedTuple):
             yield fastjson.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper})
 
     def ext(self, host: str, body: bytes) -> dict[str, str]:
-        return {
+        fields = {
             **self.identity.ext(host),
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
             "compressed": "false",
-            "enableActingMaster": "false",
+            "enableActingMaster": "true" if self.identity.acting_ms else "false",
             "haServerAddr": self.identity.ha_address(host),
         }
+        if self.identity.acting_ms:
+            fields["heartbeatTimeoutMillis"] = str(self.identity.acting_ms)
+        return fields

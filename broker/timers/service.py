@@ -163,6 +163,19 @@ class TimerService:
         files.checkpoint.follow(check_point)
         files.write_checkpoint()
 
+    def take_over(self, check_point: bytes) -> bool:
+        """Before the start: whether a slave that acted in our place (the body of its GET_TIMER_CHECK_POINT) delivered
+        more than we did. Its progress is trusted for the messages that it had, and our wheel is rebuilt from the
+        queue. OSError; ValueError: it has another length."""
+        files = self._timer_files
+        further = files.checkpoint.further(check_point)
+        if further is None or files.checkpoint.is_new:
+            return False
+        self._trusted = TrustedCheckpoint(offset=further[1], read_ms=further[0] - self._unsure_ms)
+        files.checkpoint.is_suspect = True
+        files.write_checkpoint()
+        return True
+
     def follow_metrics(self, text: bytes) -> None:
         """On a slave: take the master's counts (the body of GET_TIMER_METRICS). ValueError."""
         self._metrics.load(text)

@@ -132,7 +132,7 @@ class RestartedServices:
         member = Member("producer", self.producer, 0, 400, self.clock.monotonic_ms())
         tables.clients.note_producer(PRODUCERS, member)
         self._routes = {code: route for routes in services.routes() for code, route in routes.items()}
-        services.start(killed=killed)
+        services.start(killed=killed, works=True)
 
     def _sync_soon(self) -> None:
         self.loop.call_soon(self._sync)
