@@ -1,0 +1,89 @@
+"""PromotedPair: a name server, a master and its slave, and what tests of promotions ask them."""
+
+import json
+from pathlib import Path
+
+from bench.ports import free_port
+from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.base import fastjson
+from tests.replication.pairs import SIZES, end_of, name_server, wait_for, words
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.command_line import Ran, here
+
+
+def address_of(broker: BrokerProcess) -> str:
+    return "{}:{}".format(*broker.address)
+
+
+def promoted(broker: BrokerProcess, *words: str) -> Ran:
+    return here("replica", "promote", address_of(broker), "--yes", *words)
+
+
+def is_master(connection: ClientSocket) -> bool:
+    master: bool = json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)["master"]
+    return master
+
+
+def state_of(broker: BrokerProcess) -> str:
+    """Of a slave; empty: it is a master, or starts again."""
+    try:
+        with broker.connect() as client:
+            status = json.loads(client.ask(RequestCode.GET_BROKER_HA_STATUS).body)
+    except OSError:
+        return ""
+    return str(status["haClientRuntimeInfo"].get("state", ""))
+
+
+def option(connection: ClientSocket, key: str) -> str:
+    text = connection.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)[key]
+
+
+class PromotedPair:
+    """A name server, a master and its slave, each a process."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder, self.settings = folder, settings
+        self.names = BrokerProcess(folder / "names", *words({"brokerName": "names"}))
+        self.ports = {"master": free_port(), "slave": free_port()}
+        self.listen = {"master": free_port(), "slave": free_port()}
+        self.master = self.start_master()
+        self.slave = self.start_slave()
+
+    def start_master(self, **settings: str) -> BrokerProcess:
+        return self._start("master", SIZES | self.settings | settings)
+
+    def start_slave(self, **settings: str) -> BrokerProcess:
+        role = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
+        return self._start("slave", SIZES | self.settings | role | settings)
+
+    def _start(self, name: str, settings: dict[str, str]) -> BrokerProcess:
+        listen = "--listen", f"127.0.0.1:{self.listen[name]}"
+        port = {"haListenPort": str(self.ports[name])}
+        return BrokerProcess(
+            self.folder / name, *listen, "--namesrv", name_server(self.names), *words(port | settings)
+        )
+
+    def caught_up(self) -> None:
+        with self.master.connect() as master, self.slave.connect() as slave:
+            wait_for(lambda: end_of(slave) == end_of(master), "the slave")
+
+    def knows(self, topic: str) -> None:
+        """Wait until the slave and the name server do."""
+        of_topic = {"topic": topic}
+        with self.slave.connect() as slave:
+            wait_for(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, of_topic).code == 0, "the topic")
+        with self.names.connect_name_server() as names:
+            wait_for(lambda: names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, of_topic).code == 0, "its route")
+
+    def route(self) -> dict[int, str]:
+        """brokerId → address, as clients get it."""
+        with self.names.connect_name_server() as connection:
+            answer = connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+            found = fastjson.loads(answer.body)["brokerAddrTable"].get("pair", {})
+            return {int(number): address for number, address in found.get("brokerAddrs", {}).items()}
+
+    def close(self) -> None:
+        for each in (self.master, self.slave, self.names):
+            each.kill()
