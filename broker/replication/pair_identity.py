@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import StartError
+from firearrow.broker.replication.epoch_file import EPOCH_MAX
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import ConfigFile
 
@@ -29,7 +30,6 @@ ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
 """Of a store that belongs to no pair yet."""
 HEX = re.compile(r"[0-9a-f]{32}")
-EPOCH_MAX = (1 << 31) - 1
 ASYNC_MASTER, SYNC_MASTER = "ASYNC_MASTER", "SYNC_MASTER"
 
 
