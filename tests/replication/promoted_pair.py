@@ -41,15 +41,22 @@ def option(connection: ClientSocket, key: str) -> str:
 
 
 class PromotedPair:
-    """A name server, a master and its slave, each a process."""
+    """A name server, a master and its slave, each a process. `names`: another process's name server."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, names: str = "", **settings: str) -> None:
         self.folder, self.settings = folder, settings
-        self.names = BrokerProcess(folder / "names", *words({"brokerName": "names"}))
+        self._own = None if names else BrokerProcess(folder / "names", *words({"brokerName": "names"}))
+        self.names = names if self._own is None else name_server(self._own)
         self.ports = {"master": free_port(), "slave": free_port()}
         self.listen = {"master": free_port(), "slave": free_port()}
         self.master = self.start_master()
         self.slave = self.start_slave()
+
+    def ask_names(self) -> ClientSocket:
+        if self._own is not None:
+            return self._own.connect_name_server()
+        host, _, port = self.names.rpartition(":")
+        return ClientSocket((host, int(port)))
 
     def start_master(self, **settings: str) -> BrokerProcess:
         return self._start("master", SIZES | self.settings | settings)
@@ -61,9 +68,7 @@ class PromotedPair:
     def _start(self, name: str, settings: dict[str, str]) -> BrokerProcess:
         listen = "--listen", f"127.0.0.1:{self.listen[name]}"
         port = {"haListenPort": str(self.ports[name])}
-        return BrokerProcess(
-            self.folder / name, *listen, "--namesrv", name_server(self.names), *words(port | settings)
-        )
+        return BrokerProcess(self.folder / name, *listen, "--namesrv", self.names, *words(port | settings))
 
     def caught_up(self) -> None:
         with self.master.connect() as master, self.slave.connect() as slave:
@@ -74,16 +79,17 @@ class PromotedPair:
         of_topic = {"topic": topic}
         with self.slave.connect() as slave:
             wait_for(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, of_topic).code == 0, "the topic")
-        with self.names.connect_name_server() as names:
+        with self.ask_names() as names:
             wait_for(lambda: names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, of_topic).code == 0, "its route")
 
     def route(self) -> dict[int, str]:
         """brokerId → address, as clients get it."""
-        with self.names.connect_name_server() as connection:
+        with self.ask_names() as connection:
             answer = connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
             found = fastjson.loads(answer.body)["brokerAddrTable"].get("pair", {})
             return {int(number): address for number, address in found.get("brokerAddrs", {}).items()}
 
     def close(self) -> None:
-        for each in (self.master, self.slave, self.names):
-            each.kill()
+        for each in (self.master, self.slave, self._own):
+            if each is not None:
+                each.kill()

@@ -15,7 +15,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.client import ClientOptions, Message, ProducerOptions, SendStatus
 from firearrow.client.base.errors import ClientError
 from firearrow.client.blocking import Producer, PushConsumer
-from tests.replication.pairs import TOPIC, end_of, fill, name_server, wait_for
+from tests.replication.pairs import TOPIC, end_of, fill, wait_for
 from tests.replication.promoted_pair import (
     PromotedPair,
     is_master,
@@ -83,7 +83,7 @@ def consumer(names: str) -> Iterator[list[bytes]]:
 
 
 def test_clients_go_on_while_a_slave_takes_over(pair: PromotedPair) -> None:
-    names = name_server(pair.names)
+    names = pair.names
     with pair.master.connect() as client:
         client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
     pair.knows(TOPIC)
@@ -104,7 +104,7 @@ def test_what_a_sync_master_answered_is_at_the_promoted_slave(tmp_path: Path) ->
             wait_for(lambda: status_of(client)["inSyncSlaveNums"] == 1, "the slave")
             client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
         pair.knows(TOPIC)
-        with Sender(name_server(pair.names)) as sender:
+        with Sender(pair.names) as sender:
             pair.master.kill()
             promoted(pair.slave).succeeded()
             sender.more(50)

@@ -1,0 +1,83 @@
+"""Promotions with Apache 5.5.0: its name server prefers the newer master, and our slave takes over from its broker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers import Apache, address
+from tests.interop.toolchain import java_class_path, need
+from tests.replication.pairs import TOPIC, digests, end_of, fill, ha_client, wait_for, words
+from tests.replication.promoted_pair import PromotedPair, address_of, is_master, promoted, state_of
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.command_line import here
+from tests.support.requests import read_queue, send
+
+pytestmark = pytest.mark.interop
+SETTINGS = {"mappedFileSizeCommitLog": str(1 << 20), "maxMessageSize": "200000"}
+SLAVE = SETTINGS | {
+    "brokerName": "broker-a",
+    "brokerRole": "SLAVE",
+    "brokerId": "1",
+    "slaveReadEnable": "true",
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "10000",
+}
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
+    need(lambda: java_class_path("client5"))
+    apache = Apache(tmp_path_factory.mktemp("apache") / "store", SETTINGS)
+    try:
+        yield apache
+    finally:
+        apache.kill()
+
+
+def test_apaches_name_server_prefers_the_newer_master(apache: Apache, tmp_path: Path) -> None:
+    pair = PromotedPair(tmp_path, apache.name_server)
+    try:
+        with pair.master.connect() as client:
+            fill(client, 20)
+        pair.caught_up()
+        pair.master.kill()
+        promoted(pair.slave).succeeded()
+        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        pair.master = pair.start_master()
+        wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
+        assert pair.route() == {0: address_of(pair.slave)}
+        with pair.master.connect() as old, pair.slave.connect() as new:
+            assert send(old, TOPIC, b"never").code == 14
+            assert send(new, TOPIC, b"body").code == 0
+    finally:
+        pair.close()
+
+
+def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "slave", "--namesrv", apache.name_server, *words(SLAVE)) as slave,
+        ClientSocket(address(apache.address)) as old,
+    ):
+        fill(old, 200)
+        with slave.connect() as client:
+            wait_for(lambda: ha_client(client)["state"] == "following", "that it follows", 60)
+        ran = promoted(slave)
+        assert (ran.code, "is Apache's and refuses sends for 10 minutes: stop it now" in ran.err) == (0, True)
+        refused = send(old, TOPIC, b"never")
+        assert (refused.code, "broker unable to service, until" in str(refused.remark)) == (1, True)
+        with slave.connect() as client:
+            assert is_master(client)
+            end = end_of(client)
+            assert end == end_of(old)
+            assert digests(tmp_path / "slave", end) == digests(apache.store, end)
+            assert len(read_queue(client, TOPIC, 0)) == 50
+            assert send(client, TOPIC, b"body", queue_id=0).ext["queueOffset"] == "50"
+        wait_for(lambda: master_of(apache) == address_of(slave), "the route")
+
+
+def master_of(apache: Apache) -> str:
+    ran = here("replica", "status", "--broker", "broker-a", name_server=apache.name_server)
+    return str(next(row["address"] for row in ran.lines if row["role"] == "master"))
