@@ -80,7 +80,7 @@ from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller_client import ControllerClient
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.pre_online import PreOnline
-from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.role import HA_PORT_GAP, PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.member_group import MemberGroup
@@ -99,7 +99,7 @@ log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
 CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
-VIP_PORT_GAP, HA_PORT_GAP = 2, 1
+VIP_PORT_GAP = 2
 LOOPBACK = ("127.0.0.1", "::1")
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -165,6 +165,11 @@ class App:
             return self._restart
         announce(f"firearrow stopped: broker {self._address[0]}:{self._address[1]}, store {self._store.root}")
         return None
+
+    @property
+    def naming(self) -> Address | None:
+        """Where the name server listens, so that it keeps the port that was found for 0."""
+        return None if self._naming_listen is None else self._naming
 
     def restart(self, restart: Restart) -> None:
         """Stop, and have the broker started again; the first reason counts."""
@@ -450,7 +455,7 @@ class App:
         )
 
     async def _go_online(self) -> None:
-        await self._pair.register(self._registrar, self._identity)
+        await self._pair.register(self._registrar, self._identity, self._name_server.routes)
         self._message_services.work(killed=self._killed)
 
     def _member_group(self) -> MemberGroup:
@@ -570,7 +575,7 @@ class App:
             answered=(lambda ext: None) if self._slave is None else self._slave.registered,
         )
         if self._controller_mode is None and self._pre_online is None:
-            await self._pair.register(self._registrar, self._identity)
+            await self._pair.register(self._registrar, self._identity, self._name_server.routes)
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)

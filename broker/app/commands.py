@@ -88,9 +88,9 @@ async def _serve(
                 role.effective(options) if client is None else dataclasses.replace(options, **by_controllers)
             )
             config.start_again({name: getattr(options, name) for name in configured})
-            restart = await App(
-                loop, config, naming, signals, passed, role, client, restart.truncate_at
-            ).run()
+            app = App(loop, config, naming, signals, passed, role, client, restart.truncate_at)
+            restart = await app.run()
+            naming = app.naming
             configured |= {} if restart is None else restart.options
     finally:
         if controllers is not None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
+from firearrow.broker.replication.epoch_file import EPOCH_MAX
 from firearrow.broker.replication.fencing import Fencing
 from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.replication.promotion import Promotion
@@ -15,6 +16,7 @@ from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.services.registration import Registrar
 from firearrow.broker.tables.registration import BrokerIdentity
+from firearrow.broker.tables.routes import RouteTable
 
 
 class PairServices:
@@ -47,12 +49,13 @@ class PairServices:
             return [*own, *self._slave.routes(broker_routes)]
         return [*own, *self._fencing.guarded(broker_routes)]
 
-    async def register(self, registrar: Registrar, identity: BrokerIdentity) -> None:
+    async def register(self, registrar: Registrar, identity: BrokerIdentity, names: RouteTable) -> None:
         """Register, unless this broker is fenced; a master of a pair takes writes once name servers were asked for a
-        newer one."""
+        newer one. `names`: of the name server in this process."""
         registrar.epoch = lambda: self._role.epoch
         if self._may_be_outdated:
             registrar.watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated).look
+            names.outdated = self.outdated
         if not self._role.fenced:
             registrar.start()
         if self._may_be_outdated:
@@ -61,6 +64,8 @@ class PairServices:
 
     def outdated(self, epoch: int, by: str) -> None:
         """Another broker of the pair is the master since this epoch: it is proved, or name servers say so."""
+        if epoch > EPOCH_MAX:
+            return
         with suppress(OSError):  # it has been logged
             self._role.fence(epoch, f"{by} is the master of epoch {epoch}")
 

@@ -22,6 +22,7 @@ from firearrow.broker.replication.rebuild import Kept, set_aside
 log = logging.getLogger("firearrow.replication")
 
 CONFIG_FOLDER = "config"
+HA_PORT_GAP = 1
 FENCED_ID = 1
 """The brokerId of a fenced broker that is configured as a master; it registers with no name server."""
 
@@ -55,8 +56,10 @@ class PairRole:
                     options.broker_id,
                     master_role,
                 )
-            role = master_role if options.is_slave else options.broker_role
-            return replace(options, broker_role=role, broker_id=0)
+                return replace(
+                    options, broker_role=master_role, broker_id=0, ha_port=_replication_port(options)
+                )
+            return replace(options, broker_id=0)
         if kind is RoleKind.FENCED and not options.is_slave:
             self.fenced = (
                 f"another broker of this brokerName was promoted to the master with epoch {epoch}: start this one with "
@@ -168,6 +171,11 @@ class PairRole:
     def _store(self, role: StoredRole) -> None:
         self.identity.set_role(role)
         self._stored = role
+
+
+def _replication_port(options: Options) -> int:
+    """Where slaves copy the log of a broker that was one; 0: of no port that is known before it listens."""
+    return options.ha_port or (options.listen_port + HA_PORT_GAP if options.listen_port else 0)
 
 
 @contextmanager

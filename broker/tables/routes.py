@@ -109,6 +109,8 @@ class RouteTable:
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._watched: set[Peer] = set()
         self._routes = 0
+        self.outdated: Callable[[int, str], None] | None = None
+        """Called if another broker registers with our own broker's id and a newer state: stateVersion and address."""
 
     # requests of brokers
 
@@ -304,6 +306,7 @@ class RouteTable:
                 f"brokerName {registration.broker} is registered with the cluster {broker.cluster}"
             )
         if peer is not None and self._is_ours(registration, broker):
+            self._compare_with_ours(registration)
             raise _refusal(
                 f"brokerName {registration.broker}, brokerId {registration.broker_id} "
                 "belongs to the broker of this process"
@@ -330,6 +333,13 @@ class RouteTable:
         ]
         holders = [self._live.get((registration.cluster, address)) for address in addresses]
         return any(holder is not None and holder.peer is None for holder in holders)
+
+    def _compare_with_ours(self, registration: Registration) -> None:
+        theirs = registration.version.state_version
+        for live in self._live.values():
+            is_ours = live.peer is None and live.broker_id == registration.broker_id
+            if self.outdated is not None and is_ours and theirs > live.version.state_version:
+                self.outdated(theirs, registration.address)
 
     def _is_older(self, registration: Registration, broker: BrokerData) -> bool:
         """Whether another address has the id, with a newer state."""

@@ -1,10 +1,14 @@
 """Promotions with Apache 5.5.0: its name server prefers the newer master, and our slave takes over from its broker."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
+from tests.interop.driver import Driver, Failed
 from tests.interop.peers import Apache, address
 from tests.interop.toolchain import java_class_path, need
 from tests.replication.pairs import TOPIC, digests, end_of, fill, ha_client, wait_for, words
@@ -12,7 +16,7 @@ from tests.replication.promoted_pair import PromotedPair, address_of, is_master,
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
-from tests.support.requests import read_queue, send
+from tests.support.requests import read_queue, send, topic_ext
 
 pytestmark = pytest.mark.interop
 SETTINGS = {"mappedFileSizeCommitLog": str(1 << 20), "maxMessageSize": "200000"}
@@ -76,6 +80,44 @@ def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) 
             assert len(read_queue(client, TOPIC, 0)) == 50
             assert send(client, TOPIC, b"body", queue_id=0).ext["queueOffset"] == "50"
         wait_for(lambda: master_of(apache) == address_of(slave), "the route")
+
+
+def test_javas_clients_go_on_while_a_slave_takes_over(tmp_path: Path) -> None:
+    need(lambda: java_class_path("client5"))
+    pair = PromotedPair(tmp_path)
+    try:
+        with pair.master.connect() as client:
+            client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
+        pair.knows(TOPIC)
+        with Driver("java5", pair.names, tmp_path / "java") as java:
+            java.ask("consume", name="reader", group="Readers", topic=TOPIC)
+            bodies = [(b"%05d" % number).hex() for number in range(600)]
+            send_all(java, bodies[:200])
+            with ThreadPoolExecutor(1) as beside:
+                ran = beside.submit(promoted, pair.slave)
+                send_all(java, bodies[200:])
+                [row] = ran.result().rows
+            got = java.await_bodies(["reader"], bodies)
+            assert len(got) == len(bodies)
+            java.ask("stop", name="reader")
+        with pair.slave.connect() as client:
+            assert 0 < row["end"] < end_of(client)
+        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+    finally:
+        pair.close()
+
+
+def send_all(java: Driver, bodies: list[str]) -> None:
+    """One after the other, each until it is stored: the driver's producer tries once."""
+    for body in bodies:
+        for _ in range(100):
+            try:
+                [sent] = java.ask("send", group="P", topic=TOPIC, body=body)
+            except Failed:
+                time.sleep(0.1)
+            else:
+                assert sent["status"] == "SEND_OK"
+                break
 
 
 def master_of(apache: Apache) -> str:

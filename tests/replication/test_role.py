@@ -1,0 +1,87 @@
+"""What a store remembers of its role: which options a start has, and that it is on the disk before it shows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from firearrow.broker.base.options import Options
+from firearrow.broker.replication.epoch_file import EpochFile
+from firearrow.broker.replication.pair_identity import RoleKind, stored_role
+from firearrow.broker.replication.role import PairRole
+
+MASTER = replace(Options(), listen_port=10911)
+SLAVE = replace(MASTER, broker_role="SLAVE", broker_id=3)
+
+
+def opened(root: Path, options: Options, end: int = 100) -> tuple[PairRole, Options]:
+    """As a start does."""
+    role = PairRole(str(root))
+    effective = role.effective(options)
+    role.rebuild(effective)
+    role.open(end)
+    return role, effective
+
+
+def test_a_store_without_a_role_is_what_its_configuration_says(tmp_path: Path) -> None:
+    for options in (MASTER, SLAVE):
+        role, effective = opened(tmp_path, options)
+        assert effective == options
+        assert (role.epoch, role.begins, role.fenced) == (0, False, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_promoted_store_is_a_master(tmp_path: Path) -> None:
+    role, _ = opened(tmp_path, SLAVE)
+    role.promote(1, "SYNC_MASTER")
+    assert EpochFile(tmp_path).last == 0
+    role, effective = opened(tmp_path, SLAVE)
+    assert (effective.broker_role, effective.broker_id, effective.ha_port) == ("SYNC_MASTER", 0, 10912)
+    assert role.begins
+    assert EpochFile(tmp_path).entries == ((1, 100),)
+    role, effective = opened(tmp_path, replace(SLAVE, ha_port=7), end=250)
+    assert (effective.broker_role, effective.ha_port, role.begins) == ("SYNC_MASTER", 7, False)
+    assert EpochFile(tmp_path).entries == ((1, 100),)
+    role, effective = opened(tmp_path, MASTER, end=250)  # once the operator has changed it
+    assert (effective.broker_role, effective.ha_port) == ("ASYNC_MASTER", 0)
+
+
+def test_a_fenced_store_takes_no_writes_until_it_is_a_slave(tmp_path: Path) -> None:
+    role, _ = opened(tmp_path, MASTER)
+    order: list[str] = []
+    role.wire(
+        lambda why: order.append(f"refused, {stored_role(tmp_path / 'config').kind}"),
+        lambda why: order.append("started again"),
+    )
+    role.fence(4, "the other one is the master")
+    assert order == ["refused, fenced", "started again"]
+    role.fence(4, "again")
+    role.fence(3, "an older one")
+    assert len(order) == 2
+    role, effective = opened(tmp_path, MASTER)
+    assert (effective.broker_role, effective.broker_id) == ("SLAVE", 1)
+    assert (role.epoch, "epoch 4" in role.fenced) == (4, True)
+    role, effective = opened(tmp_path, SLAVE)
+    assert (effective, role.fenced) == (SLAVE, "")
+    assert stored_role(tmp_path / "config").kind is RoleKind.CONFIGURED
+
+
+def test_what_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:
+    role, _ = opened(tmp_path, MASTER)
+    assert role.identity.node
+    (tmp_path / "config" / "pairIdentity.json.tmp").mkdir()
+    order: list[str] = []
+    role.wire(lambda why: order.append("refused"), lambda why: order.append("started again"))
+    with pytest.raises(OSError, match="directory"):
+        role.fence(1, "the other one is the master")
+    assert order == ["refused"]
+    with pytest.raises(OSError, match="directory"):
+        role.promote(1, "ASYNC_MASTER")
+    assert stored_role(tmp_path / "config").kind is RoleKind.CONFIGURED
+
+
+def test_a_log_that_lost_the_end_of_its_epochs_forgets_them(tmp_path: Path) -> None:
+    epochs = EpochFile(tmp_path)
+    for number, start in ((1, 0), (2, 50), (3, 200)):
+        epochs.append(number, start)
+    assert opened(tmp_path, MASTER)[0].epochs.entries == ((1, 0), (2, 50))
