@@ -8,11 +8,12 @@ from pathlib import Path
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import java
-from tests.replication.pairs import words
+from tests.replication.pairs import end_of, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.requests import send, topic_ext
 
-SEGMENT = 1 << 18
+SEGMENT, TOPIC = 1 << 18, "T"
 SIZES = {
     "mappedFileSizeCommitLog": str(SEGMENT),
     "mappedFileSizeConsumeQueue": "6000",
@@ -27,6 +28,30 @@ UNDER = {
     "syncBrokerMetadataPeriod": "1000",
     "checkSyncStateSetPeriod": "1000",
 }
+
+
+def broker_under(store: Path, port: int, **settings: str) -> BrokerProcess:
+    """One of ours, on a port of its own: others find it there again after its role has changed."""
+    listen = ("--listen", f"127.0.0.1:{port or free_port(-2, 1)}", "--namesrv-listen", "off")
+    return BrokerProcess(store, *listen, *words(SIZES | UNDER | settings))
+
+
+def takes_writes(address: tuple[str, int]) -> bool:
+    try:
+        with ClientSocket(address) as connection:
+            connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
+            return send(connection, TOPIC, b"probe", queue_id=0).code == 0
+    except OSError:
+        return False
+
+
+def sent(address: tuple[str, int], count: int) -> int:
+    """Send that many messages; the log's end."""
+    with ClientSocket(address) as connection:
+        for number in range(count):
+            answer = send(connection, TOPIC, b"%d" % number * 40, queue_id=number % 4)
+            assert answer.code == 0, answer.remark
+        return end_of(connection)
 
 
 class Controllers:
@@ -75,11 +100,9 @@ class Controllers:
             "namesrvAddr": self.name_server,
         }
 
-    def broker(self, store: Path, name: str, **settings: str) -> BrokerProcess:
-        """One of ours, on a port of its own: others find it there again after its role has changed."""
-        port = settings.pop("port", "") or str(free_port(-2, 1))
-        listen = ("--listen", f"127.0.0.1:{port}", "--namesrv-listen", "off")
-        return BrokerProcess(store, *listen, *words(SIZES | self.settings(name) | settings))
+    def broker(self, store: Path, name: str, port: int = 0, **settings: str) -> BrokerProcess:
+        """One of ours."""
+        return broker_under(store, port, **self.settings(name) | settings)
 
     def replica_info(self, name: str) -> dict[str, object]:
         """What the controller knows of the pair: master, epoch, sync state set."""

@@ -1,0 +1,143 @@
+"""Brokers of ours, and with one of Apache's 5.5.0, under a controller of Apache's: failover in both directions."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers import CLUSTER, Apache, address
+from tests.interop.toolchain import java_class_path, need
+from tests.replication.controllers import SIZES, Controllers, broker_under, sent, takes_writes
+from tests.replication.pairs import digests, end_of, wait_for
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue, send
+
+pytestmark = pytest.mark.interop
+WITHIN_S = 60
+
+
+@pytest.fixture(scope="module")
+def controllers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
+    need(lambda: java_class_path("client5"))
+    controllers = Controllers(tmp_path_factory.mktemp("controllers"))
+    try:
+        yield controllers
+    finally:
+        controllers.kill()
+
+
+def await_set(controllers: Controllers, name: str, members: list[int]) -> None:
+    wait_for(lambda: controllers.replica_info(name)["set"] == members, f"the set {members}", WITHIN_S)
+
+
+def await_writes(at: tuple[str, int]) -> float:
+    began = time.monotonic()
+    wait_for(lambda: takes_writes(at), f"writes at {at}", WITHIN_S)
+    return time.monotonic() - began
+
+
+def await_equal(stores: tuple[Path, Path], ends: tuple[tuple[str, int], ...], end: int) -> None:
+    for at in ends:
+        with ClientSocket(at) as connection:
+            wait_for(lambda: end_of(connection) == end, f"the end {end} at {at}", WITHIN_S)
+    one, other = (digests(store, end) for store in stores)
+    assert one == other
+
+
+def test_two_of_ours(controllers: Controllers, tmp_path: Path) -> None:
+    name = "ours"
+    settings = controllers.settings(name)
+    brokers: list[BrokerProcess] = []
+    try:
+        brokers.append(broker_under(tmp_path / "a", 0, **settings))
+        await_writes(brokers[0].address)
+        brokers.append(broker_under(tmp_path / "b", 0, **settings))
+        await_set(controllers, name, [1, 2])
+        acknowledged = _acknowledged_until_killed(brokers[0])
+        assert await_writes(brokers[1].address) < 5
+        assert controllers.replica_info(name)["epoch"] == 2
+        with brokers[1].connect() as connection:
+            found = {record.body for queue in range(4) for record in read_queue(connection, "T", queue)}
+        assert acknowledged <= found
+        brokers.append(broker_under(tmp_path / "a", brokers[0].address[1], **settings))
+        await_set(controllers, name, [1, 2])
+        end = sent(brokers[1].address, 50)
+        await_equal((tmp_path / "a", tmp_path / "b"), (brokers[2].address,), end)
+        assert brokers[1].stop() == 0
+        assert await_writes(brokers[2].address) < 5
+        assert controllers.replica_info(name)["epoch"] == 3
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def _acknowledged_until_killed(master: BrokerProcess) -> set[bytes]:
+    """Send under load until the master is killed in the middle."""
+    acknowledged: set[bytes] = set()
+
+    def produce() -> None:
+        number = 0
+        try:
+            with master.connect() as connection:
+                while True:
+                    body = b"%06d" % number * 20
+                    if send(connection, "T", body, queue_id=number % 4).code == 0:
+                        acknowledged.add(body)
+                    number += 1
+        except OSError:
+            return
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    wait_for(lambda: len(acknowledged) > 300, "300 messages")
+    master.kill()
+    producer.join()
+    return acknowledged
+
+
+def test_one_of_apaches_and_one_of_ours(controllers: Controllers, tmp_path: Path) -> None:
+    name = "mixed"
+    settings = controllers.settings(name)
+    conf = {**SIZES, **settings, "timerWheelEnable": "true"}
+    stores = tmp_path / "apache", tmp_path / "ours"
+    apache = Apache(stores[0], conf)
+    ours: BrokerProcess | None = None
+    try:
+        await_writes(address(apache.address))
+        ours = broker_under(stores[1], 0, **settings)
+        await_set(controllers, name, [1, 2])
+        end = sent(address(apache.address), 300)
+        await_equal(stores, (ours.address,), end)
+        apache.kill()
+        assert await_writes(ours.address) < 5
+        sent(ours.address, 100)
+        apache = Apache(stores[0], conf)
+        await_set(controllers, name, [1, 2])
+        end = sent(ours.address, 100)
+        await_equal(stores, (address(apache.address),), end)
+        ours.kill()
+        await_writes(address(apache.address))
+        assert controllers.replica_info(name)["epoch"] == 3
+        sent(address(apache.address), 100)
+        ours = broker_under(stores[1], ours.address[1], **settings)
+        await_set(controllers, name, [1, 2])
+        end = sent(address(apache.address), 100)
+        await_equal(stores, (ours.address,), end)
+        _equal_files(stores)
+    finally:
+        apache.kill()
+        if ours is not None:
+            ours.kill()
+
+
+def _equal_files(stores: tuple[Path, Path]) -> None:
+    """The epochs, and who is who."""
+    one, other = ((store / "epochFileCheckpoint").read_bytes() for store in stores)
+    assert one.strip() == other.strip()
+    assert [(store / "brokerIdentity").read_text() for store in stores] == [
+        f"{CLUSTER}#mixed#1",
+        f"{CLUSTER}#mixed#2",
+    ]

@@ -1,0 +1,243 @@
+"""Brokers of ours under a controller: who is the master, what is refused until then, failover, truncation, learners."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from tests.replication.controllers import broker_under, sent, takes_writes
+from tests.replication.one_controller import OneController
+from tests.replication.pairs import digests, end_of, ha_client, wait_for
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue, send, send_ext
+
+NAME = "pair"
+
+
+class Under:
+    """Brokers of one name under a controller."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.controller = OneController()
+        self.started: list[BrokerProcess] = []
+
+    def start(self, store: str, port: int = 0, **settings: str) -> BrokerProcess:
+        address = self.controller.address
+        broker = broker_under(self.folder / store, port, brokerName=NAME, controllerAddr=address, **settings)
+        self.started.append(broker)
+        return broker
+
+    def pair(self, **settings: str) -> tuple[BrokerProcess, BrokerProcess]:
+        """A master, and a slave in its set."""
+        master = self.start("a", **settings)
+        wait_for(lambda: takes_writes(master.address), "writes at the master")
+        slave = self.start("b", **settings)
+        self.await_set({1, 2})
+        return master, slave
+
+    def await_set(self, members: set[int]) -> None:
+        wait_for(lambda: self.controller.set == members, f"the set {members}")
+
+    def equal(self, *brokers: BrokerProcess) -> int:
+        with brokers[0].connect() as connection:
+            end = end_of(connection)
+        for broker in brokers:
+            await_end(broker, end)
+        found = [digests(broker.store, end) for broker in brokers]
+        assert all(each == found[0] for each in found)
+        return end
+
+    def close(self) -> None:
+        for broker in self.started:
+            broker.kill()
+        self.controller.close()
+
+
+def bodies(connection: ClientSocket, queues: int = 4) -> list[bytes]:
+    """Of the first queues."""
+    return [record.body for queue in range(queues) for record in read_queue(connection, "T", queue)]
+
+
+def ends_at(broker: BrokerProcess, end: int) -> bool:
+    """False also while it changes its role."""
+    try:
+        with broker.connect() as connection:
+            return end_of(connection) == end
+    except OSError:
+        return False
+
+
+def await_end(broker: BrokerProcess, end: int) -> None:
+    wait_for(lambda: ends_at(broker, end), f"the end {end}")
+
+
+@pytest.fixture
+def under(tmp_path: Path) -> Iterator[Under]:
+    under = Under(tmp_path)
+    try:
+        yield under
+    finally:
+        under.close()
+
+
+def test_a_broker_refuses_sends_until_the_controllers_made_it_the_master(under: Under) -> None:
+    under.controller.answers = False
+    broker = under.start("a")
+    with broker.connect() as connection:
+        answer = send(connection, "T", b"early", queue_id=0)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        epochs = connection.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
+        assert b'"epochList":[]' in epochs.body
+    assert RequestCode.CONTROLLER_REGISTER_BROKER not in under.controller.asked
+    under.controller.answers = True
+    wait_for(lambda: takes_writes(broker.address), "writes")
+    assert (under.controller.master, under.controller.epoch) == (1, 1)
+    assert (broker.store / "brokerIdentity").read_text() == f"DefaultCluster#{NAME}#1"
+    assert (broker.store / "epochFileCheckpoint").read_text().endswith("\n1-0\n")
+    with broker.connect() as connection:
+        body = connection.ask(RequestCode.GET_BROKER_EPOCH_CACHE).body
+        assert b'"brokerId":0' in body
+        assert b'"epoch":1,"startOffset":0' in body
+    assert broker.stop() == 0
+
+
+def test_failover_under_load_loses_nothing_that_was_acknowledged(under: Under) -> None:
+    master, slave = under.pair()
+    acknowledged: list[bytes] = []
+    stop = threading.Event()
+
+    def produce() -> None:
+        number = 0
+        with contextlib.suppress(OSError), master.connect() as connection:
+            while not stop.is_set():
+                body = b"%06d" % number * 20
+                if send(connection, "T", body, queue_id=number % 4).code == 0:
+                    acknowledged.append(body)
+                number += 1
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    wait_for(lambda: len(acknowledged) > 500, "500 messages")
+    master.kill()
+    killed = time.monotonic()
+    stop.set()
+    producer.join()
+    wait_for(lambda: takes_writes(slave.address), "writes at the other")
+    assert time.monotonic() - killed < 5
+    assert (under.controller.master, under.controller.epoch) == (2, 2)
+    with slave.connect() as connection:
+        found = bodies(connection)
+    assert set(acknowledged) <= set(found)
+    once = [body for body in found if body != b"probe"]
+    assert len(once) == len(set(once)), "none twice"
+    back = under.start("a", master.address[1])
+    under.await_set({1, 2})
+    sent(slave.address, 50)
+    under.equal(slave, back)
+    assert (back.store / "epochFileCheckpoint").read_bytes() == (
+        slave.store / "epochFileCheckpoint"
+    ).read_bytes()
+
+
+def test_what_only_the_old_master_has_is_truncated(under: Under) -> None:
+    master, slave = under.pair(slaveTimeout="300")
+    sent(master.address, 40)
+    common = under.equal(master, slave)
+    under.controller.answers = False  # the slave stays in the set
+    slave.kill()
+    with master.connect() as connection:
+        late = send(connection, "T", b"only here", queue_id=0)
+        assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert end_of(connection) > common
+        offset = int(late.ext["queueOffset"])
+    master.kill()
+    slave = under.start("b", slave.address[1])
+    under.controller.answers = True
+    wait_for(lambda: takes_writes(slave.address), "writes at the other")
+    sent(slave.address, 40)
+    back = under.start("a", master.address[1])
+    under.await_set({1, 2})
+    end = under.equal(slave, back)
+    assert end > common
+    kept = list((back.store / "damaged").rglob("*"))
+    assert any(b"only here" in path.read_bytes() for path in kept if path.is_file())
+    with slave.connect() as one, back.connect() as other:
+        ours, theirs = bodies(other, 1), bodies(one, 1)
+        assert ours == theirs
+        assert b"only here" not in ours
+        assert len(ours) > offset, "another message has its place"
+
+
+def test_slaves_show_what_is_confirmed(under: Under) -> None:
+    """Readers of a slave see a message when all in the set have it, not before."""
+    master, slave = under.pair(slaveTimeout="60000")
+    third = under.start("c")
+    under.await_set({1, 2, 3})
+    sent(master.address, 10)
+    under.equal(master, slave, third)
+    third.process.send_signal(signal.SIGSTOP)
+    try:
+        with master.connect() as connection, slave.connect() as reader:
+            before = len(bodies(reader, 1))
+            connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T", 0), b"not yet")
+            end = end_of(reader)
+            wait_for(lambda: end_of(reader) > end, "the slave has it")
+            time.sleep(0.3)
+            assert len(bodies(reader, 1)) == before
+            third.process.send_signal(signal.SIGCONT)
+            wait_for(lambda: len(bodies(reader, 1)) == before + 1, "it is shown")
+    finally:
+        third.process.send_signal(signal.SIGCONT)
+
+
+def test_learners_follow_and_never_count(under: Under) -> None:
+    master = under.start("a")
+    wait_for(lambda: takes_writes(master.address), "writes")
+    learner = under.start("b", asyncLearner="true")
+    sent(master.address, 30)
+    under.equal(master, learner)
+    time.sleep(1.2)
+    assert under.controller.set == {1}
+
+
+def test_a_dead_slave_leaves_the_set_and_too_few_are_refused(under: Under) -> None:
+    master, slave = under.pair(minInSyncReplicas="1")
+    slave.kill()
+    under.await_set({1})
+    sent(master.address, 5)
+    with master.connect() as connection:
+        connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"minInSyncReplicas=2")
+        refused = send(connection, "T", b"x", queue_id=0)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "in-sync replicas not enough" in (refused.remark or "")
+
+
+def test_a_slave_without_controllers_is_told_why(under: Under) -> None:
+    """The two wires do not understand each other: both ends say so."""
+    master = under.start("a", haListenPort="0")
+    wait_for(lambda: takes_writes(master.address), "writes")
+    with master.connect() as connection:
+        ha = connection.ask(RequestCode.EXCHANGE_BROKER_HA_INFO).ext["masterHaAddress"]
+    host, port = ha.split(":")
+    with contextlib.closing(ClientSocket((host, int(port)))) as raw:
+        raw.send_raw((5).to_bytes(8, "big") * 2)
+        assert raw.closed_by_peer(5)
+    why = "set enableControllerMode there as here"
+    wait_for(lambda: why in master.log.read_text(), "the reason")
+
+
+def test_a_slave_says_whom_it_follows(under: Under) -> None:
+    master, slave = under.pair()
+    with slave.connect() as connection:
+        wait_for(lambda: ha_client(connection)["state"] == "following", "the state")
+    answer = takes_writes(slave.address)
+    assert not answer, "a slave takes no writes"
+    assert master.stop() == 0
+    wait_for(lambda: takes_writes(slave.address), "writes after a clean stop")
