@@ -673,7 +673,7 @@ class App:
             address=self._address,
             ready=lambda: self._is_ready,
             stopping=self._stopping.is_set,
-            replication=None if replication is None else lambda: self._replication(replication.status()),
+            replication=None if replication is None else lambda: self._replication_status(replication),
             replicas=(lambda: []) if self._ha is None else self._ha.replicas,
             followed=None if self._slave is None else self._slave.lag,
         )
@@ -682,10 +682,14 @@ class App:
         running.push_async_callback(self._metrics.stop)
         self._http = await self._metrics.listen(options)
 
-    def _replication(self, status: dict[str, object]) -> dict[str, object]:
-        """The status, and why this master is isolated, if it is."""
-        isolated = "" if self._pre_online is None else self._pre_online.reason
-        return status | {"isolated": isolated} if isolated else status
+    def _replication_status(self, replication: Slave | HAService) -> dict[str, object]:
+        """`isolated`: why this master is not online yet."""
+        status = replication.status()
+        if self._pre_online is not None and self._pre_online.reason:
+            status["isolated"] = self._pre_online.reason
+        if self._controller_mode is not None:
+            status["controllers"] = self._controller_mode.status()
+        return status
 
     async def _close_metrics(self) -> None:
         """Last of all: until then /readyz says that the broker stops."""

@@ -120,13 +120,15 @@ def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> 
 def _start_faults(options: Options) -> list[Complaint]:
     """What would end the start later, as far as the options alone show it."""
     from firearrow.broker.app.app import check_port  # noqa: PLC0415 (only for --check-config)
+    from firearrow.broker.replication.controller_client import controllers_of  # noqa: PLC0415
     from firearrow.broker.replication.slave import check_slave  # noqa: PLC0415
     from firearrow.broker.services.registration import addresses  # noqa: PLC0415
 
     found = []
-    checks: tuple[Callable[[], None], ...] = (
+    checks: tuple[Callable[[], object], ...] = (
         lambda: check_slave(options, addresses(options.name_servers)),
         lambda: check_port(options.listen_port),
+        lambda: None if not options.controller_mode else controllers_of(options),
     )
     for check in checks:
         try:

@@ -79,21 +79,23 @@ class ControllerMode:
         self._ha: AutoSwitchService | None = None
         self._slave: AutoSwitchSlave | None = None
         self._is_admitted = False
+        client.was_killed = client.was_killed or killed
         if self._role is not None and self._role.is_master:
             try:
-                self._begin_epoch(self._role, killed=killed)
+                self._begin_epoch(self._role)
             except OSError as error:
                 raise StartError(
                     f"{self.epochs.path} cannot be written ({error}): free disk space"
                 ) from error
 
-    def _begin_epoch(self, role: Role, *, killed: bool = False) -> None:
+    def _begin_epoch(self, role: Role) -> None:
         """Before the first write. StartError, OSError.
 
         A master that was killed and is still the master of its epoch may have lost what slaves have: the epoch begins
-        again at the log's end, so that they compare with the one before.
+        again at the log's end, as Apache's does, so that they copy it again from the end of the one before. Without
+        one they would have nothing in common; then slaves of ours compare their last record.
         """
-        last, end = self.epochs.last, self._store.written
+        entries, last, end = self.epochs.entries, self.epochs.last, self._store.written
         if role.epoch < last:
             raise StartError(
                 f"the controllers are in epoch {role.epoch}, this store in epoch {last}: they have forgotten the pair; "
@@ -101,8 +103,9 @@ class ControllerMode:
             )
         if role.epoch > last:
             self.epochs.append(role.epoch, end)
-        elif killed and self.epochs.entries[-1].start < end:
-            self.epochs.replace((*self.epochs.entries[:-1], Epoch(last, end)))
+        elif self._client.was_killed and len(entries) > 1 and entries[-1].start < end:
+            self.epochs.replace((*entries[:-1], Epoch(last, end)))
+        self._client.was_killed = False
 
     # ---- the parts ----
 

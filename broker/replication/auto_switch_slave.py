@@ -75,9 +75,9 @@ class AppointedMaster(Master):
 
 class PieceReader:
     """Takes the pieces apart and gives them to the follower in the frames that it reads. `header(piece)` is called
-    before the bytes of each."""
+    before the bytes of each: whether the follower gets it."""
 
-    def __init__(self, follower: Follower, header: Callable[[PieceHeader], None]) -> None:
+    def __init__(self, follower: Follower, header: Callable[[PieceHeader], bool]) -> None:
         self._follower = follower
         self._wire = memoryview(follower.wire)
         self._header = header
@@ -103,9 +103,8 @@ class PieceReader:
             at += part
 
     def _begin(self, piece: PieceHeader) -> None:
-        self._header(piece)
-        if piece.size == 0 and piece.offset <= 0:
-            return  # the master has no log yet
+        if not self._header(piece):
+            return
         header = piece.offset.to_bytes(8, "big") + piece.size.to_bytes(4, "big")
         self._wire[: len(header)] = header
         self._follower.received(len(header))
@@ -229,7 +228,7 @@ class AutoSwitchClient(HAClient):
         point: int | None = end
         if ours:
             point = common_point(ours, end, welcome.epochs, welcome.end)
-        if point is None or (not ours and end > welcome.end):
+        if point is None or point < self._store.min_physical or (not ours and end > welcome.end):
             raise NotFollowed(
                 State.DIVERGED,
                 f"our log, to {end}, and the master's, to {welcome.end}, have no epoch in common: they are of "
@@ -267,11 +266,13 @@ class AutoSwitchClient(HAClient):
                 self._greeted.set_result(welcome)
             return
         self._status.bytes_received += length
-        fault: Exception | None = None
+        fault: FollowError | None = None
         try:
             self._reader.take(data)
-        except (FollowError, frames.FrameError) as error:
+        except FollowError as error:
             fault = error
+        except frames.FrameError as error:
+            fault = FollowError(str(error))
         try:
             while self._follower.append():
                 self._commit()
@@ -279,18 +280,19 @@ class AutoSwitchClient(HAClient):
             self._commit()
         self._show()
         if fault is not None:
-            raise ConnectionError(str(fault)) from fault
+            raise fault
 
-    def _begin_piece(self, piece: PieceHeader) -> None:
-        """Before the bytes of a piece are taken. An epoch is in the file before the first of its bytes is in the
-        log."""
+    def _begin_piece(self, piece: PieceHeader) -> bool:
+        """Before the bytes of a piece are taken. An epoch is in the file before the first of its bytes is in the log.
+        An empty log begins where the first piece does: until then heartbeats say nothing."""
         if self._is_empty and piece.size > 0:
             self._is_empty = False
             self._follower.begin(piece.offset, 0)
         epoch = piece.epoch
-        if epoch.number > self._epochs.last and not (self._is_empty and piece.offset < 0):
+        if epoch.number > self._epochs.last and not self._is_empty:
             self._note_epoch(epoch)
         self._confirmed = piece.confirmed
+        return not self._is_empty
 
     def _note_epoch(self, epoch: Epoch) -> None:
         try:

@@ -70,15 +70,24 @@ class Attached(Protocol):
         """The sync state set may have changed, of the same epoch."""
 
 
+def controllers_of(options: Options) -> list[Address]:
+    """StartError."""
+    try:
+        found = addresses(options.controllers)
+    except StartError as error:
+        raise StartError(str(error).replace("namesrvAddr", "controllerAddr")) from None
+    if not found:
+        raise StartError(
+            "enableControllerMode needs controllers: set controllerAddr=HOST:PORT;HOST:PORT to their addresses"
+        )
+    return found
+
+
 class ControllerClient:
     """`connect` opens a connection to a controller, signed as all of ours. StartError: options or files are wrong."""
 
     def __init__(self, options: Options, clock: Clock, connect: Connect) -> None:
-        self._controllers = addresses(options.controllers)
-        if not self._controllers:
-            raise StartError(
-                "enableControllerMode needs controllers: set controllerAddr=HOST:PORT;HOST:PORT to their addresses"
-            )
+        self._controllers = controllers_of(options)
         self._options = options
         self._clock = clock
         self._connect = connect
@@ -95,6 +104,8 @@ class ControllerClient:
         self._tasks: list[asyncio.Task[None]] = []
         self._fault, self._logged_at = "", 0.0
         self.role: Role | None = None
+        self.was_killed = False
+        """The broker did not stop cleanly before this process, and has not been the master since."""
 
     # ---- the broker ----
 

@@ -12,13 +12,15 @@ from firearrow._native.wire.command import RemotingCommand
 
 
 class OneController:
-    """`address` as host:port. `answers`: whether it answers at all. `members`: number → address; `alive`: number → its
-    connection; `heartbeats`: the newest one of each."""
+    """`address` as host:port. `answers`: whether it answers; `elects`: whether it notices a dead master.
+
+    `members`: number → address; `alive`: number → its connection; `heartbeats`: the newest one of each.
+    """
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self.answers = True
+        self.answers = self.elects = True
         self.members: dict[int, str] = {}
         self.alive: dict[int, socket.socket] = {}
         self.heartbeats: dict[int, dict[str, str]] = {}
@@ -79,7 +81,7 @@ class OneController:
             gone = [number for number, each in self.alive.items() if each is connection]
             for number in gone:
                 del self.alive[number]
-                if number == self.master:
+                if number == self.master and self.elects:
                     self.elect(self.set)
 
     def _answer(self, request: RemotingCommand, connection: socket.socket) -> RemotingCommand | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from tests.replication.controllers import broker_under, sent, takes_writes
+from tests.replication.controllers import SEGMENT, broker_under, sent, takes_writes
 from tests.replication.one_controller import OneController
 from tests.replication.pairs import digests, end_of, ha_client, wait_for
 from tests.support.broker_process import BrokerProcess
@@ -37,7 +37,7 @@ class Under:
     def pair(self, **settings: str) -> tuple[BrokerProcess, BrokerProcess]:
         """A master, and a slave in its set."""
         master = self.start("a", **settings)
-        wait_for(lambda: takes_writes(master.address), "writes at the master")
+        await_writes(master)
         slave = self.start("b", **settings)
         self.await_set({1, 2})
         return master, slave
@@ -74,6 +74,10 @@ def ends_at(broker: BrokerProcess, end: int) -> bool:
         return False
 
 
+def await_writes(broker: BrokerProcess) -> None:
+    wait_for(lambda: takes_writes(broker.address), "writes")
+
+
 def await_end(broker: BrokerProcess, end: int) -> None:
     wait_for(lambda: ends_at(broker, end), f"the end {end}")
 
@@ -97,7 +101,7 @@ def test_a_broker_refuses_sends_until_the_controllers_made_it_the_master(under: 
         assert b'"epochList":[]' in epochs.body
     assert RequestCode.CONTROLLER_REGISTER_BROKER not in under.controller.asked
     under.controller.answers = True
-    wait_for(lambda: takes_writes(broker.address), "writes")
+    await_writes(broker)
     assert (under.controller.master, under.controller.epoch) == (1, 1)
     assert (broker.store / "brokerIdentity").read_text() == f"DefaultCluster#{NAME}#1"
     assert (broker.store / "epochFileCheckpoint").read_text().endswith("\n1-0\n")
@@ -108,8 +112,9 @@ def test_a_broker_refuses_sends_until_the_controllers_made_it_the_master(under: 
     assert broker.stop() == 0
 
 
-def test_failover_under_load_loses_nothing_that_was_acknowledged(under: Under) -> None:
-    master, slave = under.pair()
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_failover_under_load_loses_nothing_that_was_acknowledged(under: Under, flush: str) -> None:
+    master, slave = under.pair(flushDiskType=flush)
     acknowledged: list[bytes] = []
     stop = threading.Event()
 
@@ -129,7 +134,7 @@ def test_failover_under_load_loses_nothing_that_was_acknowledged(under: Under) -
     killed = time.monotonic()
     stop.set()
     producer.join()
-    wait_for(lambda: takes_writes(slave.address), "writes at the other")
+    await_writes(slave)
     assert time.monotonic() - killed < 5
     assert (under.controller.master, under.controller.epoch) == (2, 2)
     with slave.connect() as connection:
@@ -160,7 +165,7 @@ def test_what_only_the_old_master_has_is_truncated(under: Under) -> None:
     master.kill()
     slave = under.start("b", slave.address[1])
     under.controller.answers = True
-    wait_for(lambda: takes_writes(slave.address), "writes at the other")
+    await_writes(slave)
     sent(slave.address, 40)
     back = under.start("a", master.address[1])
     under.await_set({1, 2})
@@ -199,7 +204,7 @@ def test_slaves_show_what_is_confirmed(under: Under) -> None:
 
 def test_learners_follow_and_never_count(under: Under) -> None:
     master = under.start("a")
-    wait_for(lambda: takes_writes(master.address), "writes")
+    await_writes(master)
     learner = under.start("b", asyncLearner="true")
     sent(master.address, 30)
     under.equal(master, learner)
@@ -222,7 +227,7 @@ def test_a_dead_slave_leaves_the_set_and_too_few_are_refused(under: Under) -> No
 def test_a_slave_without_controllers_is_told_why(under: Under) -> None:
     """The two wires do not understand each other: both ends say so."""
     master = under.start("a", haListenPort="0")
-    wait_for(lambda: takes_writes(master.address), "writes")
+    await_writes(master)
     with master.connect() as connection:
         ha = connection.ask(RequestCode.EXCHANGE_BROKER_HA_INFO).ext["masterHaAddress"]
     host, port = ha.split(":")
@@ -235,9 +240,65 @@ def test_a_slave_without_controllers_is_told_why(under: Under) -> None:
 
 def test_a_slave_says_whom_it_follows(under: Under) -> None:
     master, slave = under.pair()
-    with slave.connect() as connection:
-        wait_for(lambda: ha_client(connection)["state"] == "following", "the state")
+    wait_for(lambda: state_of(slave) == "following", "the state")
     answer = takes_writes(slave.address)
     assert not answer, "a slave takes no writes"
     assert master.stop() == 0
-    wait_for(lambda: takes_writes(slave.address), "writes after a clean stop")
+    await_writes(slave)
+
+
+def test_a_killed_master_that_is_still_the_master_begins_its_epoch_again(under: Under) -> None:
+    """It may have lost what its slaves have: they copy it again from the end of the epoch before."""
+    master = under.start("a")
+    await_writes(master)
+    first = sent(master.address, 20)
+    assert master.stop() == 0
+    master = under.start("a", master.address[1])
+    await_writes(master)
+    last, end = under.controller.epoch, sent(master.address, 20)
+    epochs = master.store / "epochFileCheckpoint"
+    assert epochs.read_text().endswith(f"\n1-0\n{last}-{first}\n")
+    under.controller.elects = False
+    for is_killed in (True, False):
+        master.kill() if is_killed else master.stop()
+        master = under.start("a", master.address[1])
+        await_writes(master)
+        assert under.controller.epoch == last
+        assert epochs.read_text().endswith(f"\n1-0\n{last}-{end}\n"), "a clean stop loses nothing"
+
+
+def test_an_empty_slave_copies_the_whole_log_or_the_last_file(under: Under) -> None:
+    master = under.start("a")
+    await_writes(master)
+    with master.connect() as connection:
+        for number in range(90):
+            assert send(connection, "T", b"%d" % number * 4000, queue_id=0).code == 0
+    whole = under.start("b")
+    end = under.equal(master, whole)
+    assert end > 2 * SEGMENT
+    last = under.start("c", syncFromLastFile="true")
+    await_end(last, end)
+    files = sorted(path.name for path in (last.store / "commitlog").iterdir() if path.name.isdigit())
+    assert int(files[0]) == end - end % SEGMENT
+    under.await_set({1, 2, 3})
+
+
+def test_a_log_of_another_broker_is_not_followed(under: Under) -> None:
+    master = under.start("a")
+    await_writes(master)
+    sent(master.address, 20)
+    with broker_under(under.folder / "b", 0, enableControllerMode="false", brokerName=NAME) as other:
+        await_writes(other)
+        sent(other.address, 5)
+        assert other.stop() == 0
+    slave = under.start("b")
+    wait_for(lambda: state_of(slave) == "diverged", "the state")
+    assert under.controller.set == {1}
+
+
+def state_of(slave: BrokerProcess) -> object:
+    try:
+        with slave.connect() as connection:
+            return ha_client(connection)["state"]
+    except (OSError, AssertionError):
+        return None
