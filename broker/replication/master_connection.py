@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.peer import Address
+from firearrow.broker.replication.read_ahead import AGAIN_S, ReadAhead
 
 OFFSET, HEADER = struct.Struct(">q"), struct.Struct(">qi")
 READ_BYTES = 1 << 16
@@ -48,6 +49,8 @@ class HAConnection:
         self._loop = loop
         self._socket = accepted
         self._store = store
+        self._read_ahead = ReadAhead(store)
+        self._awaited: asyncio.TimerHandle | None = None
         self._piece_bytes = piece_bytes
         self._acknowledged = acknowledged
         self._closed = closed
@@ -118,8 +121,8 @@ class HAConnection:
     # ---- to the slave ----
 
     def send(self) -> None:
-        """Send what the log has and the socket takes; the rest follows as soon as the slave reads."""
-        if self._sent >= 0 and not self._is_full:
+        """Send what the log has and the socket takes; the rest follows as soon as the slave reads, and the disk."""
+        if self._sent >= 0 and not self._is_full and self._awaited is None:
             self._send()
 
     def heartbeat(self) -> None:
@@ -146,8 +149,8 @@ class HAConnection:
         return self._wait_until_writable(sent < length or self._sent < self._store.written)
 
     def _next(self) -> tuple[list[bytes | memoryview], list[Piece], int]:
-        """The buffers of one send, the pieces in them without the one that was begun before, and their length.
-        LookupError: the file was deleted."""
+        """The buffers of one send, the pieces in them without the one that was begun before, and their length, 0 while
+        the disk reads. LookupError: the file was deleted."""
         buffers: list[bytes | memoryview] = [self._header] if self._header else []
         length, pieces = len(self._header), list[Piece]()
         if self._sent == self._store.written:
@@ -158,7 +161,11 @@ class HAConnection:
                 f"the log from {at} on has expired before it was sent: move the slave's store away, so that it copies "
                 "the whole log, and set a longer fileReservedTime"
             )
-        begun = min(self._piece_end - at, len(view))
+        ready = self._read_ahead.ready(at, view)
+        if ready == 0 and self._awaited is None:
+            self._awaited = self._loop.call_later(AGAIN_S, self._read_again)
+        view = view[:ready]
+        begun = min(self._piece_end - at, ready)
         if begun > 0:
             buffers.append(view[:begun])
         length += len(view[:begun])
@@ -198,6 +205,11 @@ class HAConnection:
         self._sent += self._moved
         self.sent_bytes += self._moved
 
+    def _read_again(self) -> None:
+        self._awaited = None
+        if not self.is_closed:
+            self.send()
+
     def _wait_until_writable(self, wait: bool) -> None:
         if wait != self._is_full:
             self._is_full = wait
@@ -212,5 +224,7 @@ class HAConnection:
         self.is_closed = True
         self._loop.remove_reader(self._socket.fileno())
         self._wait_until_writable(False)
+        if self._awaited is not None:
+            self._awaited.cancel()
         self._socket.close()
         self._closed(self, why)
