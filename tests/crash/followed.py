@@ -150,6 +150,7 @@ class _Slave:
         self.open()
 
     def close(self) -> None:
+        self.progress.save_progress()  # the journal does not count after a clean stop
         self.progress.journal.close()
         self.sent.close()
         self.store.close()
