@@ -325,19 +325,13 @@ class App:
         )
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
-        context = self._make_context()
-        store, tables, config, clock, stats = (
-            context.store,
-            context.tables,
-            context.config,
-            context.clock,
-            context.stats,
+        context = self._context = self._make_context()
+        tables, config, clock = context.tables, context.config, context.clock
+        filters = FilterCache(config, tables.clients.subscription)
+        self._broadcasts = BroadcastOffsets(context.store, tables.offsets, tables.clients, config, clock)
+        self._clients_handler = ClientsHandler(
+            tables.topics, tables.groups, tables.clients, filters, config, clock
         )
-        self._context = context
-        topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
-        filters = FilterCache(config, clients.subscription)
-        self._broadcasts = BroadcastOffsets(store, offsets, clients, config, clock)
-        self._clients_handler = ClientsHandler(topics, groups, clients, filters, config, clock)
         pulls = PullHandler(context, filters, self._broadcasts, self._hold_service)
         self._message_services = MessageServices(context, filters, store_host)
         files.callback(self._save, self._message_services.close)
@@ -348,6 +342,23 @@ class App:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
             )
+        routes = [*self._own_routes(context, pulls), *self._message_services.routes(), *self._access.routes()]
+        if self._controller_mode is None:
+            routes = self._pair.routes(routes)
+            return routes if self._pre_online is None else self._pre_online.routes(routes)
+        routes.append(self._controller_mode.routes())
+        return routes if self._slave is None else self._slave.routes(routes)
+
+    def _own_routes(self, context: BrokerContext, pulls: PullHandler) -> list[Routes]:
+        """Of the handlers that need none of the message services."""
+        store, tables, config, clock, stats = (
+            context.store,
+            context.tables,
+            context.config,
+            context.clock,
+            context.stats,
+        )
+        topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
         handlers = (
             pulls,
             QueryHandler(store, clients, config),
@@ -394,13 +405,7 @@ class App:
                 lambda *span: self._metrics_services().history(*span),
             ),
         )
-        own = [handler.routes() for handler in handlers]
-        routes = [*own, *self._message_services.routes(), *self._access.routes()]
-        if self._controller_mode is None:
-            routes = self._pair.routes(routes)
-            return routes if self._pre_online is None else self._pre_online.routes(routes)
-        routes.append(self._controller_mode.routes())
-        return routes if self._slave is None else self._slave.routes(routes)
+        return [handler.routes() for handler in handlers]
 
     def _make_pair(self, files: AsyncExitStack) -> PairServices:
         """And the slave, if this is one."""
