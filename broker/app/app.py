@@ -129,6 +129,7 @@ class App:
         self._config = config
         self._naming_listen = naming
         self._signals = signals
+        self._began = loop.time() if signals.are_handled else None
         self._tls = ServerTls(settings_of(tls_pairs(config.options)))
         self._clock = Clock()
         self._refusals = RefusalLog(self._clock)
@@ -606,9 +607,10 @@ class App:
     def _ready(self) -> str:
         naming = "off" if self._naming_listen is None else f"{self._naming[0]}:{self._naming[1]}"
         self._hint_at_loopback()
+        seconds = seconds_since_start() if self._began is None else self._loop.time() - self._began
         return (
             f"firearrow ready: broker {self._address[0]}:{self._address[1]}, name server {naming}, "
-            f"store {self._store.root}, {len(self._tables.topics)} topics, {seconds_since_start():.2f} s"
+            f"store {self._store.root}, {len(self._tables.topics)} topics, {seconds:.2f} s"
         )
 
     def _hint_at_loopback(self) -> None:

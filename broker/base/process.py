@@ -37,6 +37,11 @@ class StopSignals:
         self.stopped = False
         """The process is to end."""
 
+    @property
+    def are_handled(self) -> bool:
+        """This is not the first start of the broker in this process."""
+        return self._stop is not None
+
     def handle(self, stop: Callable[[], None]) -> None:
         """Handle signals from now on; called again, only replaces `stop`. Also configures malloc, so that large freed
         blocks are returned to the system."""

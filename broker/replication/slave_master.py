@@ -67,7 +67,7 @@ class SlaveStatus:
             log.info("following the master's log at %s", self.ha_address)
         elif state in (State.DIVERGED, State.BEHIND, State.CORRUPTED):
             log.error("the master's log is not followed (%s): %s", state, reason)
-        elif fresh and reason:
+        elif fresh and reason and state is not State.FENCED:  # of that, the start has logged why
             log.warning("the master's log is not followed: %s; trying again", reason)
 
 
