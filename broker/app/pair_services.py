@@ -39,7 +39,8 @@ class PairServices:
         self._promotion = Promotion(context, role, slave)
         self._fencing = Fencing(context, role, is_master=slave is None, stop_services=stop_services)
         role.wire(self._refuse_writes, lambda why: context.restart(Restart(why)))
-        if self._may_be_outdated:
+        self._holds_writes = self._may_be_outdated and not role.begins
+        if self._holds_writes:
             context.store.follows = True  # until name servers are asked
 
     def routes(self, broker_routes: Iterable[Routes]) -> list[Routes]:
@@ -51,14 +52,14 @@ class PairServices:
 
     async def register(self, registrar: Registrar, identity: BrokerIdentity, names: RouteTable) -> None:
         """Register, unless this broker is fenced; a master of a pair takes writes once name servers were asked for a
-        newer one. `names`: of the name server in this process."""
+        newer one, unless it has just been promoted. `names`: of the name server in this process."""
         registrar.epoch = lambda: self._role.epoch
         if self._may_be_outdated:
             registrar.watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated).look
             names.outdated = self.outdated
         if not self._role.fenced:
             registrar.start()
-        if self._may_be_outdated:
+        if self._holds_writes:
             await registrar.watched()
             self._fencing.take_writes()
 

@@ -161,7 +161,7 @@ def test_a_slave_that_diverged_begins_again(tmp_path: Path) -> None:
         [row] = here("replica", "rebuild", address_of(pair.slave), "--yes").rows
         assert (row["logBytes"], row["folder"]) == (lost, str(tmp_path / "slave" / "damaged"))
         pair.caught_up()
-        assert state_of(pair.slave) == "following"
+        wait_for(lambda: state_of(pair.slave) == "following", "that it follows again")
         with pair.master.connect() as client:
             end = end_of(client)
         assert digests(tmp_path / "slave", end) == digests(tmp_path / "master", end)
