@@ -79,11 +79,11 @@ from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller_client import ControllerClient
 from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.member_group import MemberGroup
 from firearrow.broker.replication.pre_online import PreOnline
 from firearrow.broker.replication.role import HA_PORT_GAP, PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
 from firearrow.broker.services.flusher import Flusher
-from firearrow.broker.services.member_group import MemberGroup
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.route_lookup import RouteLookup
@@ -463,6 +463,9 @@ class App:
     async def _go_online(self) -> None:
         await self._pair.register(self._registrar, self._identity, self._name_server.routes)
         self._message_services.work(killed=self._killed)
+        for connection in self._server.connections:
+            if connection.fast_handler is self._complete_dispatch:
+                connection.fast_handler = self._fast_handler(vip=connection.local[1] != self._address[1])
 
     def _member_group(self) -> MemberGroup:
         assert self._members is not None

@@ -274,6 +274,7 @@ RULES: dict[int, Rule] = {
     RequestCode.DELETE_EXPIRED_COMMITLOG: _cluster(UPDATE),
     RequestCode.GET_BROKER_HA_STATUS: _cluster(GET),
     RequestCode.EXCHANGE_BROKER_HA_INFO: _cluster(UPDATE),
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: _cluster(UPDATE),
     RequestCode.RESET_MASTER_FLUSH_OFFSET: _cluster(UPDATE),
     RequestCode.GET_BROKER_EPOCH_CACHE: _cluster(GET),
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _cluster(UPDATE),

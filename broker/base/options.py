@@ -91,8 +91,8 @@ class Options:
     """With SYNC_MASTER, sends and readers wait until `inSyncReplicas` copies have a message; SLAVE copies the log and
     the tables of the master with the same `brokerName`, which `namesrvAddr` has to know."""
     ha_port: int = _option(0, "haListenPort", high=65535)
-    """The port where slaves copy the log; 0: none with ASYNC_MASTER, one above the broker's with SYNC_MASTER; a slave
-    opens none."""
+    """The port where slaves copy the log; 0: one above the broker's with SYNC_MASTER or `enableSlaveActingMaster`, else
+    none; a slave opens none."""
     ha_master_address: str = _option("", "haMasterAddress")
     """`host:port` of the master's replication port, for a slave; empty: what the name server says (Apache 5 ignores
     it)."""
@@ -133,8 +133,6 @@ class Options:
     """Under controllers, a slave that is never in the sync state set, and so never the master."""
     election_priority: int = _option(INT_MAX, "brokerElectionPriority")
     """Of several brokers whose logs are as long, the controllers elect the one with the smallest."""
-    heartbeat_ms: int = _option(1000, "brokerHeartbeatInterval", low=10)
-    """How often the controllers get a heartbeat."""
     controller_timeout_ms: int = _option(10_000, "controllerHeartBeatTimeoutMills", low=100)
     """After this time without a heartbeat the controllers elect another master."""
     controller_metadata_ms: int = _option(10_000, "syncControllerMetadataPeriod", low=100)
@@ -154,7 +152,7 @@ class Options:
     skip_pre_online: bool = _option(False, "skipPreOnline")
     """A master serves and registers at once, whatever `totalReplicas` says."""
     heartbeat_interval_ms: int = _option(1000, "brokerHeartbeatInterval", low=100)
-    """With `enableSlaveActingMaster`, how often the broker tells name servers that it lives."""
+    """How often controllers and, with `enableSlaveActingMaster`, name servers get a heartbeat."""
     not_active_timeout_ms: int = _option(10_000, "brokerNotActiveTimeoutMillis", low=1000)
     """With `enableSlaveActingMaster`, after which silence name servers drop the broker."""
     member_period_ms: int = _option(1000, "syncBrokerMemberGroupPeriod", low=100)

@@ -1,4 +1,5 @@
-"""The state of replication (GET_BROKER_HA_STATUS 907), and from where a slave copies (EXCHANGE_BROKER_HA_INFO 906).
+"""The state of replication (GET_BROKER_HA_STATUS 907), from where a slave copies (EXCHANGE_BROKER_HA_INFO 906), and who
+has the smallest id (NOTIFY_MIN_BROKER_ID_CHANGE 905).
 
 Loop thread.
 """
@@ -33,7 +34,12 @@ class ReplicasHandler:
         return {
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange,
             RequestCode.GET_BROKER_HA_STATUS: self.status,
+            RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.min_changed,
         }
+
+    def min_changed(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """A master, and a slave that does not act, have nothing to do (enableSlaveActingMaster)."""
+        return request.answer()
 
     def exchange(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Tell a slave from where it copies; what a slave would take from the request, a master does not need."""

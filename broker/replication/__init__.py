@@ -14,6 +14,7 @@
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
 - `master_watch`: whether name servers have another master with a newer epoch
+- `member_group`: the brokers of our own name, and heartbeats to name servers, with enableSlaveActingMaster
 - `pair_frames`: frames between two brokers of ours
 - `pair_handshake`: who the two are, what their logs are, and that both know the secret
 - `pair_identity`: which pair a store belongs to, and which node of it this is

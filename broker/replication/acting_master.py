@@ -15,12 +15,14 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.member_group import Members
 from firearrow.broker.replication.slave_master import Master, address_or_none
-from firearrow.broker.services.member_group import Members
 from firearrow.broker.tables.routes import MASTER_ID
 
 log = logging.getLogger("firearrow.slave")
 
+GRACE_MS = 60_000
+"""Java's and Go's clients ask for routes each 30 s."""
 REGISTER_MS = 3000
 """Registers at most so often to learn the master's address."""
 
@@ -44,7 +46,13 @@ class ActingMaster:
         self._look = look
         self._commits: int | None = None
         self._refreshed_ms = -REGISTER_MS
+        self._ended_ms = -GRACE_MS
         self.is_acting = False
+
+    @property
+    def serves_reads(self) -> bool:
+        """Also a while after the master is back, until clients have asked for the route again."""
+        return self.is_acting or self._clock.monotonic_ms() - self._ended_ms < GRACE_MS
 
     def found(self, members: Members) -> None:
         """A name server told the brokers of our name."""
@@ -67,15 +75,21 @@ class ActingMaster:
         if not self.is_acting:
             log.warning("this slave acts as master until that is back: it serves reads, and stores nothing")
             self.is_acting, self._commits = True, self._offsets.commits
-        elif self._commits is not None and self._offsets.commits != self._commits:
+        else:
+            self._change_version()
+
+    def _change_version(self) -> None:
+        """After the first commit: a master of Apache that changed its version before it went must not take its own
+        offsets for the newer ones."""
+        if self._commits is not None and self._offsets.commits != self._commits:
             self._commits = None
-            # a master that changed its version before it went must not take its own offsets for the newer ones
             self._offsets.version = self._offsets.version.next(self._clock.now_ms())
 
     def _end(self) -> None:
         """The master is registered: find its address in the answer to a registration, then copy its tables."""
         if self.is_acting:
             log.warning("the master is back: this slave no longer acts in its place")
+            self._ended_ms = self._clock.monotonic_ms()
         self.is_acting = False
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._refreshed_ms >= REGISTER_MS:
@@ -83,6 +97,14 @@ class ActingMaster:
             self._refresh()
 
     # ---- requests ----
+
+    def committed(self, request: RemotingCommand) -> None:
+        """A consumer committed an offset. If it still takes us for the master, pass it on, or the master's, which we
+        copy, would replace it."""
+        if self.is_acting:
+            self._change_version()
+        elif self._master.is_online and self.serves_reads:
+            self._master.tell(request.code, request.ext)
 
     def notified(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """NOTIFY_MIN_BROKER_ID_CHANGE: anybody may send it, so we ask the name server."""

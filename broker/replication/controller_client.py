@@ -263,7 +263,7 @@ class ControllerClient:
         while True:
             if self._files.number is not None and self._registered:
                 await self._send_heartbeat(self._files.number)
-            await asyncio.sleep(self._options.heartbeat_ms / 1000)
+            await asyncio.sleep(self._options.heartbeat_interval_ms / 1000)
 
     async def _send_heartbeat(self, number: int) -> None:
         """To each controller: one that is to lead next has to know us."""

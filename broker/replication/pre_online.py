@@ -17,7 +17,7 @@ from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.log_times import ReplicaLag
-from firearrow.broker.services.member_group import Members
+from firearrow.broker.replication.member_group import Members
 from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.registration import BrokerIdentity

@@ -6,6 +6,7 @@ thread.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import orjson
 
@@ -119,11 +120,13 @@ class SlaveRequests:
     def _own_way(self, code: int, handler: Handler) -> Handler:
         if code in REFUSALS:
             return self._refuse
+        if code == RequestCode.UPDATE_CONSUMER_OFFSET and self._acting is not None:
+            return partial(_commit, handler, self._acting)
         if code not in PULLS:
             return handler
 
         def pull(request: RemotingCommand, peer: Peer) -> Answer:
-            acts = self._acting is not None and self._acting.is_acting
+            acts = self._acting is not None and self._acting.serves_reads
             if not acts and not self._config.options.slave_read and not self._fenced:
                 raise Refusal(ResponseCode.SYSTEM_BUSY, REJECTED)
             return handler(request, peer)
@@ -176,3 +179,9 @@ class SlaveRequests:
                 "this slave takes its master's address from the name server or from haMasterAddress only",
             )
         return request.answer()
+
+
+def _commit(handler: Handler, acting: ActingMaster, request: RemotingCommand, peer: Peer) -> Answer:
+    answer = handler(request, peer)
+    acting.committed(request)
+    return answer

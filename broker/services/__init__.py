@@ -1,7 +1,6 @@
 """Background work: flushing, saving tables, registration, statistics, retention.
 
 - `flusher`: syncs the log to disk in a separate thread, every flushIntervalCommitLog
-- `member_group`: the brokers of our own name, and heartbeats to name servers, with enableSlaveActingMaster
 - `registration`: registers the broker with name servers: the one of this process, and others over TCP
 - `retention`: deletes expired log segments, then queue and index files (Apache's CleanCommitLogService and
   CleanConsumeQueueService)

@@ -13,11 +13,6 @@ class DataVersion(NamedTuple):
     def next(self, now_ms: int) -> "DataVersion":
         return DataVersion(self.counter + 1, self.state_version, now_ms)
 
-    def is_older_than(self, other: "DataVersion") -> bool:
-        """As Apache orders them: by state, counter, time."""
-        mine = (self.state_version, self.counter, self.timestamp)
-        return mine < (other.state_version, other.counter, other.timestamp)
-
     def to_object(self) -> dict[str, int]:
         return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp}
 

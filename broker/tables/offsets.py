@@ -252,12 +252,10 @@ class ConsumerOffsets:
         self._changed([group for group, _ in table])
 
     def take_over(self, of: json_fields.Members) -> int:
-        """Take what groups consumed at a slave that acted in our place, unless its version is older than ours; returns
-        how many offsets moved. None goes back: the slave may lack our last commits. ValueError: nothing changed."""
-        version = DataVersion.from_object(of.get("dataVersion", {}))
+        """Take what groups consumed at a slave that acted in our place; returns how many offsets moved. None goes back:
+        the slave may lack our last commits. Versions do not decide, for not each commit changes them. ValueError:
+        nothing changed."""
         table = _queues(of, "offsetTable")
-        if version.is_older_than(self.version):
-            return 0
         moved = [
             (group, topic, queue_id, queue_offset)
             for (group, topic), queues in table.items()
@@ -266,7 +264,8 @@ class ConsumerOffsets:
         ]
         for entry in moved:
             self._set(*entry)
-        self.version = version
+        if moved:
+            self.version = self.version.next(self._clock.now_ms())
         self._changed({group for group, *_ in moved})
         return len(moved)
 

@@ -67,14 +67,12 @@ class TimerCheckpoint:
         self.is_followed = True
 
     def further(self, fields: bytes) -> tuple[int, int] | None:
-        """`read_ms` and `queue_offset` of another's 56 bytes, if these are not older than ours and say that more was
-        delivered. ValueError: they are not 56."""
+        """`read_ms` and `queue_offset` of another's 56 bytes, if they say that more was delivered than ours.
+        ValueError: they are not 56."""
         if len(fields) != FIELDS.size:
             raise ValueError(f"a timer check point has {FIELDS.size} bytes, not {len(fields)}")
-        read_ms, _, queue_offset, _, *version = FIELDS.unpack(fields)
-        state, changed_ms, counter = version
-        is_older = (state, counter, changed_ms) < (self._state_version, self._counter, self._changed_ms)
-        return None if is_older or read_ms <= self.read_ms else (read_ms, max(queue_offset, 0))
+        read_ms, _, queue_offset, *_ = FIELDS.unpack(fields)
+        return None if read_ms <= self.read_ms else (read_ms, max(queue_offset, 0))
 
     def sync(self, flushed: int) -> None:
         """State that log and wheel are durable up to `flushed`. May run in another thread. Raises OSError."""

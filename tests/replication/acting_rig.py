@@ -14,6 +14,7 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, records, send, send_ext, topic_ext
 
 TOPIC, LATER, GROUP = "Followed", "Later", "Reader"
+BOTH = {"0": "master", "1": "slave"}
 OWN = {"brokerName": "names", "brokerClusterName": "Names"}
 PAIR = {
     "brokerName": "broker-a",
@@ -26,7 +27,10 @@ PAIR = {
     "haSendHeartbeatInterval": "1000",
 }
 OURS = {"mappedFileSizeConsumeQueue": "6000", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
+APACHES = {"brokerIP2": "127.0.0.1", "slaveReadEnable": "true"}
+"""Apache's slave refuses reads without it, also while it acts."""
 SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
+ROLES = {"master": {}, "slave": SLAVE, "second": SLAVE | {"brokerId": "2"}}
 Broker = BrokerProcess | Apache
 
 
@@ -35,7 +39,7 @@ class Rig:
 
     def __init__(self, folder: Path, names: str = "ours", master: str = "ours", slave: str = "ours") -> None:
         self.folder = folder
-        self._kinds = {"master": master, "slave": slave}
+        self._kinds = {"master": master, "slave": slave, "second": slave}
         self.names = FireArrow(folder / "names", OWN) if names == "ours" else Apache(folder / "names", OWN)
         with self.name_server() as connection:
             body = b"supportActingMaster=true\nnotifyMinBrokerIdChanged=true"
@@ -47,15 +51,13 @@ class Rig:
         return ClientSocket(address(self.names.name_server))
 
     def start(self, role: str, **more: str) -> Broker:
-        settings = PAIR | (SLAVE if role == "slave" else {}) | more
+        settings = PAIR | ROLES[role] | more
         folder, port = self.folder / role, self._ports[role]
         if self._kinds[role] == "ours":
             ports = ("--listen", f"127.0.0.1:{port}", "--namesrv", self.names.name_server)
             broker: Broker = BrokerProcess(folder, *ports, *words(settings | OURS))
         else:
-            broker = Apache(
-                folder, settings | {"namesrvAddr": self.names.name_server, "brokerIP2": "127.0.0.1"}
-            )
+            broker = Apache(folder, settings | APACHES | {"namesrvAddr": self.names.name_server})
         self.running[role] = broker
         return broker
 
@@ -102,17 +104,23 @@ class Rig:
         with self.connect("master") as master, self.connect("slave") as slave:
             wait_for(lambda: end_of(slave) == end_of(master) > 0, "the master's end", within_s)
 
-    def copied(self, offset: int, within_s: float = 90) -> None:
-        with self.connect("slave") as slave:
-            wait_for(lambda: committed(slave) == offset, f"the offset {offset} at the slave", within_s)
+    def copied(self, offset: int, role: str = "slave") -> None:
+        with self.connect(role) as slave:
+            wait_for(lambda: committed(slave) == offset, f"the offset {offset} at the slave", 30)
 
 
-def fill(connection: ClientSocket, count: int = 10, first: int = 0) -> None:
+def make(connection: ClientSocket) -> None:
+    """Topics and group."""
     for topic in (TOPIC, LATER):
         connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, 1))
     group = b'{"groupName":"Reader","consumeEnable":true,"retryQueueNums":1,"retryMaxTimes":16}'
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group).code == 0
-    for number in range(first, first + count):
+
+
+def fill(connection: ClientSocket) -> None:
+    """Ten messages, m000 on."""
+    make(connection)
+    for number in range(10):
         assert send(connection, TOPIC, b"m%03d" % number).code == 0
 
 

@@ -33,6 +33,7 @@ class TimerHarness(Harness):
         folder: Path,
         now_ms: int = NOW,
         store: MessageStore | None = None,
+        slave_check: bytes = b"",
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(folder, now_ms=now_ms, store=store)
@@ -49,6 +50,8 @@ class TimerHarness(Harness):
         for entry in self.journal.recover_entries():
             assert entry.kind == Kind.TIMER
             self.service.restore(entry.name, entry.number, entry.value)
+        if slave_check:
+            assert self.service.take_over(slave_check)
         self.service.start()
 
     def _schedule(self, message: Message) -> None:
@@ -87,6 +90,6 @@ class TimerHarness(Harness):
         for part in (files.checkpoint, files.wheel, files.log):
             part.close()
 
-    def again(self, by_ms: int = 0, **options: Any) -> "TimerHarness":  # noqa: ANN401
-        """The same store opened again, `by_ms` later."""
-        return TimerHarness(self.folder, self.clock.now_ms() + by_ms, **options)
+    def again(self, by_ms: int = 0, slave_check: bytes = b"", **options: Any) -> "TimerHarness":  # noqa: ANN401
+        """The same store opened again, `by_ms` later, after a slave with this check point acted in its place."""
+        return TimerHarness(self.folder, self.clock.now_ms() + by_ms, slave_check=slave_check, **options)

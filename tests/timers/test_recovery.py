@@ -341,3 +341,27 @@ def test_a_slave_that_becomes_the_master_trusts_what_its_master_said(
     promoted = harness.again()
     promoted.timers.run(90_000)
     assert promoted.found() == ([1, 2] if said else [1, 1, 2])
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_what_an_acting_slave_delivered_is_not_delivered_again(harness: TimerHarness, end: str) -> None:
+    """It had the first eight messages, and delivered, to another broker, those that were due up to 15 s."""
+    for number in range(10):
+        harness.send(b"%d" % number, 20_000 - number * 1000)
+    harness.timers.run(1)
+    unsure_ms = harness.service._unsure_ms
+    harness.stop() if end == "stop" else harness.kill()
+    check = struct.pack(">7q", NOW + 14_500 + unsure_ms, 0, 8, 8, 0, NOW, 1)
+    later = harness.again(15_000, check)
+    later.timers.run(60_000)
+    assert sorted(later.found()) == [0, 1, 2, 3, 4, 8, 9]
+
+
+def test_an_older_check_point_of_a_slave_changes_nothing(harness: TimerHarness) -> None:
+    harness.send(b"1", 5000)
+    harness.timers.run(1000)
+    before = harness.check()
+    assert not harness.service.take_over(struct.pack(">7q", before[0], 0, 9, 9, 0, NOW, 9))
+    with pytest.raises(ValueError, match="56 bytes"):
+        harness.service.take_over(b"short")
+    assert harness.check() == before

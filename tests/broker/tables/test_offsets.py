@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.broker.base import fastjson
+from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, InvalidOffset
 from tests.broker.tables.golden_config import config_file
 from tests.support.clock import ManualClock
@@ -161,3 +162,28 @@ def test_after_a_power_cut_no_offset_is_past_the_end_of_its_queue() -> None:
     assert offsets.of("G", "Gone") == {0: 0}
     assert on_commit == [("T@G", 2, 5, 0), ("Gone@G", 0, 0, 0)]
     assert offsets.bound(lambda *queue: ends.get(queue, 0)) == 0
+
+
+def test_no_offset_goes_back_when_a_slave_acted() -> None:
+    noted: list[tuple[str, int, int, int]] = []
+    offsets = ConsumerOffsets(ManualClock(), on_commit=lambda *entry: noted.append(entry))
+    offsets.commit("G", "A", 0, 7)
+    offsets.commit("G", "A", 1, 7)
+    version, before = offsets.version, len(noted)
+    there = {"offsetTable": {"A@G": {"0": 9, "1": 3}, "B@H": {"2": 0}}, "pullOffsetTable": {"A@G": {"0": 9}}}
+    assert offsets.take_over(there) == 2
+    assert (offsets.of("G", "A"), offsets.of("H", "B")) == ({0: 9, 1: 7}, {2: 0})
+    assert noted[before:] == [("A@G", 0, 9, 0), ("B@H", 2, 0, 0)]
+    assert offsets.version.counter == version.counter + 1
+    assert offsets.take_over(there) == 0
+    with pytest.raises(ValueError, match="without @"):
+        offsets.take_over({"offsetTable": {"A": {"0": 9}}})
+
+
+def test_no_delay_level_goes_back_when_a_slave_acted() -> None:
+    delays = DelayOffsets(ManualClock())
+    delays.load(b'{"offsetTable":{1:5,2:5}}')
+    assert delays.take_over(b'{"dataVersion":{"counter":9},"offsetTable":{1:4,2:6,3:1}}') == 2
+    assert [delays.get(level) for level in (1, 2, 3)] == [5, 6, 1]
+    with pytest.raises(ValueError, match="level 0"):
+        delays.take_over(b'{"offsetTable":{0:4}}')
