@@ -25,7 +25,7 @@ cdef class MessageStore:
     cdef bint sync_flush, confirm_later, broken, closed, unsettled
     cdef public str full                  # why puts are refused while the disk is too full; else None
     cdef public int64_t max_message_bytes
-    cdef public int64_t confirm_limit     # readers see at most this; of a slave whose master says what is confirmed
+    cdef public int64_t confirm_limit     # readers see at most this: a slave's master says what is confirmed
     cdef public bint follows              # a slave: its log has what the master's has, so puts are refused
     cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record
 

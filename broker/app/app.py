@@ -387,9 +387,7 @@ class App:
             MachineHandler(self._listening, clients, config, clock, stats),
             ColdReadsHandler(),
             ReplicasHandler(store, self._identity, self._ha),
-            SingleBrokerHandler(
-                config, None if self._controller_mode is None else self._controller_mode.epoch_cache
-            ),
+            SingleBrokerHandler(config, self._epoch_cache()),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
             QuotasHandler(self._quotas, self._access.audit),
@@ -420,6 +418,9 @@ class App:
         )
         files.callback(pair.stop)
         return pair
+
+    def _epoch_cache(self) -> Callable[[], bytes] | None:
+        return None if self._controller_mode is None else self._controller_mode.epoch_cache
 
     def _make_slave(self) -> Slave | None:
         if not self._config.options.is_slave:

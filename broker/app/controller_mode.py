@@ -32,7 +32,8 @@ from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.topics import TopicTable
 
 STOP_S = 0.5
-LONG_MAX = (1 << 63) - 1
+NO_END = (1 << 63) - 1
+"""Of the newest epoch, as Apache has it."""
 
 
 class ControllerConnections:
@@ -135,7 +136,7 @@ class ControllerMode:
     def epoch_cache(self) -> bytes:
         """The body of an answer to GET_BROKER_EPOCH_CACHE 1007."""
         entries = self.epochs.entries
-        ends = [*(entry.start for entry in entries[1:]), LONG_MAX]
+        ends = [*(entry.start for entry in entries[1:]), NO_END]
         body = {
             "brokerId": 0 if self._ha is not None else self._options.broker_id,
             "brokerName": self._options.broker_name,

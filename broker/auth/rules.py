@@ -277,7 +277,6 @@ RULES: dict[int, Rule] = {
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: _cluster(UPDATE),
     RequestCode.RESET_MASTER_FLUSH_OFFSET: _cluster(UPDATE),
     RequestCode.GET_BROKER_EPOCH_CACHE: _cluster(GET),
-    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _cluster(UPDATE),
     RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _cluster(UPDATE),
     RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _cluster(UPDATE),
     RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: _cluster(GET),

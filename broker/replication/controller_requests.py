@@ -79,7 +79,7 @@ class ControllerRequests:
             "brokerAddress": address,
             "invokeTime": str(now_ms),
         }
-        return _elected(await self._answer(RequestCode.CONTROLLER_REGISTER_BROKER, ext))
+        return elected(await self._answer(RequestCode.CONTROLLER_REGISTER_BROKER, ext))
 
     async def elect(self, number: int, now_ms: int) -> Elected:
         """Ask to be the master, if there is none."""
@@ -90,10 +90,10 @@ class ControllerRequests:
             "invokeTime": str(now_ms),
         }
         accepted = (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
-        return _elected(await self._answer(RequestCode.CONTROLLER_ELECT_MASTER, ext, accepted=accepted))
+        return elected(await self._answer(RequestCode.CONTROLLER_ELECT_MASTER, ext, accepted=accepted))
 
     async def replica_info(self) -> Elected:
-        return _elected(
+        return elected(
             await self._answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": self._broker})
         )
 
@@ -161,13 +161,8 @@ def leader_of(answer: RemotingCommand) -> Address | None:
     return found[0] if found else None
 
 
-def notified(request: RemotingCommand) -> Elected:
-    """NOTIFY_BROKER_ROLE_CHANGED 1008. ControllerError, FieldError."""
-    return _elected(request)
-
-
-def _elected(answer: RemotingCommand) -> Elected:
-    """Of an answer to 1002, 1003 or 1004, or the request 1008."""
+def elected(answer: RemotingCommand) -> Elected:
+    """Of an answer to 1002, 1003 or 1004. ControllerError."""
     try:
         number = _number(answer, "masterBrokerId") if answer.ext.get("masterBrokerId") else None
         epoch = answer.integer_or("masterEpoch", 0, 32)
@@ -195,7 +190,8 @@ def _members(body: bytes, version: int | None) -> Members:
         return Members(frozenset(), version or 0)
     try:
         value = json_fields.members(fastjson.loads(body), "the sync state set")
-        numbers = value.get("syncStateSet") or ()
+        numbers = value.get("syncStateSet")
+        numbers = () if numbers is None else numbers
         found = value.get("syncStateSetEpoch", 0) if version is None else version
         if not isinstance(numbers, list | tuple) or len(numbers) > MEMBERS_MAX:
             raise ValueError(f"syncStateSet is no list of at most {MEMBERS_MAX} numbers")

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.replication import auto_switch_frames as frames
 from firearrow.broker.replication.auto_switch_frames import FrameError, Greeting, PieceHeader, Welcome
 from firearrow.broker.replication.broker_identity import Applied, IdentityFiles
 from firearrow.broker.replication.confirmed_offset import EVERYTHING, CopiesNeeded
+from firearrow.broker.replication.controller_requests import ControllerError, Elected, elected
 from firearrow.broker.replication.epoch_file import Epoch
-from firearrow.broker.replication.sync_state_set import SyncStateSet
+from firearrow.broker.replication.sync_state_set import MEMBERS_MAX, SyncStateSet
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "replication" / "controller-mode.jsonl.gz"
 
@@ -75,7 +78,35 @@ def test_what_is_no_frame_is_refused() -> None:
     assert frames.welcome_of(frames.welcome_frame(7, ())) == Welcome(7, ())
 
 
+def test_the_largest_piece() -> None:
+    frame = frames.PIECE.pack(2, frames.PIECE_BYTES_MAX, 0, 1, 0, 0)
+    assert frames.piece_of(frame).size == frames.PIECE_BYTES_MAX
+    with pytest.raises(FrameError):
+        frames.piece_of(frames.PIECE.pack(2, frames.PIECE_BYTES_MAX + 1, 0, 1, 0, 0))
+
+
 # ---- the sync state set ----
+
+
+def test_the_largest_set() -> None:
+    def of(count: int) -> Elected:
+        body = json.dumps({"syncStateSet": list(range(1, count + 1)), "syncStateSetEpoch": 3}).encode()
+        ext = {"masterBrokerId": "1", "masterEpoch": "2", "masterAddress": "127.0.0.1:10911"}
+        return elected(RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, ext, body))
+
+    found = of(MEMBERS_MAX)
+    assert (found.number, found.epoch, len(found.members.numbers)) == (1, 2, MEMBERS_MAX)
+    with pytest.raises(ControllerError, match="at most"):
+        of(MEMBERS_MAX + 1)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b'{"syncStateSet":[0]}', b'{"syncStateSet":["1"]}', b'{"syncStateSet":{}}', b"{"]
+)
+def test_an_answer_without_a_set_of_numbers_is_refused(body: bytes) -> None:
+    with pytest.raises(ControllerError, match="malformed"):
+        elected(RemotingCommand.request(0, {}, body))
+
 
 ONE = CopiesNeeded(1, 1)
 
