@@ -1,8 +1,8 @@
 """FollowedLog: up to which offset of the log another broker did the work; `config/followedLog.json`.
 
-A slave copies its master's progress (delay offsets, timers), but Apache's master tells it a moment late: what it
-delivered last is in the copied log, and not in the copied progress. A broker that was a slave therefore looks into the
-log before it delivers a message of that part again.
+A slave copies its master's progress (delay offsets, timers, transactions), but Apache's master tells it a moment late:
+what it delivered or committed last is in the copied log, and not in the copied progress. A broker that was a slave
+therefore looks into the log before it does so again.
 
 The file says `{"until": null}` while the broker is a slave, then the log's end at its first start as a master. It does
 not matter how the role was changed. A damaged file counts as the former: all is looked up. Loop thread, at start.
@@ -10,6 +10,7 @@ not matter how the role was changed. A damaged file counts as the former: all is
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 from firearrow._native.store.log.record import Record, decode
@@ -17,7 +18,7 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message import Property
-from firearrow.broker.tables import json_fields
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.config_file import ConfigFile
 
 log = logging.getLogger("firearrow.delay_levels")
@@ -75,20 +76,34 @@ class FollowedLog:
 
     def has_copy(self, scheduled: Record) -> bool:
         """Whether the other broker put the message into its own topic. False without a unique key or an index."""
-        properties = scheduled.properties
-        topic, key = properties.get(Property.REAL_TOPIC), properties.get(Property.UNIQUE_KEY)
-        if topic is None or key is None:
-            return False
-        found, _, _ = self._store.reader.query(topic, key, COPIES_MAX, 0, EVER_MS)
-        return any(
-            scheduled.physical_offset < copy.physical_offset < self.until
-            and copy.topic == topic
+        topic = scheduled.properties.get(Property.REAL_TOPIC)
+        return topic is not None and any(
+            copy.physical_offset > scheduled.physical_offset
             and copy.properties.get(Property.REAL_TOPIC) == topic
             and copy.born_timestamp == scheduled.born_timestamp
             and copy.reconsume_times == scheduled.reconsume_times
-            and copy.body == scheduled.body
-            for copy in (decode(data, False) for data in found)
+            for copy in self._copies(topic, scheduled)
         )
+
+    def has_commit(self, half: Record) -> bool:
+        """Whether the other broker committed the half message, or the one that it is a copy of: then the log has the
+        final message, also if it waits for its delivery."""
+        topic = half.properties.get(Property.REAL_TOPIC)
+        return topic is not None and any(
+            copy.prepared_offset > 0
+            for name in (topic, name_rules.SCHEDULE_TOPIC, name_rules.TIMER_TOPIC)
+            for copy in self._copies(name, half)
+        )
+
+    def _copies(self, topic: str, record: Record) -> Iterator[Record]:
+        """Messages of the topic with the record's unique key and body, as far as another broker put them."""
+        key = record.properties.get(Property.UNIQUE_KEY)
+        if key is None:
+            return
+        found, _, _ = self._store.reader.query(topic, key, COPIES_MAX, 0, EVER_MS)
+        for copy in (decode(data, False) for data in found):
+            if copy.topic == topic and copy.body == record.body and self.covers(copy.physical_offset):
+                yield copy
 
 
 def _text(until: int | None) -> bytes:

@@ -2,8 +2,8 @@
 Loop thread.
 
 At start, the op messages from the committed offset on state which half messages have ended; the progress
-journal adds commits whose op message a torn write lost. The offsets of CID_RMQ_SYS_TRANS are committed as
-Apache does, so that its broker can continue from there.
+journal adds commits whose op message a torn write lost, and the log those of a former master. The offsets of
+CID_RMQ_SYS_TRANS are committed as Apache does, so that its broker can continue from there.
 """
 
 import logging
@@ -15,6 +15,7 @@ from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_of
@@ -66,7 +67,8 @@ class TransactionService:
         """From the journal: half message `value` was committed, and its final message is in the log."""
         self._committed_halves.append(value)
 
-    def start(self) -> None:
+    def start(self, followed: FollowedLog | None = None) -> None:
+        """`followed`: the log, if another broker may have committed from it."""
         self._open_halves.base = self._offset(name_rules.HALF_TOPIC)
         self._open_halves.op_base = self._offset(name_rules.OP_HALF_TOPIC)
         at, high = self._open_halves.op_base, self._store.reader.max_offset(name_rules.OP_HALF_TOPIC, 0)
@@ -74,6 +76,8 @@ class TransactionService:
         while at < high:
             self._load_page(at)
             at += PAGE
+        if followed is not None and followed.until:
+            self._committed_halves += self._committed_by_another(followed)
         for half_offset in self._committed_halves:
             if self._open_halves.is_open(half_offset):
                 log.warning(
@@ -84,6 +88,14 @@ class TransactionService:
         self._op_writer.write_queued()
         self._commit_offsets()
         self._checks.start()
+
+    def _committed_by_another(self, followed: FollowedLog) -> list[int]:
+        """Open half messages whose final message is in the log: Apache's master writes op messages 3 s late."""
+        return [
+            half.queue_offset
+            for half in self.open_records()
+            if half is not None and followed.covers(half.physical_offset) and followed.has_commit(half)
+        ]
 
     def stop(self) -> None:
         self._checks.stop()

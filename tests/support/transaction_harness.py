@@ -6,6 +6,7 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import offset_id
@@ -31,6 +32,8 @@ class TransactionHarness(Harness):
         offsets: bytes | None = None,
         now_ms: int = 1_700_000_000_000,
         store: MessageStore | None = None,
+        *,
+        was_slave: bool = False,
         **options: int | bool,
     ) -> None:
         super().__init__(folder, now_ms=now_ms, store=store)
@@ -51,7 +54,11 @@ class TransactionHarness(Harness):
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.DECIDED: self.service.restore}
         for entry in self.journal.recover_entries():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
-        self.service.start()
+        followed = FollowedLog(self.store)
+        if was_slave:
+            followed.follow()
+        followed.end_following()
+        self.service.start(followed)
         self.routes = TransactionsHandler(self.service).routes()
         self.peer = RecordedPeer()
 
