@@ -2,5 +2,5 @@
 
 - `follower`: checks the records of a master's log and appends the whole ones
 - `log_checksums`: CRC-32C of ranges of the log, by which two logs are compared
-- `log_pages`: which pages of the mapped log are in memory, and asking the disk for more
+- `read_ahead`: which bytes of the log can be sent to a slave without waiting for the disk
 """

@@ -23,7 +23,6 @@
 - `role`: what a store remembers of its role: promoted, or fenced
 - `sync_state_set`: the brokers whose copies count under controllers
 - `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile
-- `read_ahead`: which bytes of the log can be sent to a slave without waiting for the disk
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed

@@ -12,14 +12,16 @@ import socket
 import struct
 from collections.abc import Callable
 
+from firearrow._native.replication.read_ahead import ReadAhead
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.peer import Address
-from firearrow.broker.replication.read_ahead import AGAIN_S, ReadAhead
 
 OFFSET, HEADER = struct.Struct(">q"), struct.Struct(">qi")
 READ_BYTES = 1 << 16
 TURN_BYTES = 512 << 10
 """Most bytes of the log sent in one turn of the loop, so that a slave that catches up delays nothing else."""
+READ_AGAIN_S = 0.001
+"""The disk is looked at again while nothing that a slave lacks is in memory."""
 PIECES_MAX = 256
 """Most pieces in one send: two buffers each, of 1024 that the system takes."""
 
@@ -163,7 +165,7 @@ class HAConnection:
             )
         ready = self._read_ahead.ready(at, view)
         if ready == 0 and self._awaited is None:
-            self._awaited = self._loop.call_later(AGAIN_S, self._read_again)
+            self._awaited = self._loop.call_later(READ_AGAIN_S, self._read_again)
         view = view[:ready]
         begun = min(self._piece_end - at, ready)
         if begun > 0:

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.replication.log_pages import bytes_in_memory, will_need
+from firearrow._native.replication import read_ahead
+from firearrow._native.replication.read_ahead import (
+    UNSEEN_BYTES,
+    WARM_BYTES,
+    ReadAhead,
+    bytes_in_memory,
+    will_need,
+)
 from firearrow._native.store.message_store import MessageStore, StoreConfig
-from firearrow.broker.replication import read_ahead
-from firearrow.broker.replication.read_ahead import UNSEEN_BYTES, WARM_BYTES, ReadAhead
 from tests.support.stores import put
 
 MIB = 1 << 20
