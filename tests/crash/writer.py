@@ -19,6 +19,7 @@ class Writer:
 
     def __init__(self, root: Path, mark: Marks, draw: random.Random, options: Options) -> None:
         self.root, self.mark, self.draw, self.options = root, mark, draw, options
+        self._most: int = options["max_message_bytes"]
         self.now_ms = START_MS
         self.numbers = 0
         mark("options", **options)
@@ -52,7 +53,8 @@ class Writer:
     def put_batch(self, topic: str, queue_id: int, count: int) -> None:
         parts = [self._content(False) for _ in range(count)]
         entry = max(self.store.next_offset(topic, queue_id), 0)
-        items = b"".join(item(body, properties) for body, properties, _ in parts)
+        while len(items := b"".join(item(body, properties) for body, properties, _ in parts)) > self._most:
+            parts.pop()
         placed = self.store.put_batch(
             InnerMessage(
                 topic, queue_id, items, b"", born_timestamp=self.now_ms, born_host=HOST, store_host=HOST
