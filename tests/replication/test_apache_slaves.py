@@ -7,22 +7,26 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.replication.master import SLAVES_MAX
 from tests.interop.driver import Driver
 from tests.interop.peers import Apache, Apache4, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
 from tests.replication.pairs import digests, end_of, wait_for, words
 from tests.replication.raw_slave import status_of
+from tests.replication.way import HEADER, Way
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, read_queue, runtime_info, send, send_ext, topic_ext
@@ -40,7 +44,9 @@ MASTER = {
     "maxMessageSize": "200000",
     "timerWheelEnable": "true",
     "haSendHeartbeatInterval": "1000",
+    "brokerIP2": "127.0.0.2",
 }
+"""Slaves copy from 127.0.0.2, where a Way leads to the replication port of 127.0.0.1."""
 SLAVE = {
     "brokerName": "broker-a",
     "brokerRole": "SLAVE",
@@ -60,6 +66,8 @@ class Rig:
         self.names = FireArrow(folder / "names", {"brokerName": "names", "brokerClusterName": "Names"})
         port = free_port(-2, 1)
         self.ports = ("--listen", f"127.0.0.1:{port}", "--set", f"haListenPort={port + 1}")
+        self.replication = "127.0.0.1", port + 1
+        self.way = Way(lambda: self.replication, ("127.0.0.2", port + 1))
         self.slaves: dict[str, Apache] = {}
         self.start_master()
 
@@ -82,10 +90,6 @@ class Rig:
         if version == "5.5.0":
             own["timerWheelEnable"] = "true"
         return KINDS[version](self.folder / version, SLAVE | own)
-
-    def stop_slave(self, version: str) -> None:
-        self.slaves[version].stop()
-        self.slaves[version].kill()
 
     def connect(self, version: str) -> ClientSocket:
         return ClientSocket(address(self.slaves[version].address))
@@ -123,6 +127,7 @@ class Rig:
     def close(self) -> None:
         for slave in self.slaves.values():
             slave.kill()
+        self.way.close()
         self.master.kill()
         self.names.broker.kill()
 
@@ -168,8 +173,8 @@ def test_logs_are_equal_over_kills_and_rolls(rig: Rig) -> None:
     assert rig.equal() > 2 * SEGMENT
     with rig.load():
         time.sleep(0.5)
-        rig.slaves["5.5.0"].kill()
-        rig.stop_slave("4.9.7")
+        for version in KINDS:
+            rig.slaves[version].kill()
         time.sleep(0.2)
     with rig.load():
         rig.start_slaves(*KINDS)
@@ -183,6 +188,56 @@ def test_logs_are_equal_over_kills_and_rolls(rig: Rig) -> None:
     rig.start_master(**SYNC)
     with rig.master.connect() as master:
         fill(master, 50)
+    rig.equal()
+
+
+def test_a_way_that_splits_and_cuts_headers_and_turns_a_bit(rig: Rig) -> None:
+    """Each split is tried; of the cuts a few, for Apache's slave waits 5 s after each."""
+    way, splits = rig.way, [*range(1, HEADER.size + 1)] * 2
+    with rig.master.connect() as master:
+        way.splits = splits
+        while way.splits:
+            fill(master, 1)
+            time.sleep(0.01)
+        rig.equal()
+        before = way.connections
+        way.cuts = [1, HEADER.size - 1, HEADER.size, HEADER.size + 100]
+        fill(master, 20)
+        wait_for(lambda: not way.cuts, "the cuts", 40)
+        rig.equal()
+        assert way.connections >= before + 4
+
+
+def test_strangers_change_nothing(rig: Rig) -> None:
+    """Acknowledgements of what was not sent, garbage, and as many connections as there may be: sends wait for the
+    two slaves all the same, and are answered."""
+    with synchronous(rig) as master, ExitStack() as stack:
+
+        def stranger() -> socket.socket:
+            return stack.enter_context(socket.create_connection(rig.replication, 5))
+
+        end = end_of(master)
+        for said in (
+            struct.pack(">q", 1 << 62),
+            struct.pack(">q", -1),
+            struct.pack(">qq", end, end + 1000),
+            b"GET / HTTP/1.1\r\n\r\n",
+            bytes(range(256)) * 4,
+            b"\0\0\0",
+        ):
+            stranger().sendall(said)
+        for _ in range(SLAVES_MAX + 10):
+            stranger()
+        assert [answered(master) for _ in range(20)] == [(0, False)] * 20
+        process = rig.slaves["4.9.7"].process
+        process.send_signal(signal.SIGSTOP)
+        try:
+            wait_for(lambda: is_stopped(process.pid), "its threads to stop")
+            stranger().sendall(struct.pack(">q", 1 << 62))
+            assert answered(master) == (12, True)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        wait_for(lambda: answered(master) == (0, False), "acknowledged sends")
     rig.equal()
 
 
@@ -296,3 +351,25 @@ def test_a_fresh_slave_of_a_shortened_log_counts_again(rig: Rig) -> None:
         wait_for(lambda: answered(master) == (0, False), "acknowledged sends", 30)
     end = rig.equal()
     assert len(digests(rig.folder / "5.5.0", end)) < len(digests(rig.folder / "4.9.7", end))
+
+
+def test_slaves_that_are_ahead_get_nothing_and_are_named(rig: Rig) -> None:
+    """A master that lost its log, under the same name; the slaves' logs stay as they are."""
+    with rig.master.connect() as master:
+        end = end_of(master)
+    before = {version: digests(rig.folder / version, end) for version in KINDS}
+    rig.master.kill()
+    shutil.rmtree(rig.folder / "master")
+    rig.start_master(**SYNC)
+    with rig.master.connect() as master:
+        assert master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC)).code == 0
+        fill(master, 20)
+
+        def named() -> int:
+            refused: list[dict[str, str]] = status_of(master).get("refused", [])  # type: ignore[assignment]
+            return sum(f"its log ends at {end}" in entry["reason"] for entry in refused)
+
+        wait_for(lambda: named() > 0, "the refusal", 60)
+        assert status_of(master)["inSyncSlaveNums"] == 0
+        assert "they are not of one pair" in rig.master.log.read_text()
+    assert {version: digests(rig.folder / version, end) for version in KINDS} == before
