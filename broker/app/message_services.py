@@ -158,7 +158,7 @@ class MessageServices:
         self._running.callback(self._delays.stop)
         self._timer_services.service.start()
         self._running.callback(self._timer_services.service.stop)
-        self._transactions.start(followed)
+        self._transactions.start(self._followed)
         self._running.callback(self._transactions.stop)
         self._pop_services.start()
         self._running.callback(self._pop_services.stop)
