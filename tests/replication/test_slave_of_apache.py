@@ -13,6 +13,7 @@ from tests.interop.driver import Driver
 from tests.interop.peers import Apache, Apache4, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
 from tests.replication.pairs import digests, end_of, ha_client, wait_for, words
+from tests.replication.way import HEADER, Way
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
@@ -174,6 +175,27 @@ def master_is_killed(pair: Pair) -> None:
         assert slave.stop() == 0
 
 
+def test_a_way_that_cuts_each_byte_of_a_header_and_turns_a_bit(pair: Pair) -> None:
+    way = Way(lambda: ("127.0.0.1", address(pair.master.address)[1] + 1))
+    with pair.connect() as master:
+        fill(master, 1)
+        way.cuts = [*range(HEADER.size + 2), HEADER.size + 100]
+        way.turn = end_of(master) + 2000
+        fill(master, 20)
+    try:
+        with pair.slave(haMasterAddress=way.address) as slave, slave.connect() as connection:
+            with pair.connect() as master:
+                while way.cuts or way.turn is not None:
+                    fill(master, 1)
+                    time.sleep(0.05)
+            pair.equal(connection)
+            assert way.connections >= HEADER.size + 3
+            assert "asking for it again" in slave.log.read_text()
+            assert slave.stop() == 0
+    finally:
+        way.close()
+
+
 def load(pair: Pair, stop: threading.Event) -> None:
     try:
         with pair.connect() as master:
@@ -206,6 +228,46 @@ def test_javas_consumer_reads_on_from_the_slave(pair: Pair, tmp_path: Path) -> N
         pair.master.kill()
         java.await_bodies(["reader"], [(b"m%03d" % number).hex() for number in range(400)])
         java.ask("stop", name="reader")
+
+
+def test_a_log_that_went_on_elsewhere_or_was_shortened_is_not_followed(pair: Pair) -> None:
+    """Last, for the master loses its store: its log is shorter, then the slave's next file is gone."""
+
+    def state(slave: BrokerProcess, wanted: str, says: str) -> None:
+        with slave.connect() as connection:
+            wait_for(lambda: ha_client(connection)["state"] == wanted, f"the state {wanted}", 30)
+            assert says in str(ha_client(connection)["reason"])
+
+    if pair.master.process.poll() is not None:
+        pair.start_master()
+    with pair.connect() as master:
+        fill(master, 20)
+    with pair.slave() as slave, slave.connect() as connection:
+        end = pair.equal(connection)
+        assert slave.stop() == 0
+    before = digests(pair.folder / "slave", end)
+    pair.master.kill()
+    shutil.rmtree(pair.folder / "master")
+    pair.start_master()
+    with pair.connect() as master:
+        fill(master, 5)
+    with pair.slave() as slave:
+        state(slave, "diverged", f"our log ends at {end}")
+        assert slave.stop() == 0
+    assert digests(pair.folder / "slave", end) == before
+    with pair.connect() as master:
+        shutil.rmtree(pair.folder / "slave")
+        with pair.slave() as slave, slave.connect() as connection:
+            pair.equal(connection)
+            assert slave.stop() == 0
+        fill(master, 1000)
+    pair.master.stop()
+    pair.master.kill()
+    for path in sorted((pair.folder / "master" / "commitlog").iterdir())[:2]:
+        path.unlink()
+    pair.start_master()
+    with pair.slave() as slave:
+        state(slave, "behind the log", "it has deleted older files")
 
 
 def test_a_pair_of_apache_is_shown(tmp_path: Path) -> None:
