@@ -11,6 +11,7 @@
 - `name_server_app`: the process of `firearrow namesrv`, a name server alone
 - `pair_services`: builds what decides who of a pair is the master
 - `pop_services`: builds the services and handlers of POP
+- `replication_services`: builds what makes the broker a master or a slave, of a pair or under controllers
 - `store`: opens store and journal from the options and closes the store, with errors for users
 - `timer_services`: builds the service of timer messages, its files and its handlers
 """

@@ -9,7 +9,7 @@ stacks of undos: `files` closes what `running` still writes to, after everything
 
 The rest of the composition: `store` opens the store, `broker.context.tables` loads the tables,
 `message_services` builds what handles messages beyond a plain send (with `pop_services` and
-`timer_services`), `fast_path` the fast path, `metrics_services` metrics, status and history, and `name_server`
+`timer_services`), `replication_services` a master or slave, `fast_path` the fast path, `metrics_services` metrics, status and history, and `name_server`
 the name server. They share one `BrokerContext`. Loop thread.
 """
 
@@ -29,12 +29,11 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.app.access import make_access
-from firearrow.broker.app.controller_mode import ControllerMode
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.message_services import MessageServices
 from firearrow.broker.app.metrics_services import MetricsServices
 from firearrow.broker.app.name_server import NameServer
-from firearrow.broker.app.pair_services import PairServices
+from firearrow.broker.app.replication_services import ReplicationServices
 from firearrow.broker.app.store import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base import systemd
@@ -63,7 +62,6 @@ from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.quotas import QuotasHandler
-from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.handlers.reset_offsets import ResetsHandler
 from firearrow.broker.handlers.status import StatusHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
@@ -76,13 +74,8 @@ from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
-from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller_client import ControllerClient
-from firearrow.broker.replication.master import HAService
-from firearrow.broker.replication.member_group import MemberGroup
-from firearrow.broker.replication.pre_online import PreOnline
-from firearrow.broker.replication.role import HA_PORT_GAP, PairRole
-from firearrow.broker.replication.slave import Slave, check_slave
+from firearrow.broker.replication.role import PairRole
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -92,7 +85,6 @@ from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
 from firearrow.broker.tables.naming_options import NamingOptions
-from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.subscription_filter import FilterCache
 
 log = logging.getLogger("firearrow.app")
@@ -123,8 +115,6 @@ class App:
     ) -> None:
         self._loop = loop
         self._role = role
-        self._controllers = controllers
-        self._controller_mode: ControllerMode | None = None
         self._truncate_at = truncate_at
         self._config = config
         self._naming_listen = naming
@@ -132,6 +122,7 @@ class App:
         self._began = loop.time() if signals.are_handled else None
         self._tls = ServerTls(settings_of(tls_pairs(config.options)))
         self._clock = Clock()
+        self._replication = ReplicationServices(loop, config, self._clock, role, controllers, self.restart)
         self._refusals = RefusalLog(self._clock)
         self._passed = passed
         self._stopping = asyncio.Event()
@@ -139,11 +130,7 @@ class App:
         self._is_ready = False
         self._fast_path: FastPathSetup | None = None
         self._metrics: MetricsServices | None = None
-        self._ha: HAService | None = None
         self._http: Address | None = None
-        self._slave: Slave | None = None
-        self._members: MemberGroup | None = None
-        self._pre_online: PreOnline | None = None
         self._unsaved: OSError | None = None
 
     async def run(self) -> Restart | None:
@@ -180,16 +167,11 @@ class App:
 
     async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:
         options = self._config.options
-        if not self._role.fenced:
-            check_slave(options, addresses(options.name_servers))
         killed = (Path(options.store_root) / "abort").exists()
         self._open_store(options, files)
         # after a promotion: what its master had not sent yet is missing, as after a kill
         killed = self._killed = killed or self._role.begins
-        if self._controllers is not None:
-            self._controller_mode = ControllerMode(
-                self._controllers, self._config, self._store, self._role.epochs, self.restart, killed=killed
-            )
+        self._replication.open(self._store, killed=killed)
         running.push_async_callback(self._close_metrics)
         self._start_writing(options, running)
         self._make_write_batch(options)
@@ -210,18 +192,12 @@ class App:
             )
         running.push_async_callback(self._answer_all)
         running.callback(self._message_services.stop)
-        self._message_services.start(killed=killed, works=not options.is_slave and self._pre_online is None)
-        if self._pre_online is not None:
-            self._pre_online.start()
-            running.push_async_callback(self._pre_online.stop)
-        if self._slave is not None:
-            self._slave.start()
-            running.push_async_callback(self._slave.stop)
+        self._message_services.start(
+            killed=killed, works=not options.is_slave and not self._replication.is_isolated
+        )
         self._start_services(running)
         await self._start_metrics(options, running)
-        if self._controller_mode is not None:
-            self._controller_mode.start(self._identity, tables.topics, self._registrar)
-            running.callback(self._controller_mode.stop)
+        self._replication.start(tables.topics, running)
         gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
         gc.freeze()
 
@@ -337,18 +313,21 @@ class App:
         self._message_services = MessageServices(context, filters, store_host)
         files.callback(self._save, self._message_services.close)
         self._message_services.listen(self._arrivals)
-        self._pair = self._make_pair(files)
-        self._pre_online = self._make_pre_online()
+        self._replication.build(
+            context,
+            self._arrivals,
+            self._message_services,
+            self._connect,
+            self._other_name_servers(config.options),
+            self._go_online,
+            files,
+        )
         if config.options.fast_path:
             self._fast_path = FastPathSetup(
                 context, store_host, pulls, self._hold_service, self._server.times, self._access.fast_check
             )
         routes = [*self._own_routes(context, pulls), *self._message_services.routes(), *self._access.routes()]
-        if self._controller_mode is None:
-            routes = self._pair.routes(routes)
-            return routes if self._pre_online is None else self._pre_online.routes(routes)
-        routes.append(self._controller_mode.routes())
-        return routes if self._slave is None else self._slave.routes(routes)
+        return self._replication.routes(routes)
 
     def _own_routes(self, context: BrokerContext, pulls: PullHandler) -> list[Routes]:
         """Of the handlers that need none of the message services."""
@@ -386,8 +365,7 @@ class App:
             InspectionHandler(store, config, clock, stats, self._runtime_parts()),
             MachineHandler(self._listening, clients, config, clock, stats),
             ColdReadsHandler(),
-            ReplicasHandler(store, self._identity, self._ha),
-            SingleBrokerHandler(config, self._epoch_cache()),
+            SingleBrokerHandler(config, self._replication.epoch_cache),
             TrimHandler(context, moved=self._arrivals, free=self._retention.free_trimmed),
             LagHandler(context),
             QuotasHandler(self._quotas, self._access.audit),
@@ -405,76 +383,6 @@ class App:
             ),
         )
         return [handler.routes() for handler in handlers]
-
-    def _make_pair(self, files: AsyncExitStack) -> PairServices:
-        """And the slave, if this is one."""
-        self._slave = self._make_slave()
-        pair = PairServices(
-            self._context,
-            self._role,
-            self._slave,
-            replicates=self._ha is not None,
-            stop_services=self._message_services.stop,
-        )
-        files.callback(pair.stop)
-        return pair
-
-    def _epoch_cache(self) -> Callable[[], bytes] | None:
-        return None if self._controller_mode is None else self._controller_mode.epoch_cache
-
-    def _make_slave(self) -> Slave | None:
-        if not self._config.options.is_slave:
-            return None
-        if self._controller_mode is not None:
-            return self._controller_mode.make_slave(
-                self._context,
-                self._arrivals,
-                connect=self._connect,
-                delays=self._message_services.load_delay_offsets,
-                timers=self._message_services.followed_timers,
-            )
-        return Slave(
-            self._context,
-            self._arrivals,
-            connect=self._connect,
-            refresh=lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
-            look=self._look_at_members,
-            delays=self._message_services.load_delay_offsets,
-            timers=self._message_services.followed_timers,
-            fenced=self._role.fenced,
-        )
-
-    def _make_pre_online(self) -> PreOnline | None:
-        """A master that starts isolated; only name servers of other processes know slaves that went on without us."""
-        options = self._config.options
-        if not options.starts_isolated or options.controller_mode or self._ha is None:
-            return None
-        if not self._other_name_servers(options):
-            return None
-        return PreOnline(
-            self._context,
-            self._identity,
-            self._message_services,
-            connect=self._connect,
-            ask=lambda: self._member_group().ask(),
-            replicas=self._ha.replicas,
-            online=self._go_online,
-        )
-
-    async def _go_online(self) -> None:
-        await self._pair.register(self._registrar, self._identity, self._name_server.routes)
-        self._message_services.work(killed=self._killed)
-        for connection in self._server.connections:
-            if connection.fast_handler is self._complete_dispatch:
-                connection.fast_handler = self._fast_handler(vip=connection.local[1] != self._address[1])
-
-    def _member_group(self) -> MemberGroup:
-        assert self._members is not None
-        return self._members
-
-    def _look_at_members(self) -> None:
-        if self._members is not None:
-            self._members.look_now()
 
     def _runtime_parts(self) -> list[Callable[[], dict[str, str]]]:
         fast_path = [] if self._fast_path is None else [self._fast_path.runtime_info]
@@ -509,7 +417,9 @@ class App:
             clock=self._clock,
             period_ms=options.route_period_ms,
         )
-        await self._replicate(options, running)
+        self._identity = await self._replication.listen(
+            self._write_batch, self._name_server.routes, self._messages_sent, running
+        )
         store_host = host_bytes(_advertised_address(options), self._config.options.client_port)
         own = [reply_when_saved(routes, self._saver) for routes in self._broker_routes(store_host, files)]
         routes = [*own, *naming]
@@ -539,35 +449,6 @@ class App:
             return address, vip[1]
         raise StartError("no free pair of ports was found: choose the broker's port with --listen")
 
-    async def _replicate(self, options: Options, running: AsyncExitStack) -> None:
-        """Open the replication port if it is asked for. StartError."""
-        bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
-        ha_port = 0
-        asked = options.ha_port or options.broker_role == "SYNC_MASTER" or options.acting_master
-        if not options.is_slave and asked:
-            any_port = options.listen_port == 0
-            port = options.ha_port or (0 if any_port else options.listen_port + HA_PORT_GAP)
-            routes = self._name_server.routes
-            parts = self._loop, self._store, self._write_batch, self._config, self._clock
-            hosts = lambda: routes.slave_hosts(options.broker_name)  # noqa: E731
-            if self._controller_mode is None:
-                self._ha = HAService(*parts, hosts, self._messages_sent)
-            else:
-                self._ha = self._controller_mode.lead(AutoSwitchService(*parts, hosts, self._messages_sent))
-            running.callback(self._ha.stop)
-            ha_port = (await self._ha.start(options.bind_address, port, option="--set haListenPort"))[1]
-        self._identity = BrokerIdentity(
-            options.cluster_name,
-            options.broker_name,
-            options.broker_ip,
-            self._config.options.client_port,
-            options.broker_id if options.is_slave else 0,
-            bound=bound,
-            ha_host=options.ha_ip,
-            ha_port=ha_port,
-            acting_ms=options.not_active_timeout_ms if options.acting_master else 0,
-        )
-
     def _messages_sent(self) -> int:
         self._stats.gather()
         return self._stats.put_times
@@ -582,19 +463,19 @@ class App:
             others=self._other_name_servers(options),
             connect=self._connect,
             period_ms=options.register_period_ms,
-            answered=(lambda ext: None) if self._slave is None else self._slave.registered,
+            answered=self._replication.registered(),
         )
-        if self._controller_mode is None and self._pre_online is None:
-            await self._pair.register(self._registrar, self._identity, self._name_server.routes)
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)
-        if options.acting_master:
-            acting = None if self._slave is None else self._slave.acting
-            found = None if acting is None else acting.found
-            self._members = MemberGroup(self._registrar, self._identity, options, found)
-            self._members.start()
-            running.push_async_callback(self._members.stop)
+        await self._replication.register(self._registrar, self._name_server.routes, running)
+
+    def _go_online(self) -> None:
+        """This master has taken over from its slaves."""
+        self._message_services.work(killed=self._killed)
+        for connection in self._server.connections:
+            if connection.fast_handler is self._complete_dispatch:
+                connection.fast_handler = self._fast_handler(vip=connection.local[1] != self._address[1])
 
     async def _connect(self, host: str, port: int) -> ServerConnection:
         """A connection to another server, on which our requests are signed if there are keys."""
@@ -604,7 +485,7 @@ class App:
         return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)
 
     def _fast_handler(self, *, vip: bool) -> FastHandler:
-        if self._fast_path is None or (self._pre_online is not None and not self._pre_online.is_online):
+        if self._fast_path is None or self._replication.is_isolated:
             return self._complete_dispatch
         return self._fast_path.vip_dispatch if vip else self._fast_path.fast_dispatch
 
@@ -667,7 +548,7 @@ class App:
         running.callback(self._server.stop_reading)
 
     async def _start_metrics(self, options: Options, running: AsyncExitStack) -> None:
-        services, replication = self._message_services, self._slave or self._ha
+        services, slave = self._message_services, self._replication.slave
         sources = Sources(
             context=self._context,
             server=self._server,
@@ -684,23 +565,14 @@ class App:
             address=self._address,
             ready=lambda: self._is_ready,
             stopping=self._stopping.is_set,
-            replication=None if replication is None else lambda: self._replication_status(replication),
-            replicas=(lambda: []) if self._ha is None else self._ha.replicas,
-            followed=None if self._slave is None else self._slave.lag,
+            replication=self._replication.status,
+            replicas=self._replication.replicas,
+            followed=None if slave is None else slave.lag,
         )
         self._metrics = MetricsServices(self._loop, sources)
         self._metrics.start()
         running.push_async_callback(self._metrics.stop)
         self._http = await self._metrics.listen(options)
-
-    def _replication_status(self, replication: Slave | HAService) -> dict[str, object]:
-        """`isolated`: why this master is not online yet."""
-        status = replication.status()
-        if self._pre_online is not None and self._pre_online.reason:
-            status["isolated"] = self._pre_online.reason
-        if self._controller_mode is not None:
-            status["controllers"] = self._controller_mode.status()
-        return status
 
     async def _close_metrics(self) -> None:
         """Last of all: until then /readyz says that the broker stops."""
