@@ -35,6 +35,9 @@ CONNECT_S = ANSWER_S = 3.0
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
 
+Alter = Callable[[frozenset[int]], Awaitable[bool]]
+"""Asks the controllers for another sync state set; False: they did not accept it."""
+
 
 class Role(NamedTuple):
     """What the controllers made of this broker. `number`: its own; `master`: that of the master."""
@@ -355,6 +358,3 @@ class ControllerClient:
             if role.is_master:
                 found["syncStateSet"] = sorted(role.members.numbers)
         return found
-
-
-Alter = Callable[[frozenset[int]], Awaitable[bool]]
