@@ -80,7 +80,8 @@ class ControllerMode:
         self._ha: AutoSwitchService | None = None
         self._slave: AutoSwitchSlave | None = None
         self._is_admitted = False
-        client.was_killed = client.was_killed or killed
+        if client.was_killed is None:
+            client.was_killed = killed
         if self._role is not None and self._role.is_master:
             try:
                 self._begin_epoch(self._role)

@@ -107,8 +107,8 @@ class ControllerClient:
         self._tasks: list[asyncio.Task[None]] = []
         self._fault, self._logged_at = "", 0.0
         self.role: Role | None = None
-        self.was_killed = False
-        """The broker did not stop cleanly before this process, and has not been the master since."""
+        self.was_killed: bool | None = None
+        """The broker did not stop cleanly before this process, and has not been the master since; None: not known."""
 
     # ---- the broker ----
 
