@@ -9,8 +9,8 @@ stacks of undos: `files` closes what `running` still writes to, after everything
 
 The rest of the composition: `store` opens the store, `broker.context.tables` loads the tables,
 `message_services` builds what handles messages beyond a plain send (with `pop_services` and
-`timer_services`), `replication_services` a master or slave, `fast_path` the fast path, `metrics_services` metrics, status and history, and `name_server`
-the name server. They share one `BrokerContext`. Loop thread.
+`timer_services`), `replication_services` a master or slave, `fast_path` the fast path, `metrics_services`
+metrics, status and history, and `name_server` the name server. They share one `BrokerContext`. Loop thread.
 """
 
 import asyncio
