@@ -123,14 +123,15 @@ class ReplicationServices:
         self._services = services
         self._online = online
         self._slave = self._make_slave(context, arrivals, connect)
-        self._pair = PairServices(
-            context,
-            self._role,
-            self._slave,
-            replicates=self._ha is not None,
-            stop_services=services.stop,
-        )
-        files.callback(self._pair.stop)
+        if self._controller_mode is None:
+            self._pair = PairServices(
+                context,
+                self._role,
+                self._slave,
+                replicates=self._ha is not None,
+                stop_services=services.stop,
+            )
+            files.callback(self._pair.stop)
         self._pre_online = self._make_pre_online(context, connect, name_servers)
         self._handler = ReplicasHandler(self._store, self._identity, self._ha)
 
