@@ -39,6 +39,9 @@ class StoreConfig:
     delay_levels_ms: Sequence[int] = ...
     lmq: bool = False
     """Messages may name LMQs (%LMQ%…) that get an entry, too."""
+    truncate_at: int | None = None
+    """A record's physical offset, where the log is to end if it is longer: what comes later is kept under
+    `damaged/`, queues and index follow. StoreDamaged: no record begins there."""
 
 @final
 class InnerMessage:

@@ -65,6 +65,7 @@ class StoreConfig:
     confirm_later: bool = False
     delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
     lmq: bool = False
+    truncate_at: int | None = None
 
 
 @cython.final
@@ -127,7 +128,7 @@ cdef class MessageStore:
         Checkpoint.reserve(self.folder.path("checkpoint"))
         self.set_checkpoint(Checkpoint.load(self.folder.path("checkpoint")))
 
-    def recover(self, repair_log, check_crc, progress):
+    def recover(self, repair_log, check_crc, progress, truncate_at):
         clean, path = not self.folder.was_killed, self.folder.path("checkpoint")
         seal = self.checkpoint.seal(path)
         check_consistency(self.log, self.dispatch, self.checkpoint, seal, repair_log, clean=clean)
@@ -135,7 +136,7 @@ cdef class MessageStore:
             self.log, self.dispatch, self.checkpoint, repair_log, clean=clean,
             sealed=clean and seal is not None and seal.closed,
             on_unclean=lambda: Checkpoint.revoke(path), check_crc=check_crc,
-            progress=progress,
+            progress=progress, truncate_at=-1 if truncate_at is None else truncate_at,
         )
         self.reader.confirmed = end
         self.newest_ms = newest or self.checkpoint.physic_ms
@@ -463,7 +464,7 @@ cdef MessageStore open_once(object root, object config, object progress):
         store.sync_flush = config.sync_flush
         store.confirm_later = config.sync_flush or config.confirm_later
         store.lock = threading.Lock()
-        store.recover(repair_log, config.check_crc, progress)
+        store.recover(repair_log, config.check_crc, progress, config.truncate_at)
         if store.sync_flush:
             store.fsync_after_kill()
         store.findings = tuple(repair_log.lines)

@@ -17,6 +17,7 @@ def recover(
     on_unclean: Callable[[], None],
     check_crc: bool,
     progress: Callable[[str], None] | None,
+    truncate_at: int = -1,
 ) -> tuple[int, int]:
     """See recovery.pyx."""
 

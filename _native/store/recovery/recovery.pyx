@@ -15,7 +15,7 @@ from firearrow._native.store.log.queue_check cimport QueueRebuild, matches
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.store.recovery.log_salvage cimport fill_gap, next_valid_record
-from firearrow._native.store.log.record cimport RECORD_BLANK, RECORD_OK, RecordView
+from firearrow._native.store.log.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.recovery.untrusted_tail cimport truncate_unsynced_keys, truncate_unsynced_entries
 
@@ -113,16 +113,41 @@ cdef class Recovery:
         self.log.truncate(end)
         return 0
 
+    cdef int cut_log(self, int64_t at) except -1:
+        """End the log at a record or blank before its end, and keep copies of what comes after it. StoreDamaged: none
+        begins there."""
+        cdef RecordView view
+        cdef Segment segment
+        cdef int state = RECORD_CUT
+        if at >= self.log.min_offset:
+            state = self.log.look(at, True, &view)
+        if state != RECORD_BLANK and (state != RECORD_OK or view.physical_offset != at):
+            raise StoreDamaged(
+                f"{self.log.folder} cannot be truncated at {at}: no record begins there; start with an empty store"
+            )
+        copies = []
+        for segment in self.log.segments:
+            if segment.base + segment.size > at:
+                position = max(at - segment.base, 0)
+                copies.append(self.repair_log.save_copy(segment.path, position, segment.size - position))
+        self.repair_log.record(
+            f"{self.log.folder} is truncated at {at}, as it was asked for; copies of what came later: "
+            + ", ".join(copy for copy in copies if copy)
+        )
+        self.known_end = min(self.known_end, at)
+        return 0
+
 
 def recover(
     CommitLog log not None, Dispatch dispatch not None, checkpoint, repair_log not None, *, bint clean,
-    bint sealed, on_unclean, bint check_crc, progress,
+    bint sealed, on_unclean, bint check_crc, progress, int64_t truncate_at=-1,
 ):
     """Make log, queues and index of an opened store agree: (end of the log, store time of the newest record
     walked). StoreDamaged, OSError.
 
     `sealed`: the checkpoint's offset is where the log ended at a clean stop. `on_unclean()` is called before
-    queues and index are rebuilt: if that is killed, the next start must not trust the checkpoint.
+    queues and index are rebuilt: if that is killed, the next start must not trust the checkpoint. `truncate_at`: where
+    the log is to end if it is longer; -1: nowhere.
     """
     cdef Recovery recovery = Recovery(log, dispatch, checkpoint, repair_log, clean, check_crc, progress)
     cdef int64_t end, start, synced = log.min_offset
@@ -153,7 +178,13 @@ def recover(
             dispatch.index.remove_from(0)
         dispatch.queue_rebuild = QueueRebuild(log, repair_log)
         end = recovery.run(log.min_offset, -1)
-    recovery.truncate_log(end)
+    if 0 <= truncate_at < end:
+        recovery.cut_log(truncate_at)
+        on_unclean()
+        end = truncate_at
+        recovery.log.truncate(end)
+    else:
+        recovery.truncate_log(end)
     if dispatch.queue_rebuild is not None:
         dispatch.queue_rebuild.finish(list(dispatch.queues.values()))
         dispatch.queue_rebuild = None
@@ -165,7 +196,7 @@ def recover(
         dispatch.index.remove_from(end)
     if not clean:
         log.sync_from(synced)
-    log.trusted = recovery.start if check_crc else end
+    log.trusted = min(recovery.start, end) if check_crc else end
     return end, recovery.newest_ms
 
 
