@@ -26,6 +26,8 @@ from firearrow.broker.base import fastjson
 from firearrow.broker.maintenance.lock import check_folder
 from firearrow.broker.maintenance.process_pool import ProcessExecutor
 from firearrow.broker.maintenance.verify_timers import check_timer_files
+from firearrow.broker.replication.epoch_file import FILE_NAME as EPOCHS
+from firearrow.broker.replication.epoch_file import decoded
 
 CONFIG_OTHERS = ("timermetrics", "transactionMetrics", "consumerOrderInfo")
 TABLES = {
@@ -51,6 +53,7 @@ def check_small_files(root: str, newest_ms: int, findings: Findings, notes: list
         partial(_checkpoint, folder, newest_ms, add),
         partial(_config, folder, add, notes),
         partial(_journal, folder, add, notes),
+        partial(_epochs, folder, add),
     ):
         try:
             check()
@@ -78,6 +81,17 @@ def _checkpoint(root: Path, newest_ms: int, add: Add) -> None:
                 f"its flush time of the {name} is {flushed_ms} ms, but the newest record is of {newest_ms} ms"
             )
             add(Kind.CHECKPOINT, path, 8 * number, text)
+
+
+def _epochs(root: Path, add: Add) -> None:
+    """The epochs of a pair, Apache's or ours, and `.bak`."""
+    for path in (root / EPOCHS, root / f"{EPOCHS}.bak"):
+        if not path.exists():
+            continue
+        try:
+            decoded(path.read_bytes())
+        except ValueError as error:
+            add(Kind.CONFIG, path, 0, f"it is damaged: {error}")
 
 
 # ---- config ----

@@ -14,6 +14,7 @@ from firearrow._native.store.files.errors import StoreLocked, StoreUnreadable
 from firearrow.broker.maintenance import process_pool, report
 from firearrow.broker.maintenance.lock import held
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
+from firearrow.broker.replication.epoch_file import EpochFile
 from tests.maintenance.damaged import (
     LOG_0,
     MESSAGES,
@@ -201,3 +202,13 @@ def test_a_broker_does_not_import_the_tools() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_damaged_epochs_are_reported(root: Path) -> None:
+    made(root)
+    EpochFile(root).append(1, 0)
+    assert verify(str(root)).clean
+    path = root / "epochFileCheckpoint"
+    path.write_bytes(path.read_bytes().replace(b"1-0", b"1-9"))
+    [finding] = verify(str(root)).findings
+    assert (finding.kind, finding.file) == (Kind.CONFIG, str(path))
