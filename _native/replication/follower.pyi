@@ -34,6 +34,9 @@ class Follower:
         gets the last file only. FollowError: the master's files have another size."""
     def received(self, length: int) -> None:
         """Take `length` bytes of `wire`. FollowError: an offset or size that cannot be; close the connection."""
+    def take(self, offset: int, data: bytes | memoryview) -> None:
+        """Take bytes of the log that a frame of a pair brought, in the place of `received`. FollowError: they are not
+        the next ones, or cross the end of a file."""
     def append(self) -> bool:
         """Stage the whole records that are here. True: commit, and call it again. FollowError, after which the
         records before are staged; OSError: no space for a queue's or the index's entry."""

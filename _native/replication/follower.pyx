@@ -111,6 +111,19 @@ cdef class Follower:
                     self.begin_piece()
             at += part
 
+    def take(self, int64_t offset, const uint8_t[::1] data not None):
+        cdef int64_t left = self.store.log.segment_bytes - self.next_offset % self.store.log.segment_bytes
+        if offset != self.next_offset:
+            raise FollowError(f"the master sent offset {offset}, but {self.next_offset} is next")
+        if not 0 < len(data) <= left:
+            raise FollowError(
+                f"the master sent {len(data)} bytes at {offset}, but its file has {left} bytes left: "
+                "both need the same mappedFileSizeCommitLog"
+            )
+        self.keep(&data[0], len(data))
+        self.next_offset += len(data)
+        self.pieces += 1
+
     cdef int begin_piece(self) except -1:
         cdef int64_t offset = get_i64(self.header)
         cdef int32_t size = get_i32(self.header + 8)

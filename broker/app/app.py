@@ -122,7 +122,9 @@ class App:
         self._began = loop.time() if signals.are_handled else None
         self._tls = ServerTls(settings_of(tls_pairs(config.options)))
         self._clock = Clock()
-        self._replication = ReplicationServices(loop, config, self._clock, role, controllers, self.restart)
+        self._replication = ReplicationServices(
+            loop, config, self._clock, self._tls, role, controllers, self.restart
+        )
         self._refusals = RefusalLog(self._clock)
         self._passed = passed
         self._stopping = asyncio.Event()
@@ -193,7 +195,9 @@ class App:
         running.push_async_callback(self._answer_all)
         running.callback(self._message_services.stop)
         self._message_services.start(
-            killed=killed, works=not options.is_slave and not self._replication.is_isolated
+            killed=killed,
+            works=not options.is_slave and not self._replication.is_isolated,
+            truncated=self._truncate_at is not None,
         )
         self._start_services(running)
         await self._start_metrics(options, running)
@@ -209,7 +213,7 @@ class App:
         files.callback(self._close_store)
         for finding in self._store.findings:
             log.warning("%s", finding)
-        self._role.open(self._store.written)
+        self._role.open(self._store.written, is_slave=options.is_slave)
         self._journal = open_journal(self._store)
         files.callback(self._journal.close)
 
@@ -646,7 +650,9 @@ class App:
             self._unsaved = error
 
     def _close_store(self) -> None:
-        close_store(self._store, unsaved=self._unsaved)
+        slave = self._replication.slave
+        keep_journal = slave is not None and slave.keeps_journal
+        close_store(self._store, unsaved=self._unsaved, keep_journal=keep_journal)
 
 
 def check_port(port: int) -> None:

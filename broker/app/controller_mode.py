@@ -26,7 +26,7 @@ from firearrow.broker.replication.auto_switch_slave import AutoSwitchSlave
 from firearrow.broker.replication.controller_client import ControllerClient, Role
 from firearrow.broker.replication.controller_requests import LogState, Members
 from firearrow.broker.replication.epoch_file import Epoch, EpochFile
-from firearrow.broker.replication.slave_tables import FollowedTimers
+from firearrow.broker.replication.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect, Registrar
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.topics import TopicTable
@@ -123,12 +123,9 @@ class ControllerMode:
         arrivals: ArrivalNotifier,
         *,
         connect: Connect,
-        delays: Callable[[bytes], None],
-        timers: FollowedTimers | None,
+        progress: CopiedProgress,
     ) -> AutoSwitchSlave:
-        self._slave = AutoSwitchSlave(
-            context, arrivals, self.epochs, connect=connect, delays=delays, timers=timers
-        )
+        self._slave = AutoSwitchSlave(context, arrivals, self.epochs, connect=connect, progress=progress)
         return self._slave
 
     def routes(self) -> Routes:

@@ -5,6 +5,7 @@ journal, which is newer. Loop thread.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from firearrow.broker.handlers.send_back import SendBackHandler
 from firearrow.broker.handlers.timers import DelaysHandler
 from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, PendingTimersHandler
 from firearrow.broker.pop.revive import ReviveService
+from firearrow.broker.replication.pair_tables import Progress
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
@@ -47,6 +49,10 @@ class MessageServices:
         self._saver = context.saver
         self._store, self._offsets = context.store, tables.offsets
         self._rotated = 0
+        self.rotated: Callable[[], None] = lambda: None
+        """Called when the journal has a new file."""
+        self.recovered: list[Entry] = []
+        """What the journal had at the start, for a slave's."""
         self._appender = Appender(
             context.store,
             context.write_batch,
@@ -133,11 +139,15 @@ class MessageServices:
         """How many pops and notifications wait for messages."""
         return self._pop_services.held()
 
-    def start(self, *, killed: bool, works: bool) -> None:
+    def start(self, *, killed: bool, works: bool, truncated: bool = False) -> None:
         """Restore progress; the store is open and the tables are loaded. `works`: resume pending work, too. A slave
-        only saves its progress: its master does the work, and puts what comes of it into the log."""
-        for entry in self._journal.recover_entries():
+        only saves its progress: its master does the work, and puts what comes of it into the log. `truncated`: the log
+        has lost its end."""
+        self.recovered = self._journal.recover_entries()
+        for entry in self.recovered:
             self._restore(entry)
+        if truncated:
+            self._bound_offsets()
         self._running.callback(self._periodic.stop)
         self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.save_progress)
         self._followed = FollowedLog(self._store)
@@ -175,6 +185,7 @@ class MessageServices:
         progress that was still being written then is in the files now."""
         try:
             before, self._rotated = self._rotated, self._journal.rotate()
+            self.rotated()
         except OSError as error:
             return log.error("the journal cannot start a new file, will try again: %s", error)
         self._saver.save_changed().add_done_callback(lambda _: self._progress_saved(before))
@@ -212,6 +223,30 @@ class MessageServices:
         timers = self.followed_timers
         moved = timers is not None and check_point is not None and timers.take_over(check_point)
         return self._delay_offsets.take_over(delays), moved
+
+    def progress(self) -> Progress:
+        """What a pair replicates of the services."""
+        timers = self.followed_timers
+        return Progress(
+            delays=self._delay_offsets.to_json,
+            follow_delays=self._follow_delays,
+            orders=self._pop_services.orders_text,
+            follow_orders=self._pop_services.follow_orders,
+            check_point=None if timers is None else timers.check_point,
+            follow_check_point=None if timers is None else timers.follow,
+            restore=self._follow_entry,
+        )
+
+    def _follow_delays(self, text: bytes) -> None:
+        """As the journal may have older ones of them. ValueError."""
+        self._delay_offsets.load(text)
+        for level, offset in self._delay_offsets.levels():
+            self._journal.note(Kind.DELAY, "", level, offset)
+
+    def _follow_entry(self, entry: Entry) -> None:
+        """On a slave: what the services need is in the journal until a start as a master."""
+        if entry.kind in (Kind.OFFSET, Kind.DELAY):
+            self._restore(entry)
 
     @property
     def followed_timers(self) -> TimerService | None:

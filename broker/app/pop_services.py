@@ -96,6 +96,14 @@ class PopServices:
         for hold_service in (self._hold_service, self._notification_holds):
             arrivals.listen(hold_service.messages_arrived, waiters=hold_service.keys)
 
+    def orders_text(self) -> bytes:
+        """consumerOrderInfo.json."""
+        return self._order_info.to_json()
+
+    def follow_orders(self, text: bytes) -> None:
+        """On a slave: take the master's. ValueError."""
+        self._order_info.load(text)
+
     def held(self) -> int:
         return len(self._hold_service) + len(self._notification_holds)
 

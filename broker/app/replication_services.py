@@ -18,14 +18,21 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.handlers.replicas import ReplicasHandler
+from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller_client import ControllerClient
+from firearrow.broker.replication.journal_stream import JournalFollower
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.member_group import MemberGroup
+from firearrow.broker.replication.pair_client import FollowedParts
+from firearrow.broker.replication.pair_log import PairLog
+from firearrow.broker.replication.pair_master import PairParts
+from firearrow.broker.replication.pair_tables import FollowedTables, PushedTables
 from firearrow.broker.replication.pre_online import PreOnline
 from firearrow.broker.replication.role import HA_PORT_GAP, PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
+from firearrow.broker.replication.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect, Registrar, addresses
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.routes import RouteTable
@@ -40,6 +47,7 @@ class ReplicationServices:
         loop: asyncio.AbstractEventLoop,
         config: Config,
         clock: Clock,
+        tls: ServerTls,
         role: PairRole,
         controllers: ControllerClient | None,
         restart: Callable[[Restart], None],
@@ -47,12 +55,14 @@ class ReplicationServices:
         self._loop = loop
         self._config = config
         self._clock = clock
+        self._tls = tls
         self._role = role
         self._controllers = controllers
         self._restart = restart
         self._controller_mode: ControllerMode | None = None
         self._ha: HAService | None = None
         self._slave: Slave | None = None
+        self._journal: JournalFollower | None = None
         self._pre_online: PreOnline | None = None
         self._members: MemberGroup | None = None
         options = config.options
@@ -104,7 +114,16 @@ class ReplicationServices:
         def hosts() -> set[str]:
             return routes.slave_hosts(self._config.options.broker_name)
 
-        parts = self._loop, self._store, write_batch, self._config, self._clock, hosts, messages_sent
+        parts = (
+            self._loop,
+            self._store,
+            write_batch,
+            self._config,
+            self._clock,
+            hosts,
+            messages_sent,
+            self._tls,
+        )
         if self._controller_mode is None:
             return HAService(*parts)
         return self._controller_mode.lead(AutoSwitchService(*parts))
@@ -132,6 +151,7 @@ class ReplicationServices:
                 stop_services=services.stop,
             )
             files.callback(self._pair.stop)
+            self._join_pairs(context)
         self._pre_online = self._make_pre_online(context, connect, name_servers)
         self._handler = ReplicasHandler(self._store, self._identity, self._ha)
 
@@ -140,21 +160,41 @@ class ReplicationServices:
     ) -> Slave | None:
         if not self._config.options.is_slave:
             return None
-        delays, timers = self._services.load_delay_offsets, self._services.followed_timers
+        services = self._services
+        copied = CopiedProgress(services.load_delay_offsets, services.followed_timers)
         if self._controller_mode is not None:
-            return self._controller_mode.make_slave(
-                context, arrivals, connect=connect, delays=delays, timers=timers
-            )
+            return self._controller_mode.make_slave(context, arrivals, connect=connect, progress=copied)
+        progress = services.progress()
+        journal = self._journal = JournalFollower(context.journal, context.store.written, progress.restore)
+        parts = FollowedParts(
+            self._pair_log(),
+            FollowedTables(context, progress),
+            journal,
+            self._config.options.ha_secret.encode(),
+            lambda: self._tls.connecting,
+        )
         return Slave(
             context,
             arrivals,
+            parts=parts,
             connect=connect,
             refresh=lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
             look=self._look_at_members,
-            delays=delays,
-            timers=timers,
+            progress=copied,
             fenced=self._role.fenced,
         )
+
+    def _join_pairs(self, context: BrokerContext) -> None:
+        """Serve slaves that are FireArrow, too."""
+        if self._ha is not None:
+            tables = PushedTables(context, self._services.progress())
+            secret = self._config.options.ha_secret.encode()
+            self._ha.join_pairs(
+                PairParts(context.journal, self._pair_log(), tables, secret, self._pair.outdated)
+            )
+
+    def _pair_log(self) -> PairLog:
+        return PairLog(self._store, self._role.identity, self._role.epochs)
 
     def _make_pre_online(
         self, context: BrokerContext, connect: Connect, name_servers: list[Address]
@@ -201,6 +241,9 @@ class ReplicationServices:
         if self._pre_online is not None:
             self._pre_online.start()
             running.push_async_callback(self._pre_online.stop)
+        if self._journal is not None:
+            self._journal.keep(self._services.recovered)
+            self._services.rotated = self._journal.rotated
         if self._slave is not None:
             self._slave.start()
             running.push_async_callback(self._slave.stop)

@@ -4,8 +4,6 @@ Loop thread.
 """
 
 import logging
-import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,15 +11,15 @@ from firearrow._native.store.message_store import MessageStore, StoreConfig, Sto
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
+from firearrow.broker.replication.epoch_file import EpochFile
 
 log = logging.getLogger("firearrow.store")
 
 
 def open_store(options: Options, truncate_at: int | None = None) -> MessageStore:
+    """`truncate_at`: a record's offset, where log and epochs are to end. StartError."""
     try:
-        if truncate_at is not None:
-            truncate_log(options, truncate_at)
-        return MessageStore.open(
+        store = MessageStore.open(
             options.store_root,
             StoreConfig(
                 commitlog_path=options.commitlog_path or None,
@@ -36,6 +34,7 @@ def open_store(options: Options, truncate_at: int | None = None) -> MessageStore
                 confirm_later=options.broker_role == "SYNC_MASTER" or options.controller_mode,
                 delay_levels_ms=options.delay_levels_ms,
                 lmq=options.multi_dispatch,
+                truncate_at=truncate_at,
             ),
             progress=lambda text: print(f"firearrow: {text}", file=sys.stderr, flush=True),
         )
@@ -43,30 +42,13 @@ def open_store(options: Options, truncate_at: int | None = None) -> MessageStore
         raise StartError(str(error)) from None
     except OSError as error:
         raise _unusable(options.store_root, error) from None
-
-
-def truncate_log(options: Options, offset: int) -> None:
-    """End the log at `offset`, a record's start, before the store is opened, which then recovers it as after a torn
-    tail. What is cut off is kept under `damaged/`. OSError."""
-    root = Path(options.store_root)
-    folder = Path(options.commitlog_path) if options.commitlog_path else root / "commitlog"
-    kept = root / "damaged" / f"log-from-{offset}"
-    kept.mkdir(parents=True, exist_ok=True)
-    (root / "abort").touch()
-    for path in sorted(folder.iterdir(), reverse=True):
-        base = int(path.name) if path.name.isdigit() else -1
-        if base < 0 or base + path.stat().st_size <= offset:
-            continue
-        if base >= offset:
-            shutil.move(path, kept / path.name)
-            continue
-        size = path.stat().st_size
-        with path.open("r+b") as file:
-            file.seek(offset - base)
-            (kept / path.name).write_bytes(file.read())
-            file.truncate(offset - base)
-            file.truncate(size)
-            os.fsync(file.fileno())
+    if truncate_at is not None:
+        try:
+            EpochFile(store.root).truncate(truncate_at)
+        except (OSError, StartError):
+            store.abandon()
+            raise
+    return store
 
 
 def open_journal(store: MessageStore) -> Journal:
@@ -89,16 +71,16 @@ def report_entry_repairs(store: MessageStore) -> None:
         log.error("%s", line)
 
 
-def close_store(store: MessageStore, *, unsaved: OSError | None) -> None:
+def close_store(store: MessageStore, *, unsaved: OSError | None, keep_journal: bool = False) -> None:
     """StartError when the next start has to recover the store. `unsaved`: why files are unsaved, so the
-    journal stays valid."""
+    journal stays valid. `keep_journal`: it stays valid, as a slave's has to: no file has what its entries say."""
     failing = sys.exception()
     fault = unsaved
     report_entry_repairs(store)
     if not store.writable:
         fault = fault or OSError("it stopped accepting messages, see the log above")
     try:
-        store.close(clean=unsaved is None)
+        store.close(clean=unsaved is None and not keep_journal)
     except OSError as error:
         fault = error
     if fault is None:

@@ -23,7 +23,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +36,7 @@ log = logging.getLogger("firearrow.journal")
 HEAD = struct.Struct(">IBHiqq")
 FILE_BYTES = 1 << 20
 HEAD_BYTES = HEAD.size
+OFFSET_MAX = (1 << 62) - 1
 CANCEL_BYTES = HEAD_BYTES
 """Reserved at a file's end, so that entries can be cancelled even if the disk is full."""
 NAME_BYTES_MAX = 600
@@ -217,6 +218,11 @@ class Journal:
 
     def stop_draining(self) -> None:
         self._undrained = None
+
+    def valid_entries(self, kinds: Collection[int]) -> list[Entry]:
+        """Those of these kinds that are noted and not dropped, in order: what a new slave has missed. Reads the files;
+        OSError."""
+        return compacted([each for each in self._valid_entries(OFFSET_MAX) if each.kind in kinds])
 
     def drain(self) -> list[bytes]:
         """All entries noted since the last call, cancellations too, in order: pieces of whole entries, each at most
@@ -440,6 +446,11 @@ def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytea
     page.open(entry, 0)
     page.put(kind, text, number, value, end)
     return entry
+
+
+def encoded(entry: Entry) -> bytes:
+    """The bytes of an entry in a file."""
+    return bytes(_encoded(entry.kind, entry.name.encode(), entry.number, entry.value, entry.end))
 
 
 def entries_of(data: bytes) -> Iterator[Entry]:

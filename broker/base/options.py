@@ -101,6 +101,9 @@ class Options:
     ha_allowed: str = _option("", "haAllowedAddresses", "running")
     """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves that registered
     with the name server in this process."""
+    ha_secret: str = _option("", "haSecret", secret=True)
+    """What both FireArrow brokers of a pair have to know, at least 16 characters; empty: they replicate on one machine
+    only; with it, a slave of Apache needs its address in `haAllowedAddresses`."""
     ha_heartbeat_ms: int = _option(5000, "haSendHeartbeatInterval", "running", low=100)
     """After this time without a word, either end of a replication connection says how far it is."""
     ha_housekeeping_ms: int = _option(20_000, "haHousekeepingInterval", "running", low=200)

@@ -54,7 +54,7 @@ class Tables:
 
 class Restart(NamedTuple):
     """Stop the broker cleanly and start it again in this process, as for a change of its role. `options`: fields of
-    `Options` that change. `truncate_at`: the next start truncates the log there, at a record's start."""
+    `Options` that change. `truncate_at`: a record's physical offset, where the log is to end."""
 
     reason: str
     options: Mapping[str, object] = MappingProxyType({})

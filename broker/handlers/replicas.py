@@ -11,6 +11,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer, Routes, with_host
 from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.pair_handshake import VERSION as PAIR_VERSION
+from firearrow.broker.replication.slave_master import PAIR_MEMBER
 from firearrow.broker.tables.registration import BrokerIdentity
 
 CLIENT = (
@@ -46,6 +48,7 @@ class ReplicasHandler:
         if self._master is None or "masterHaAddress" in request.ext:
             return request.answer()
         ext = {
+            PAIR_MEMBER: str(PAIR_VERSION),
             "masterAddress": with_host(self._identity.address(""), peer),
             "masterFlushOffset": str(self._master.start_offset),
             "masterHaAddress": with_host(self._identity.ha_address(""), peer),

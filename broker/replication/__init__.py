@@ -15,14 +15,19 @@
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
 - `master_watch`: whether name servers have another master with a newer epoch
 - `member_group`: the brokers of our own name, and heartbeats to name servers, with enableSlaveActingMaster
+- `pair_client`: the slave's end of a connection of our own wire
+- `pair_connection`: the master's end of it
 - `pair_frames`: frames between two brokers of ours
 - `pair_handshake`: who the two are, what their logs are, and that both know the secret
 - `pair_identity`: which pair a store belongs to, and which node of it this is
+- `pair_log`: what the two tell each other of their logs, and up to where these are one
+- `pair_master`: what a master does for slaves of our own wire
+- `pair_tables`: the tables that a master pushes, and how a slave takes them over
+- `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile
 - `promotion`: a slave becomes the master of its pair, by request
 - `rebuild`: a slave begins again with an empty log; the old one is kept
 - `role`: what a store remembers of its role: promoted, or fenced
 - `sync_state_set`: the brokers whose copies count under controllers
-- `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed

@@ -18,8 +18,8 @@ from firearrow.broker.replication.confirmed_offset import CopiesNeeded
 from firearrow.broker.replication.controller_client import Alter, Role
 from firearrow.broker.replication.controller_requests import Members
 from firearrow.broker.replication.epoch_file import Epoch, EpochFile
-from firearrow.broker.replication.master import HAService
-from firearrow.broker.replication.master_connection import READ_BYTES, HAConnection
+from firearrow.broker.replication.master import HAService, SlaveConnection
+from firearrow.broker.replication.master_connection import HAConnection
 from firearrow.broker.replication.sync_state_set import SyncStateSet
 
 log = logging.getLogger("firearrow.replication")
@@ -46,11 +46,18 @@ class AutoSwitchConnection(HAConnection):
         log_facts: LogFacts,
         *,
         piece_bytes: Callable[[], int],
+        begins: Callable[[HAConnection, int], bool],
         acknowledged: Callable[[HAConnection], None],
         closed: Callable[[HAConnection, str], None],
     ) -> None:
         super().__init__(
-            loop, accepted, store, piece_bytes=piece_bytes, acknowledged=acknowledged, closed=closed
+            loop,
+            accepted,
+            store,
+            piece_bytes=piece_bytes,
+            begins=begins,
+            acknowledged=acknowledged,
+            closed=closed,
         )
         self._epochs, self._file_bytes, self._confirmed = log_facts
         self.greeting: Greeting | None = None
@@ -58,25 +65,16 @@ class AutoSwitchConnection(HAConnection):
 
     # ---- from the slave ----
 
-    def _read(self) -> None:
+    def _take(self, data: bytes) -> None:
         try:
-            data = self._socket.recv(READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            data = b""
-        if not data:
-            return self.close()
-        self.last_read = self._loop.time()
-        try:
-            self._take(self._received + data)
+            self._take_frames(data)
         except frames.FrameError as fault:
             return self.close(str(fault))
         if not self.is_closed and self.end >= 0:
             self.send()
         return None
 
-    def _take(self, data: bytes) -> None:
+    def _take_frames(self, data: bytes) -> None:
         at = 0
         while not self.is_closed:
             size = frames.GREETING.size if self.greeting is None else frames.ACKNOWLEDGEMENT.size
@@ -172,11 +170,19 @@ class AutoSwitchService(HAService):
             self._store,
             LogFacts(self._epochs, self._config.options.segment_bytes, lambda: self._store.reader.confirmed),
             piece_bytes=lambda: self._config.options.ha_piece_bytes,
+            begins=self._begins,
             acknowledged=self._acknowledged,
             closed=self._left,
         )
 
-    def _acknowledged(self, slave: HAConnection) -> None:
+    def _begins(self, slave: HAConnection, first: int) -> bool:
+        """All slaves of controllers speak one wire."""
+        fault = self._plain_fault()
+        if fault:
+            slave.close(fault)
+        return not fault
+
+    def _acknowledged(self, slave: SlaveConnection) -> None:
         assert isinstance(slave, AutoSwitchConnection)
         assert slave.greeting is not None
         greeting, written, now = slave.greeting, self._store.written, self._loop.time()
@@ -193,8 +199,8 @@ class AutoSwitchService(HAService):
             self._expand(greeting, slave.end)
         self._confirm()
 
-    def _left(self, slave: HAConnection, why: str) -> None:
-        super()._left(slave, why)
+    def _left(self, slave: SlaveConnection, why: str, state: str = "") -> None:
+        super()._left(slave, why, state)
         greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
         if greeting is None or any(
             isinstance(other, AutoSwitchConnection)
@@ -282,7 +288,7 @@ class AutoSwitchService(HAService):
             if isinstance(slave, AutoSwitchConnection) and slave.told != self._store.reader.confirmed:
                 slave.heartbeat()
 
-    def _is_in_sync(self, slave: HAConnection, lag_bytes: int) -> bool:
+    def _is_in_sync(self, slave: SlaveConnection, lag_bytes: int) -> bool:
         greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
         return greeting is not None and greeting.number in self._set.members
 

@@ -24,18 +24,18 @@ from firearrow.broker.replication.slave import Slave
 from firearrow.broker.replication.slave_client import (
     CONNECT_S,
     HAClient,
-    NotFollowed,
     ReplicationConnection,
 )
 from firearrow.broker.replication.slave_master import (
     LogRange,
     Master,
     MasterError,
+    NotFollowed,
     SlaveStatus,
     State,
     address_or_none,
 )
-from firearrow.broker.replication.slave_tables import FollowedTimers
+from firearrow.broker.replication.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")
@@ -135,7 +135,8 @@ class AutoSwitchClient(HAClient):
         arrivals: ArrivalNotifier,
         epochs: EpochFile,
     ) -> None:
-        super().__init__(context, master, status, self._arrived, lambda: None)
+        follower = Follower(context.store)
+        super().__init__(context, master, status, self._arrived, lambda: None, None, follower)
         self._appointed = master
         self._epochs = epochs
         self._role: Role | None = None
@@ -333,8 +334,7 @@ class AutoSwitchSlave(Slave):
         epochs: EpochFile,
         *,
         connect: Connect,
-        delays: Callable[[bytes], None],
-        timers: FollowedTimers | None,
+        progress: CopiedProgress,
     ) -> None:
         self._epochs = epochs
         super().__init__(
@@ -343,8 +343,8 @@ class AutoSwitchSlave(Slave):
             connect=connect,
             refresh=lambda: None,
             look=lambda: None,
-            delays=delays,
-            timers=timers,
+            progress=progress,
+            parts=None,
         )
 
     def _make_master(self, connect: Connect, options: Options) -> Master:

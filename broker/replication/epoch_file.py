@@ -73,6 +73,12 @@ class EpochFile:
             kept = kept[:-1]
         self._write(checked((*kept, Epoch(number, start)))[-EPOCHS_MAX:])
 
+    def promote(self, number: int, log_end: int) -> None:
+        """Begin an epoch where our log ends, and forget those that begin there or later: a slave knows its master's,
+        whatever it has of the log. On the disk when this returns. OSError."""
+        kept = tuple(entry for entry in self._entries if entry.start < log_end)
+        self._write(checked((*kept, Epoch(number, log_end)))[-EPOCHS_MAX:])
+
     def replace(self, entries: Iterable[Epoch]) -> None:
         """Take over another list, a master's; on the disk when this returns. ValueError: its entries do not follow
         each other. OSError: nothing has changed."""

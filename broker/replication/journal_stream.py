@@ -14,6 +14,7 @@ before it have taken effect: a later offset may not be followed by an earlier on
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from firearrow.broker.append.progress_journal import (
     HEAD_BYTES,
@@ -21,6 +22,7 @@ from firearrow.broker.append.progress_journal import (
     Entry,
     Journal,
     Kind,
+    encoded,
     entries_of,
 )
 from firearrow.broker.replication import pair_frames
@@ -29,6 +31,22 @@ from firearrow.broker.replication.pair_frames import JOURNAL_BYTES_MAX, FrameErr
 WAITING_MAX = 1 << 17
 """Most entries in front of their records; more come only from a master that sends no log."""
 KINDS = frozenset(Kind)
+WITH_TABLE = frozenset({Kind.OFFSET, Kind.DELAY})
+"""Kinds of entries that a saved table has; the others are in the journal only."""
+ROTATIONS_KEPT = 12
+"""Files of the journal, one each flushConsumerOffsetInterval, in which entries without a table are noted again."""
+
+
+def missed_entries(journal: Journal) -> list[bytes]:
+    """Frames of the entries without a table that a new slave has missed. OSError."""
+    pieces, piece = [], bytearray()
+    for entry in journal.valid_entries(KINDS - WITH_TABLE):
+        coded = encoded(entry)
+        if len(piece) + len(coded) > JOURNAL_BYTES_MAX:
+            pieces.append(bytes(piece))
+            piece = bytearray()
+        piece += coded
+    return journal_frames([*pieces, bytes(piece)] if piece else pieces)
 
 
 def journal_frames(drained: Iterable[bytes]) -> list[bytes]:
@@ -48,8 +66,18 @@ def entries_in(body: bytes) -> list[Entry]:
     return entries
 
 
+class TableStep(NamedTuple):
+    """A whole table of the master's, which counts once the log has reached `end`."""
+
+    end: int
+    apply: Callable[[], None]
+
+
 class JournalFollower:
     """The slave's end. `take_effect(entry)` changes the table that the entry belongs to, as at a start.
+
+    What has no table (timers, decided transactions, revived pops) only a start as a master needs: it stays in the
+    journal for a minute, by then the log or a table has it.
 
     Loop thread. Its records are written by a WriteBatch with the same journal, which under SYNC_FLUSH syncs the
     entries before the records.
@@ -58,19 +86,22 @@ class JournalFollower:
     def __init__(self, journal: Journal, written: int, take_effect: Callable[[Entry], None]) -> None:
         self._journal = journal
         self._take_effect = take_effect
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[Entry | TableStep] = deque()
         self._written = written
+        self._recent: deque[list[Entry]] = deque([[]], maxlen=ROTATIONS_KEPT)
         self.received_bytes = 0
         """Of entries since the connection began; after a sync of the journal, an ack's `noted`."""
 
     @property
     def waiting(self) -> int:
-        """How many entries are in front of their records."""
+        """How many entries and tables are in front of their records."""
         return len(self._waiting)
 
     def begin(self, written: int) -> None:
         """A connection begins where our log ends: entries beyond it are of records that may never come."""
-        self._waiting = deque(entry for entry in self._waiting if entry.end <= written)
+        self._waiting = deque(
+            each for each in self._waiting if each.end <= written and isinstance(each, Entry)
+        )
         self._journal.cancel(written)
         self.received_bytes = 0
         self.log_written(written)
@@ -78,16 +109,25 @@ class JournalFollower:
     def received(self, body: bytes) -> None:
         """A frame's body. FrameError: close the connection."""
         entries = entries_in(body)
-        if len(self._waiting) + len(entries) > WAITING_MAX:
-            raise FrameError(f"more than {WAITING_MAX} entries of the journal came without their records")
+        self._check_room(len(entries))
         self.received_bytes += len(body)
         for entry in entries:
-            self._journal.note(Kind(entry.kind), entry.name, entry.number, entry.value, entry.end)
+            self._note(entry)
             if entry.kind == Kind.CANCEL:
                 self._waiting = deque(each for each in self._waiting if each.end <= entry.value)
             else:
                 self._waiting.append(entry)
         self._apply()
+
+    def table(self, place: int, apply: Callable[[], None]) -> None:
+        """Apply a table when the log reaches its place and what came before it has taken effect. FrameError."""
+        self._check_room(1)
+        self._waiting.append(TableStep(place, apply))
+        self._apply()
+
+    def keep(self, entries: Iterable[Entry]) -> None:
+        """Entries that the journal had at the start: those without a table stay in it."""
+        self._recent[-1] += [entry for entry in entries if entry.kind not in WITH_TABLE]
 
     def log_written(self, written: int) -> None:
         """Our log has been written up to here."""
@@ -97,9 +137,27 @@ class JournalFollower:
     def rotated(self) -> None:
         """The journal has a new file: note again what has not taken effect, since older files are deleted once the
         tables are saved."""
-        for entry in self._waiting:
-            self._journal.note(Kind(entry.kind), entry.name, entry.number, entry.value, entry.end)
+        for entries in self._recent:
+            for entry in entries:
+                self._note(entry)
+        for each in self._waiting:
+            if isinstance(each, Entry):
+                self._note(each)
+        self._recent.append([])
+
+    def _note(self, entry: Entry) -> None:
+        self._journal.note(Kind(entry.kind), entry.name, entry.number, entry.value, entry.end)
+
+    def _check_room(self, more: int) -> None:
+        if len(self._waiting) + more > WAITING_MAX:
+            raise FrameError(f"more than {WAITING_MAX} entries of the journal came without their records")
 
     def _apply(self) -> None:
         while self._waiting and self._waiting[0].end <= self._written:
-            self._take_effect(self._waiting.popleft())
+            step = self._waiting.popleft()
+            if isinstance(step, TableStep):
+                step.apply()
+            else:
+                self._take_effect(step)
+                if step.kind not in WITH_TABLE and len(self._recent[-1]) < WAITING_MAX:
+                    self._recent[-1].append(step)

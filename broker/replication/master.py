@@ -23,15 +23,23 @@ from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
 from firearrow.broker.net.acceptor import Listener
+from firearrow.broker.net.server import ONLY_TLS
+from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
 from firearrow.broker.replication.confirmed_offset import Confirmed, CopiesNeeded, confirmed_by, has_caught_up
 from firearrow.broker.replication.log_times import Lag, LogTimes, ReplicaLag
 from firearrow.broker.replication.master_connection import HAConnection
+from firearrow.broker.replication.pair_connection import PairConnection
+from firearrow.broker.replication.pair_handshake import MAGIC, RefusalCode, secret_fault
+from firearrow.broker.replication.pair_master import PairMaster, PairParts
 from firearrow.broker.services.timers import Periodic
 
 log = logging.getLogger("firearrow.replication")
 
 SLAVES_MAX = 64
 REFUSALS_MAX = 64
+HANDSHAKE_S = 10.0
+SlaveConnection = HAConnection | PairConnection
+STATES: dict[int, str] = {RefusalCode.DIVERGED: "diverged", RefusalCode.BEHIND: "behind the log"}
 PACE_S, TICK_S, RATES_S, LOG_AGAIN_S = 0.001, 0.1, 1.0, 60.0
 
 
@@ -48,6 +56,7 @@ class HAService:
         clock: Clock,
         registered: Callable[[], Collection[str]],
         messages: Callable[[], int],
+        tls: ServerTls,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -56,13 +65,16 @@ class HAService:
         self._clock = clock
         self._registered = registered
         self._messages = messages
+        self._tls = tls
+        self._pair: PairMaster | None = None
         self._waits = config.options.broker_role == "SYNC_MASTER"
-        self._slaves: dict[HAConnection, int] = {}
+        self._slaves: dict[SlaveConnection, int] = {}
         """Each with what was sent to it before the last second, in bytes."""
-        self._rates: dict[HAConnection, int] = {}
+        self._rates: dict[SlaveConnection, int] = {}
         self._refused: dict[str, dict[str, object]] = {}
         self._logged_at: dict[str, float] = {}
         self._listener: Listener | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._planned = self._is_stopping = False
         self._confirmed = Confirmed()
         self._copies = CopiesNeeded()
@@ -103,7 +115,24 @@ class HAService:
             self._listener.close()
         for slave in list(self._slaves):
             slave.send()
+            if isinstance(slave, PairConnection):
+                slave.finish()
             slave.close()
+        for task in self._handshakes:
+            task.cancel()
+
+    def join_pairs(self, parts: PairParts) -> None:
+        """From now on, slaves of our own wire are served."""
+        self._pair = PairMaster(
+            self._loop,
+            self._store,
+            self._clock,
+            parts,
+            connections=lambda: [each for each in self._slaves if isinstance(each, PairConnection)],
+            confirmed=lambda: min(self._confirmed.visible, self._store.written),
+            acknowledged=self._acknowledged,
+            left=self._pair_left,
+        )
 
     def _configure(self, options: Options) -> None:
         self._copies = CopiesNeeded(
@@ -136,18 +165,71 @@ class HAService:
             accepted,
             self._store,
             piece_bytes=lambda: self._config.options.ha_piece_bytes,
+            begins=self._begins,
             acknowledged=self._acknowledged,
             closed=self._left,
         )
 
-    def _fault_of(self, host: str) -> str:
-        """Why no slave at this address may have the log; empty if it may."""
-        if len(self._slaves) >= SLAVES_MAX:
+    def _begins(self, slave: HAConnection, first: int) -> bool:
+        """The first byte tells the wire: whether it is Apache's. Ours is served from here on, with TLS or without."""
+        host = slave.remote[0]
+        is_tls = first == FIRST_BYTE and self._tls.listening is not None
+        if is_tls or first == MAGIC[0]:
+            fault = self._pair_fault(host, is_tls=is_tls)
+            if not fault:
+                self._serve_pair(slave, is_tls=is_tls)
+                return False
+        else:
+            fault = self._plain_fault() or self._fault_of(host, has_proof=False, joining=False)
+        if fault:
+            slave.close(fault)
+        return not fault
+
+    def _plain_fault(self) -> str:
+        is_refused = self._tls.listening is not None and self._tls.enforcing
+        return ONLY_TLS if is_refused else ""
+
+    def _pair_fault(self, host: str, *, is_tls: bool) -> str:
+        """Why a slave of our own wire at this address cannot join; empty if it may try."""
+        if not is_tls and (fault := self._plain_fault()):
+            return fault
+        if self._pair is None:
+            return "the broker is starting"
+        return secret_fault(self._pair.secret, host, option="haSecret")
+
+    def _serve_pair(self, slave: HAConnection, *, is_tls: bool) -> None:
+        assert self._pair is not None
+        accepted = slave.hand_over()
+        self._slaves.pop(slave, None)
+        connection = self._pair.accept(slave.remote)
+        self._slaves[connection] = 0
+        context = self._tls.listening if is_tls else None
+        limit = {} if context is None else {"ssl_handshake_timeout": HANDSHAKE_S}
+
+        async def serve() -> None:
+            try:
+                await self._loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **limit)
+            except OSError as error:  # also a failed TLS handshake
+                accepted.close()
+                connection.close(f"its TLS handshake failed: {error}" if is_tls else "")
+
+        task = self._loop.create_task(serve())
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    def _fault_of(self, host: str, *, has_proof: bool | None = None, joining: bool = True) -> str:
+        """Why no slave at this address may have the log; empty if it may. `has_proof`: whether its wire proves that it
+        knows the secret, None: not known yet."""
+        if joining and len(self._slaves) >= SLAVES_MAX:
             return f"{SLAVES_MAX} slaves are connected already"
         allowed = self._config.options.ha_allowed_networks
         address = ipaddress.ip_address(host)
         if allowed:
             known = any(address in network for network in allowed)
+        elif self._config.options.ha_secret:
+            if has_proof is False:
+                return f"it does not prove that it knows haSecret: set haAllowedAddresses={host} for a slave of Apache"
+            known = True
         else:
             known = address.is_loopback or host in self._registered()
         if known:
@@ -157,28 +239,32 @@ class HAService:
             "slave with the name server in this process"
         )
 
-    def _refuse(self, host: str, port: int, why: str) -> None:
+    def _refuse(self, host: str, port: int, why: str, state: str = "") -> None:
         """Note it for the status, and log it once a minute."""
         now = self._loop.time()
         if host not in self._refused and len(self._refused) >= REFUSALS_MAX:
             oldest = next(iter(self._refused))
             del self._refused[oldest], self._logged_at[oldest]
         before = self._refused.pop(host, {})
-        self._refused[host] = {"addr": f"{host}:{port}", "reason": why, "atMs": self._clock.now_ms()}
+        entry = {"addr": f"{host}:{port}", "reason": why, "atMs": self._clock.now_ms()}
+        self._refused[host] = entry | {"state": state} if state else entry
         if before.get("reason") != why or now - self._logged_at.get(host, 0.0) >= LOG_AGAIN_S:
             self._logged_at[host] = now
             log.error("replication to %s:%d refused: %s", host, port, why)
 
-    def _left(self, slave: HAConnection, why: str) -> None:
+    def _pair_left(self, slave: PairConnection, why: str, code: int) -> None:
+        self._left(slave, why, STATES.get(code, "refused") if code >= 0 else "")
+
+    def _left(self, slave: SlaveConnection, why: str, state: str = "") -> None:
         self._slaves.pop(slave, None)
         self._rates.pop(slave, None)
         if why:
-            self._refuse(*slave.remote, why)
+            self._refuse(*slave.remote, why, state)
         elif slave.end >= 0:
             log.warning("slave %s:%d left at %d", *slave.remote, slave.end)
         self._confirm()
 
-    def _acknowledged(self, slave: HAConnection) -> None:
+    def _acknowledged(self, slave: SlaveConnection) -> None:
         written, now = self._store.written, self._loop.time()
         if slave.target_at == 0.0:
             self._refused.pop(slave.remote[0], None)
@@ -197,7 +283,7 @@ class HAService:
             self._drop_out(slave, f"is {written - slave.end} bytes behind (haMaxGapNotInSync)")
         self._confirm()
 
-    def _drop_out(self, slave: HAConnection, why: str) -> None:
+    def _drop_out(self, slave: SlaveConnection, why: str) -> None:
         slave.in_sync = False
         slave.target, slave.target_at = self._store.written, self._loop.time()
         log.warning("slave %s:%d %s: it does not count until it has caught up", *slave.remote, why)
@@ -233,6 +319,9 @@ class HAService:
 
     def _tick(self) -> None:
         options, now = self._config.options, self._loop.time()
+        if self._pair is not None:
+            self._pair.push_tables()
+            self._push()
         for slave in list(self._slaves):
             if now - slave.last_read >= options.ha_housekeeping_ms / 1000:
                 slave.close()
@@ -271,6 +360,12 @@ class HAService:
                 "lagMs": lag.ms,
                 "lagMessages": lag.messages,
             }
+            if isinstance(slave, PairConnection) and slave.facts is not None:
+                entry |= {
+                    "node": slave.facts.node.hex(),
+                    "flushedOffset": slave.flushed,
+                    "notedBytes": slave.noted,
+                }
             found.append(entry)
         return found
 
@@ -280,7 +375,7 @@ class HAService:
             ReplicaLag(slave.remote, self._is_in_sync(slave, lag.bytes), *lag) for slave, lag in self._lags()
         ]
 
-    def _lags(self) -> list[tuple[HAConnection, Lag]]:
+    def _lags(self) -> list[tuple[SlaveConnection, Lag]]:
         written, now, messages = self._store.written, self._loop.time(), self._messages()
         return [
             (slave, self._times.lag(slave.end, written, now, messages))
@@ -288,7 +383,7 @@ class HAService:
             if slave.end >= 0
         ]
 
-    def _is_in_sync(self, slave: HAConnection, lag_bytes: int) -> bool:
+    def _is_in_sync(self, slave: SlaveConnection, lag_bytes: int) -> bool:
         return slave.in_sync if self._waits else lag_bytes < self._config.options.ha_gap_bytes
 
     def status(self) -> dict[str, object]:

@@ -31,7 +31,8 @@ Piece = tuple[int, int]
 
 class HAConnection:
     """`acknowledged(self)` is called after each request and acknowledgement, `closed(self, why)` once; `why` is empty
-    if the slave left or was silent."""
+    if the slave left or was silent. `begins(self, byte)` is called with the first byte, before it is read: False if the
+    connection is not one of this wire, and was closed or given to another."""
 
     header_bytes = HEADER.size
 
@@ -42,6 +43,7 @@ class HAConnection:
         store: MessageStore,
         *,
         piece_bytes: Callable[[], int],
+        begins: "Callable[[HAConnection, int], bool]",
         acknowledged: "Callable[[HAConnection], None]",
         closed: "Callable[[HAConnection, str], None]",
     ) -> None:
@@ -54,9 +56,11 @@ class HAConnection:
         self._read_ahead = ReadAhead(store)
         self._awaited: asyncio.TimerHandle | None = None
         self._piece_bytes = piece_bytes
+        self._begins = begins
         self._acknowledged = acknowledged
         self._closed = closed
         self.is_closed = self._is_full = False
+        self._is_new = True
         self._received = b""
         self._header = b""
         self._sent = self._piece_end = -1
@@ -79,15 +83,23 @@ class HAConnection:
 
     def _read(self) -> None:
         try:
+            if self._is_new:
+                first = self._socket.recv(1, socket.MSG_PEEK)
+                if first and not self._begins(self, first[0]):
+                    return None
+                self._is_new = False
             data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
-            return
+            return None
         except OSError:
             data = b""
         if not data:
             return self.close()
         self.last_read = self._loop.time()
-        data = self._received + data
+        return self._take(self._received + data)
+
+    def _take(self, data: bytes) -> None:
+        """What came, after what was left of it before."""
         whole = len(data) - len(data) % OFFSET.size
         self._received = data[whole:]
         if whole == 0:
@@ -219,6 +231,12 @@ class HAConnection:
                 self._loop.add_writer(self._socket.fileno(), self._send)
             else:
                 self._loop.remove_writer(self._socket.fileno())
+
+    def hand_over(self) -> socket.socket:
+        """The socket, which this connection no longer serves."""
+        self.is_closed = True
+        self._loop.remove_reader(self._socket.fileno())
+        return self._socket
 
     def close(self, why: str = "") -> None:
         if self.is_closed:

@@ -4,7 +4,7 @@
 frame        u32 bytes of the body · u8 kind · body · u32 CRC-32C of all before it
 1 log        offset i64 · epoch i32 · confirmed i64 · bytes of the log, to 1 MiB      master → slave
 2 journal    entries as they are in the journal, whole ones, to 1 MiB                 master → slave
-3 table      kind u8 · counter, stateVersion, timestamp i64 · the table's file        master → slave
+3 table      kind u8 · place, counter, stateVersion, timestamp i64 · its file         master → slave
 4 heartbeat  end i64 · confirmed i64 · time in ms i64                                 master → slave
 5 ack        written i64 · flushed i64 · noted i64                                    slave → master
 6 ask        start, end i64 of each range (broker/replication/common_point)           slave → master
@@ -12,8 +12,9 @@ frame        u32 bytes of the body · u8 kind · body · u32 CRC-32C of all befo
 8 to 11      broker/replication/pair_handshake
 ```
 
-Big-endian. Offsets are physical. `confirmed`: up to where enough copies have the log. An ack's `noted`: bytes of
-journal entries of this connection that are durable at the slave.
+Big-endian. Offsets are physical. A table's `place`: what the log has to reach before it counts. `confirmed`: up to
+where enough copies have the log. An ack's `written`: what is as durable at the slave as its flushDiskType promises;
+`noted`: bytes of journal entries of this connection that are durable there.
 """
 
 import struct
@@ -30,7 +31,7 @@ JOURNAL_BYTES_MAX = 1 << 20
 TABLE_BYTES_MAX = 64 << 20
 HANDSHAKE_BYTES_MAX = 16 << 10
 HEAD, CRC = struct.Struct(">IB"), struct.Struct(">I")
-LOG, TABLE = struct.Struct(">qiq"), struct.Struct(">Bqqq")
+LOG, TABLE = struct.Struct(">qiq"), struct.Struct(">Bqqqq")
 THREE, RANGE = struct.Struct(">qqq"), struct.Struct(">qq")
 
 
@@ -98,6 +99,7 @@ class LogPiece(NamedTuple):
 
 class Table(NamedTuple):
     kind: TableKind
+    place: int
     version: DataVersion
     text: bytes
 
@@ -134,7 +136,7 @@ def log_frame(offset: int, epoch: int, confirmed: int, data: memoryview) -> tupl
 def table_frame(table: Table) -> bytes:
     """ValueError: the text is too long."""
     version = table.version
-    numbers = TABLE.pack(table.kind, version.counter, version.state_version, version.timestamp)
+    numbers = TABLE.pack(table.kind, table.place, version.counter, version.state_version, version.timestamp)
     return frame(Kind.TABLE, numbers + table.text)
 
 
@@ -223,12 +225,14 @@ def log_piece(body: bytes) -> LogPiece:
 def table(body: bytes) -> Table:
     if len(body) < TABLE.size:
         raise FrameError("a TABLE frame is too short")
-    number, counter, state_version, timestamp = TABLE.unpack_from(body)
+    number, place, counter, state_version, timestamp = TABLE.unpack_from(body)
     try:
         kind = TableKind(number)
     except ValueError:
         raise FrameError(f"tables of kind {number} are unknown") from None
-    return Table(kind, DataVersion(counter, state_version, timestamp), body[TABLE.size :])
+    if place < 0:
+        raise FrameError(f"a table at {place} cannot be")
+    return Table(kind, place, DataVersion(counter, state_version, timestamp), body[TABLE.size :])
 
 
 def heartbeat(body: bytes) -> Heartbeat:

@@ -155,7 +155,7 @@ class MasterHandshake:
         _check_proof(self._secret, SLAVE, self._hello + self._answer, received.body)
 
 
-def refusal(code: RefusalCode, text: str) -> bytes:
+def refusal(code: int, text: str) -> bytes:
     """What to send before the connection is closed; a master sends `MAGIC` before it if it has not answered yet."""
     cut = text.encode()[:TEXT_BYTES_MAX].decode("utf-8", "ignore")
     return frame(Kind.REFUSAL, VERSION_AT.pack(code) + cut.encode())

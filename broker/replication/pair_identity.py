@@ -81,6 +81,7 @@ class PairIdentity:
     def __init__(self, config_folder: str | os.PathLike[str]) -> None:
         self._file = ConfigFile(Path(config_folder) / FILE_NAME, strict=True)
         self._content = _Content()
+        self._offered = _new_id()
         self._file.load(self._read)
         if self._content.node == NO_ID:
             self._write(self._content._replace(node=_new_id()))
@@ -104,10 +105,15 @@ class PairIdentity:
         if role != self._content.role:
             self._write(self._content._replace(role=role))
 
+    @property
+    def offered(self) -> bytes:
+        """The pair's id, or the one that `found_pair` will give it."""
+        return self._offered if self.pair == NO_ID else self.pair
+
     def found_pair(self) -> bytes:
-        """The pair's id, made now if there is none: for a master whose first slave joins. OSError."""
+        """The pair's id, written now if there is none: for a master whose first slave joins. OSError."""
         if self.pair == NO_ID:
-            self._write(self._content._replace(pair=_new_id()))
+            self._write(self._content._replace(pair=self._offered))
             log.warning("this broker is the master of the new pair %s", self.pair.hex())
         return self.pair
 

@@ -88,14 +88,16 @@ class PairRole:
             raise StartError(str(error)) from None
         log.warning("this slave begins again with an empty log; %s", kept.text)
 
-    def open(self, end: int) -> None:
-        """The store is ours now, and its log ends at `end`: begin the epoch of a promotion. StartError."""
+    def open(self, end: int, *, is_slave: bool) -> None:
+        """The store is ours now, and its log ends at `end`: begin the epoch of a promotion. A slave may know epochs of
+        its master's that its log has not reached. StartError."""
         try:
             self._epochs = EpochFile(self._root)
-            self._epochs.truncate(end + 1)
+            if not is_slave:
+                self._epochs.truncate(end + 1)
             kind, epoch, _ = self._stored
             if kind is RoleKind.PROMOTED and self._epochs.last < epoch:
-                self._epochs.append(epoch, end)
+                self._epochs.promote(epoch, end)
                 self.begins = True
                 log.warning("this broker is the master of epoch %d, from %d on", epoch, end)
             if kind is RoleKind.FENCED and not self.fenced:

@@ -5,16 +5,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.replication.follower import Follower
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.acting_master import ActingMaster
 from firearrow.broker.replication.log_times import ReplicaLag
+from firearrow.broker.replication.pair_client import FollowedParts, PairClient
 from firearrow.broker.replication.slave_client import HAClient
 from firearrow.broker.replication.slave_master import Master, SlaveStatus, State
 from firearrow.broker.replication.slave_requests import SlaveRequests
-from firearrow.broker.replication.slave_tables import FollowedTimers, SlaveSynchronize
+from firearrow.broker.replication.slave_tables import CopiedProgress, SlaveSynchronize
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")
@@ -31,7 +33,7 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
 class Slave:
     """`connect` opens a connection to the master's remoting port; `refresh()` registers again; `look()` asks for the
     brokers of our name. `fenced`: why it follows nobody; empty: it does. `acting` None: without
-    enableSlaveActingMaster."""
+    enableSlaveActingMaster. `parts` None: it never speaks our own wire."""
 
     def __init__(
         self,
@@ -41,11 +43,12 @@ class Slave:
         connect: Connect,
         refresh: Callable[[], None],
         look: Callable[[], None],
-        delays: Callable[[bytes], None],
-        timers: FollowedTimers | None,
+        progress: CopiedProgress,
+        parts: FollowedParts | None,
         fenced: str = "",
     ) -> None:
         self._fenced = fenced
+        self._pair: PairClient | None = None
         self._loop = context.loop
         self._store = context.store
         self._status = SlaveStatus()
@@ -56,8 +59,11 @@ class Slave:
         self.acting: ActingMaster | None = None
         if options.acting_master:
             self.acting = ActingMaster(context, self._master, refresh=refresh, look=look)
+        self._parts = parts
         self._client = self._make_client(context)
-        self._synchronize = SlaveSynchronize(context, self._master, delays=delays, timers=timers)
+        self._synchronize = SlaveSynchronize(
+            context, self._master, progress, pushed=lambda: self._client.follows_pair
+        )
         self._requests = SlaveRequests(
             context.config, self._status, self.acting, lambda: self._store.written, self.lag, fenced
         )
@@ -67,7 +73,12 @@ class Slave:
         return Master(connect, options.ha_master_address, leaves=options.acting_master)
 
     def _make_client(self, context: BrokerContext) -> HAClient:
-        return HAClient(context, self._master, self._status, self._arrivals, self._refresh)
+        follower = Follower(context.store)
+        pair = None
+        if self._parts is not None:
+            pair = PairClient(context, self._parts, follower, self._status, self._arrivals)
+        self._pair = pair
+        return HAClient(context, self._master, self._status, self._arrivals, self._refresh, pair, follower)
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
         return self._requests.routes(master_routes)
@@ -106,6 +117,11 @@ class Slave:
         self._tasks.clear()
         self._master.close()
 
+    @property
+    def keeps_journal(self) -> bool:
+        """Whether the journal has what no file has: steps of the master's that a promotion must not repeat."""
+        return self._pair is not None and self._pair.has_followed
+
     def lag(self) -> ReplicaLag:
         """Against what the master last said of its log. `in_sync`: we follow it."""
         status = self._status
@@ -128,7 +144,10 @@ class Slave:
             "behindMs": lag.ms,
             "receivedBytes": status.bytes_received,
             "skippedLmqs": status.skipped_lmqs,
-            "tablesCopiedMs": self._synchronize.copied_ms,
+            "tablesCopiedMs": max(
+                self._synchronize.copied_ms, 0 if self._parts is None else self._parts.tables.copied_ms
+            ),
+            "pair": self._client.follows_pair,
             "tableFaults": {str(code): fault for code, fault in self._synchronize.faults.items()},
         }
 

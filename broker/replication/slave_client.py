@@ -15,7 +15,15 @@ from firearrow._native.replication.follower import Follower, FollowError, Record
 from firearrow._native.store.message_store import PutRefused
 from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.replication.slave_master import LogRange, Master, MasterError, SlaveStatus, State
+from firearrow.broker.replication.pair_client import PairClient
+from firearrow.broker.replication.slave_master import (
+    LogRange,
+    Master,
+    MasterError,
+    NotFollowed,
+    SlaveStatus,
+    State,
+)
 
 log = logging.getLogger("firearrow.slave")
 
@@ -27,16 +35,9 @@ TICK_S = 0.5
 ACK_BYTES = 8
 
 
-class NotFollowed(Exception):
-    """The master's log is not to be followed; the text says why."""
-
-    def __init__(self, state: State, reason: str) -> None:
-        super().__init__(reason)
-        self.state = state
-
-
 class HAClient:
-    """`refresh()` asks the name servers for the master's address again."""
+    """`refresh()` asks the name servers for the master's address again. `follows_pair`: the master is FireArrow,
+    too, and pushes its tables."""
 
     def __init__(
         self,
@@ -45,6 +46,8 @@ class HAClient:
         status: SlaveStatus,
         arrivals: Callable[[list[tuple[str, int]]], object],
         refresh: Callable[[], None],
+        pair: PairClient | None,
+        follower: Follower,
     ) -> None:
         self._loop = context.loop
         self._store = context.store
@@ -55,7 +58,9 @@ class HAClient:
         self._status = status
         self._arrivals = arrivals
         self._refresh = refresh
-        self._follower = Follower(context.store)
+        self._pair = pair
+        self._follower = follower
+        self.follows_pair = False
         self._connection: ReplicationConnection | None = None
         self._asked = self._durable = 0
         self._damaged: dict[int, int] = {}
@@ -110,6 +115,15 @@ class HAClient:
             raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
         if self._config.options.sync_flush:
             await self._write_batch.settled()  # what we ask for counts as acknowledged
+        self.follows_pair = self._pair is not None and await self._master.speaks_pairs()
+        if self._pair is not None and self.follows_pair and self._master.ha_address is not None:
+            return await self._pair.follow(*self._master.ha_address)
+        if self._config.options.ha_secret:
+            raise NotFollowed(
+                State.REFUSED,
+                "the master is no FireArrow that replicates, so it cannot prove that it knows haSecret: remove "
+                "haSecret to follow a master of Apache",
+            )
         master = await self._check()
         address = self._master.ha_address
         if address is None:

@@ -16,8 +16,12 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.replication.log_times import LogTimes
+from firearrow.broker.replication.pair_handshake import VERSION as PAIR_VERSION
 from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
+
+PAIR_MEMBER = "firearrowPairVersion"
+"""Of the answer to EXCHANGE_BROKER_HA_INFO: our masters say which version of the wire of a pair they speak."""
 
 log = logging.getLogger("firearrow.slave")
 
@@ -26,16 +30,25 @@ CONNECT_S = ANSWER_S = 3.0
 
 class State(StrEnum):
     """`DIVERGED`: our log has records that the master's has not. `BEHIND`: the master has deleted what comes next.
-    `CORRUPTED`: the same record came damaged several times. `FENCED`: another broker was promoted, and the
-    configuration says that this one is a master."""
+    `CORRUPTED`: the same record came damaged several times. `REFUSED`: one of a pair's brokers refuses the other.
+    `FENCED`: another broker was promoted, and the configuration says that this one is a master."""
 
     NO_MASTER = "no master"
     FOLLOWING = "following"
     DIVERGED = "diverged"
     BEHIND = "behind the log"
     CORRUPTED = "corrupted"
+    REFUSED = "refused"
     FAILED = "failed"
     FENCED = "fenced"
+
+
+class NotFollowed(Exception):
+    """The master's log is not to be followed; the text says why."""
+
+    def __init__(self, state: State, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
 
 
 @dataclass(slots=True)
@@ -65,7 +78,7 @@ class SlaveStatus:
         self.state, self.reason = state, reason
         if state is State.FOLLOWING:
             log.info("following the master's log at %s", self.ha_address)
-        elif state in (State.DIVERGED, State.BEHIND, State.CORRUPTED):
+        elif state in (State.DIVERGED, State.BEHIND, State.CORRUPTED, State.REFUSED):
             log.error("the master's log is not followed (%s): %s", state, reason)
         elif fresh and reason and state is not State.FENCED:  # of that, the start has logged why
             log.warning("the master's log is not followed: %s; trying again", reason)
@@ -162,6 +175,17 @@ class Master:
         except (ValueError, KeyError, AttributeError) as error:
             raise MasterError(0, f"the master's runtime info is malformed: {error}") from None
         return LogRange(max(begin, 0), end)
+
+    async def speaks_pairs(self) -> bool:
+        """Whether the master is FireArrow and replicates by the wire of a pair, too. OSError, TimeoutError,
+        MasterError."""
+        try:
+            answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        except MasterError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return False
+            raise
+        return answer.ext.get(PAIR_MEMBER) == str(PAIR_VERSION)
 
     async def record_at(self, offset: int) -> bytes | None:
         """The record's bytes; None if the master has no record there. OSError, TimeoutError, MasterError."""

@@ -42,6 +42,14 @@ class FollowedTimers(Protocol):
     def follow_metrics(self, text: bytes) -> None: ...
 
 
+class CopiedProgress(NamedTuple):
+    """What takes a master's progress. `delays`: loads the body of delayOffset.json. `timers`: None with
+    timerWheelEnable=false."""
+
+    delays: Callable[[bytes], None]
+    timers: FollowedTimers | None
+
+
 class Progress(NamedTuple):
     """A master's answer, and where its log ended then or later."""
 
@@ -69,23 +77,24 @@ GROUPS = PagedTable(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "groupSeq", "m
 
 
 class SlaveSynchronize:
-    """`delays`: loads the body of delayOffset.json. `timers`: None with timerWheelEnable=false."""
+    """`pushed()`: the master pushes its tables, so it is not asked."""
 
     def __init__(
         self,
         context: BrokerContext,
         master: Master,
+        progress: CopiedProgress,
         *,
-        delays: Callable[[bytes], None],
-        timers: FollowedTimers | None,
+        pushed: Callable[[], bool],
     ) -> None:
         self._tables = context.tables
         self._store = context.store
         self._loop = context.loop
         self._saver = context.saver
         self._master = master
-        self._delays = delays
-        self._timers = timers
+        self._delays = progress.delays
+        self._pushed = pushed
+        self._timers = progress.timers
         self._copies: dict[int, Callable[[], Awaitable[None]]] = {
             TOPICS.code: self._copy_topics,
             GROUPS.code: self._copy_groups,
@@ -93,7 +102,7 @@ class SlaveSynchronize:
             RequestCode.GET_ALL_DELAY_OFFSET: self._copy_delays,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self._copy_modes,
         }
-        if timers is not None:
+        if progress.timers is not None:
             self._copies[RequestCode.GET_TIMER_METRICS] = self._copy_timer_metrics
             self._copies[RequestCode.GET_TIMER_CHECK_POINT] = self._copy_check_point
         self._copying = asyncio.Lock()
@@ -117,10 +126,10 @@ class SlaveSynchronize:
         """Copy until cancelled."""
         while True:
             began = self._loop.time()
-            if self._master.is_online:
-                await self.copy()
-            else:
+            if not self._master.is_online:
                 self._of = None  # what is copied next is taken in any case
+            elif not self._pushed():
+                await self.copy()
             await asyncio.sleep(max(PERIOD_S, (SHARE - 1) * (self._loop.time() - began)))
 
     async def copy(self) -> None:

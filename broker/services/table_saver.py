@@ -88,6 +88,10 @@ class TableSaver:
         """The table changed: write its file at stop, or with the next `schedule`."""
         self._tables[name].changes += 1
 
+    def changes(self, name: str) -> int:
+        """How often the table has changed."""
+        return self._tables[name].changes
+
     @property
     def failing(self) -> bool:
         """Whether the last write of a table failed."""

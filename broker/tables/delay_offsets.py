@@ -35,6 +35,10 @@ class DelayOffsets:
     def knows(self, level: int) -> bool:
         return level in self._table
 
+    def levels(self) -> list[tuple[int, int]]:
+        """Level and offset of each that has one."""
+        return sorted(self._table.items())
+
     def set(self, level: int, queue_offset: int) -> None:
         self._table[level] = queue_offset
         self._moves += 1

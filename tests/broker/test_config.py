@@ -15,6 +15,7 @@ from firearrow.broker.base.options import Options, options_by_key
 
 OURS = {
     "haAllowedAddresses",
+    "haSecret",
     "maxTopicNums",
     "readUnconfirmedMessages",
     "maxTopicQueueNums",

@@ -41,7 +41,7 @@ def some_frames() -> list[bytes]:
         slave.proof(),
         *journal_stream.journal_frames([journal_bytes()]),
         b"".join(pair_frames.log_frame(0, 1, 0, memoryview(b"x" * 300))),
-        pair_frames.table_frame(Table(TableKind.TOPICS, DataVersion(1, 2, 3), b"{}")),
+        pair_frames.table_frame(Table(TableKind.TOPICS, 7, DataVersion(1, 2, 3), b"{}")),
         pair_frames.heartbeat_frame(Heartbeat(1, 2, 3)),
         pair_frames.ack_frame(Ack(4, 5, 6)),
         pair_frames.ask_frame([(0, 5), (7, 9)]),

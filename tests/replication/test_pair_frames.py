@@ -37,7 +37,7 @@ SECRET = b"sixteen bytes or more"
 
 def test_each_kind_is_read_as_it_was_written() -> None:
     piece, version = LogPiece(1 << 40, 3, 77, b"records"), DataVersion(5, 3, 1700000000000)
-    table = Table(TableKind.CONSUMER_OFFSETS, version, b'{"offsetTable":{}}')
+    table = Table(TableKind.CONSUMER_OFFSETS, 7, version, b'{"offsetTable":{}}')
     sent = b"".join(
         (
             *frames.log_frame(*piece[:3], memoryview(piece.data)),
@@ -122,7 +122,8 @@ def test_kinds_that_may_not_come_now() -> None:
         (frames.log_piece, struct.pack(">qiq", 0, -1, 0) + b"x"),
         (frames.log_piece, struct.pack(">qiq", 0, 0, -1) + b"x"),
         (frames.table, b""),
-        (frames.table, struct.pack(">Bqqq", 99, 0, 0, 0)),
+        (frames.table, struct.pack(">Bqqqq", 99, 0, 0, 0, 0)),
+        (frames.table, struct.pack(">Bqqqq", 1, -1, 0, 0, 0)),
         (frames.heartbeat, bytes(23)),
         (frames.ack, struct.pack(">qqq", 0, -1, 0)),
         (frames.ask, bytes(17)),

@@ -19,7 +19,7 @@ def opened(root: Path, options: Options, end: int = 100) -> tuple[PairRole, Opti
     role = PairRole(str(root))
     effective = role.effective(options)
     role.rebuild(effective)
-    role.open(end)
+    role.open(end, is_slave=False)
     return role, effective
 
 

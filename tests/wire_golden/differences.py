@@ -61,6 +61,7 @@ OUR_KEYS = frozenset(
     (
         "haMasterAddress",
         "haAllowedAddresses",
+        "haSecret",
         "readUnconfirmedMessages",
         "maxFilterCacheChars",
         "advertisedPort",
