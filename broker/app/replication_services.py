@@ -151,7 +151,7 @@ class ReplicationServices:
                 stop_services=services.stop,
             )
             files.callback(self._pair.stop)
-            self._join_pairs(context)
+            self._context = context
         self._pre_online = self._make_pre_online(context, connect, name_servers)
         self._handler = ReplicasHandler(self._store, self._identity, self._ha)
 
@@ -184,9 +184,11 @@ class ReplicationServices:
             fenced=self._role.fenced,
         )
 
-    def _join_pairs(self, context: BrokerContext) -> None:
-        """Serve slaves that are FireArrow, too."""
+    def _join_pairs(self) -> None:
+        """Serve slaves that are FireArrow, too. A master that was isolated has taken over what they know: its tables
+        are the newer ones now."""
         if self._ha is not None:
+            context = self._context
             tables = PushedTables(context, self._services.progress())
             secret = self._config.options.ha_secret.encode()
             self._ha.join_pairs(
@@ -227,6 +229,7 @@ class ReplicationServices:
         """Register with the name servers, now or once this broker knows what it is."""
         self._registrar, self._routes = registrar, routes
         if self._controller_mode is None and self._pre_online is None:
+            self._join_pairs()
             await self._pair.register(registrar, self._identity, routes)
         options = self._config.options
         if options.acting_master:
@@ -252,6 +255,7 @@ class ReplicationServices:
             running.callback(self._controller_mode.stop)
 
     async def _go_online(self) -> None:
+        self._join_pairs()
         await self._pair.register(self._registrar, self._identity, self._routes)
         self._online()
 

@@ -48,7 +48,7 @@ class ReplicasHandler:
         if self._master is None or "masterHaAddress" in request.ext:
             return request.answer()
         ext = {
-            PAIR_MEMBER: str(PAIR_VERSION),
+            **({PAIR_MEMBER: str(PAIR_VERSION)} if self._master.serves_pairs else {}),
             "masterAddress": with_host(self._identity.address(""), peer),
             "masterFlushOffset": str(self._master.start_offset),
             "masterHaAddress": with_host(self._identity.ha_address(""), peer),

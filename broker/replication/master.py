@@ -121,8 +121,13 @@ class HAService:
         for task in self._handshakes:
             task.cancel()
 
+    @property
+    def serves_pairs(self) -> bool:
+        """Slaves of our own wire are served."""
+        return self._pair is not None
+
     def join_pairs(self, parts: PairParts) -> None:
-        """From now on, slaves of our own wire are served."""
+        """From now on, slaves of our own wire are served, and get our tables."""
         self._pair = PairMaster(
             self._loop,
             self._store,

@@ -203,6 +203,7 @@ class HAClient:
             if now - asked_at >= options.ha_heartbeat_ms / 1000:
                 asked_at = now
                 await self._ask_end()
+                await self._look_for_pair()
             if (
                 self._status.master_end > self._follower.next_offset
                 and now - moved_at > options.ha_housekeeping_ms / 1000
@@ -214,6 +215,15 @@ class HAClient:
             self._note_end((await self._master.log_range()).end)
         except (OSError, MasterError) as error:
             log.debug("the master does not say where its log ends: %s", error)
+
+    async def _look_for_pair(self) -> None:
+        """A master of ours that takes over from its slaves serves our own wire only then. ConnectionError: it does."""
+        try:
+            speaks = self._pair is not None and await self._master.speaks_pairs()
+        except (OSError, MasterError):
+            return
+        if speaks:
+            raise ConnectionError("the master speaks the wire of a pair now")
 
     def _note_end(self, end: int) -> None:
         self._status.master_end = end
