@@ -23,7 +23,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +103,7 @@ class Journal:
         self._created = False
         self._sync_error: OSError | None = None
         self._undrained: list[bytes] | None = None
+        self._send: Callable[[], None] = lambda: None
         self._drained = 0
         try:
             self._start_file()
@@ -212,12 +213,17 @@ class Journal:
 
     # ---- for slaves ----
 
-    def start_draining(self) -> None:
-        """From now on, `drain` returns what is noted, and has to be called often: it is kept until then."""
-        self._undrained, self._drained = [], self.journal_page.at
+    def start_draining(self, send: Callable[[], None] = lambda: None) -> None:
+        """From now on, `drain` returns what is noted, and has to be called often: it is kept until then. `send()`
+        drains, and sends it to slaves."""
+        self._undrained, self._drained, self._send = [], self.journal_page.at, send
 
     def stop_draining(self) -> None:
-        self._undrained = None
+        self._undrained, self._send = None, lambda: None
+
+    def send_notes(self) -> None:
+        """Send slaves what is noted, now and not with the next write: it is to be answered."""
+        self._send()
 
     def valid_entries(self, kinds: Collection[int]) -> list[Entry]:
         """Those of these kinds that are noted and not dropped, in order: what a new slave has missed. Reads the files;

@@ -80,6 +80,8 @@ class BrokerContext:
     restart: Callable[[Restart], None]
 
     def make_offsets_durable(self) -> None:
-        """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered."""
+        """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered, and send
+        them to the slaves of a pair without waiting for these."""
+        self.journal.send_notes()
         if self.config.options.sync_flush:
             self.journal.sync()

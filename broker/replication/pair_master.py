@@ -100,7 +100,7 @@ class PairMaster:
         """Everything that was noted before is in these entries and tables, everything later comes by `feed`."""
         parts = self._parts
         if not self._drains:
-            parts.journal.start_draining()
+            parts.journal.start_draining(self._send)
             self._drains = True
         self.feed()
         connection.queue_first(missed_entries(parts.journal))
@@ -115,6 +115,10 @@ class PairMaster:
         if frames:
             for connection in self._connections():
                 connection.queue(frames)
+
+    def _send(self) -> None:
+        for connection in list(self._connections()):
+            connection.send()
 
     def push_tables(self) -> None:
         """Those that have changed. Call it several times a second."""
