@@ -114,8 +114,8 @@ cdef class Recovery:
         return 0
 
     cdef int cut_log(self, int64_t at) except -1:
-        """End the log at a record or blank before its end, and keep copies of what comes after it. StoreDamaged: none
-        begins there."""
+        """End the log at a record or blank before its end, and keep copies of what comes after it.
+        StoreDamaged: none begins there."""
         cdef RecordView view
         cdef Segment segment
         cdef int state = RECORD_CUT
@@ -123,7 +123,8 @@ cdef class Recovery:
             state = self.log.look(at, True, &view)
         if state != RECORD_BLANK and (state != RECORD_OK or view.physical_offset != at):
             raise StoreDamaged(
-                f"{self.log.folder} cannot be truncated at {at}: no record begins there; start with an empty store"
+                f"{self.log.folder} cannot be truncated at {at}: no record begins there; start with an empty "
+                "store"
             )
         copies = []
         for segment in self.log.segments:
@@ -146,8 +147,8 @@ def recover(
     walked). StoreDamaged, OSError.
 
     `sealed`: the checkpoint's offset is where the log ended at a clean stop. `on_unclean()` is called before
-    queues and index are rebuilt: if that is killed, the next start must not trust the checkpoint. `truncate_at`: where
-    the log is to end if it is longer; -1: nowhere.
+    queues and index are rebuilt: if that is killed, the next start must not trust the checkpoint.
+    `truncate_at`: where the log is to end if it is longer; -1: nowhere.
     """
     cdef Recovery recovery = Recovery(log, dispatch, checkpoint, repair_log, clean, check_crc, progress)
     cdef int64_t end, start, synced = log.min_offset
