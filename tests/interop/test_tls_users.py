@@ -50,6 +50,7 @@ def guarded(
     """
     settings = SETTINGS | {
         "brokerName": "broker-a",
+        "timerWheelEnable": "true",  # without its timer, which `Apache` turns off, a broker refuses to pop
         "tls.test.mode.enable": "false",
         "tls.server.certPath": files.path("server.pem"),
         "tls.server.keyPath": files.path("server.key"),
