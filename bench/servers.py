@@ -178,24 +178,28 @@ def _broker(folder: Path, *settings: str) -> list[str]:
     return [*words, "--listen", "127.0.0.1:0"]
 
 
+PATIENT = "haHousekeepingInterval=3600000"
+"""Master and slave are stopped for longer than the usual silence."""
+
+
 def master(folder: Path, *settings: str) -> Server:
     """A broker with the least slave (native/slave.c) on the load's CPU."""
     port = free_port()
-    made = firearrow(folder, f"haListenPort={port}", *settings)
+    made = firearrow(folder, f"haListenPort={port}", PATIENT, *settings)
     least = pinned([str(built("slave")), "127.0.0.1", str(port)], folder / "slave.log", cpu=LOAD_CPU)
     return replace(made, slave=least)
 
 
 def pair(folder: Path) -> Server:
     """A broker with a slave of FireArrow's on the load's CPU."""
-    made = firearrow(folder, f"haListenPort={free_port()}")
+    made = firearrow(folder, f"haListenPort={free_port()}", PATIENT)
     return replace(made, slave=slave_of(made, folder / "slave")[0])
 
 
 def slave_of(master: Server, folder: Path) -> tuple[subprocess.Popen[bytes], Address]:
     """A slave of FireArrow's in this folder, and its address."""
     folder.mkdir()
-    command = [*_broker(folder, "brokerRole=SLAVE", "brokerId=1"), "--namesrv", master.name_server]
+    command = [*_broker(folder, "brokerRole=SLAVE", "brokerId=1", PATIENT), "--namesrv", master.name_server]
     log = folder / "slave.log"
     process = pinned([*command, "--namesrv-listen", "off"], log, cpu=LOAD_CPU)
     return process, ("127.0.0.1", _bound(process, log))

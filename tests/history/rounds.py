@@ -42,6 +42,8 @@ SETTINGS = {
 }
 ORDER_S = 90.0
 STEP_S = 0.25
+SHIPPED_S = 0.3
+"""So long after a commit that nobody was answered, a slave has it."""
 JUDGED_EACH = 10
 
 
@@ -100,6 +102,8 @@ class Rounds:
         time.sleep(self._draw.uniform(0, self.plan.longest_s))
         with self._broker.connect() as connection:
             self._add(self._observer.offsets(connection, self._groups()))
+        if self.plan.pair:
+            time.sleep(SHIPPED_S)
         end = self._draw.choices(("killed", "killed while starting", "stopped"), (6, 2, 1))[0]
         if end == "stopped":
             assert self._broker.stop(30) == 0, "a clean stop failed"
