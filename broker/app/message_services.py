@@ -29,7 +29,7 @@ from firearrow.broker.handlers.send_back import SendBackHandler
 from firearrow.broker.handlers.timers import DelaysHandler
 from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, PendingTimersHandler
 from firearrow.broker.pop.revive import ReviveService
-from firearrow.broker.replication.pair_tables import Progress
+from firearrow.broker.replication.pair_tables import PairProgress
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
@@ -224,10 +224,10 @@ class MessageServices:
         moved = timers is not None and check_point is not None and timers.take_over(check_point)
         return self._delay_offsets.take_over(delays), moved
 
-    def progress(self) -> Progress:
+    def progress(self) -> PairProgress:
         """What a pair replicates of the services."""
         timers = self.followed_timers
-        return Progress(
+        return PairProgress(
             delays=self._delay_offsets.to_json,
             follow_delays=self._follow_delays,
             orders=self._pop_services.orders_text,

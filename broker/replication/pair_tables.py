@@ -28,7 +28,7 @@ LARGE_BYTES, LARGE_EVERY_S = 1 << 16, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PairProgress:
     """What of the services belongs to a pair's tables. `timers` None: timerWheelEnable=false."""
 
     delays: Callable[[], bytes]
@@ -43,7 +43,7 @@ class Progress:
 class PushedTables:
     """The master's end."""
 
-    def __init__(self, context: BrokerContext, progress: Progress) -> None:
+    def __init__(self, context: BrokerContext, progress: PairProgress) -> None:
         tables = context.tables
         self._loop = context.loop
         self._saver = context.saver
@@ -96,7 +96,7 @@ class PushedTables:
 class FollowedTables:
     """The slave's end. `copied_ms`: when the last table was taken over; 0: none yet."""
 
-    def __init__(self, context: BrokerContext, progress: Progress) -> None:
+    def __init__(self, context: BrokerContext, progress: PairProgress) -> None:
         self._tables = context.tables
         self._saver = context.saver
         self._clock = context.clock

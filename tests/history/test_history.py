@@ -22,6 +22,17 @@ def test_a_few_kills(tmp_path: Path, flush: str) -> None:
         )
 
 
+def test_a_few_promotions(tmp_path: Path) -> None:
+    """A master is killed under SYNC_MASTER, its slave promoted, and it comes back as the slave."""
+    with Rounds(tmp_path, Plan(pair=True, longest_s=0.6)) as rounds:
+        for _ in range(2):
+            rounds.run()
+        violations = rounds.settle()
+        assert not violations, violations[:5]
+        assert sum(attempt.acknowledged for attempt in rounds.history.attempts.values()) > 100
+        assert len(rounds.history.acked) > 50
+
+
 def test_a_log_that_loses_its_end_is_noticed(tmp_path: Path) -> None:
     """Not the broker's doing: the last quarter of the acknowledged messages is removed while it is down."""
     with Rounds(tmp_path, Plan(longest_s=0.6)) as rounds:
