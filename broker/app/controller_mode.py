@@ -10,11 +10,13 @@ import orjson
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.store.message_store import MessageStore
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.base import auth_options
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config, tls_pairs
-from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.tls import settings_of
@@ -129,7 +131,13 @@ class ControllerMode:
         return self._slave
 
     def routes(self) -> Routes:
-        return self._client.routes()
+        return {**self._client.routes(), RequestCode.PROMOTE_BROKER: self._refuse_promotion}
+
+    def _refuse_promotion(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        raise Refusal(
+            ResponseCode.ILLEGAL_OPERATION,
+            "controllers decide who is the master: use mqadmin electMaster, with -b for this broker's number",
+        )
 
     def epoch_cache(self) -> bytes:
         """The body of an answer to GET_BROKER_EPOCH_CACHE 1007."""

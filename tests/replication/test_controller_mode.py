@@ -15,6 +15,7 @@ from tests.replication.one_controller import OneController
 from tests.replication.pairs import digests, end_of, ha_client, wait_for
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.command_line import here
 from tests.support.requests import read_queue, send, send_ext
 
 NAME = "pair"
@@ -236,6 +237,12 @@ def test_a_slave_without_controllers_is_told_why(under: Under) -> None:
         assert raw.closed_by_peer(5)
     why = "set enableControllerMode there as here"
     wait_for(lambda: why in master.log.read_text(), "the reason")
+
+
+def test_only_the_controllers_promote(under: Under) -> None:
+    _, slave = under.pair()
+    ran = here("promote", "{}:{}".format(*slave.address), "--yes")
+    assert (ran.code, "mqadmin electMaster" in ran.err) == (1, True)
 
 
 def test_a_slave_says_whom_it_follows(under: Under) -> None:
