@@ -83,23 +83,24 @@ def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) 
 
 
 def test_javas_clients_go_on_while_a_slave_takes_over(tmp_path: Path) -> None:
+    """Go's do, too, but ask for routes every 30 s only; histories of pairs have them (tests/history)."""
     need(lambda: java_class_path("client5"))
     pair = PromotedPair(tmp_path)
     try:
         with pair.master.connect() as client:
             client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
         pair.knows(TOPIC)
-        with Driver("java5", pair.names, tmp_path / "java") as java:
-            java.ask("consume", name="reader", group="Readers", topic=TOPIC)
+        with Driver("java5", pair.names, tmp_path / "client") as driver:
+            driver.ask("consume", name="reader", group="Readers", topic=TOPIC)
             bodies = [(b"%05d" % number).hex() for number in range(600)]
-            send_all(java, bodies[:200])
+            send_all(driver, bodies[:200])
             with ThreadPoolExecutor(1) as beside:
                 ran = beside.submit(promoted, pair.slave)
-                send_all(java, bodies[200:])
+                send_all(driver, bodies[200:])
                 [row] = ran.result().rows
-            got = java.await_bodies(["reader"], bodies)
+            got = driver.await_bodies(["reader"], bodies)
             assert len(got) == len(bodies)
-            java.ask("stop", name="reader")
+            driver.ask("stop", name="reader")
         with pair.slave.connect() as client:
             assert 0 < row["end"] < end_of(client)
         wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
@@ -107,17 +108,19 @@ def test_javas_clients_go_on_while_a_slave_takes_over(tmp_path: Path) -> None:
         pair.close()
 
 
-def send_all(java: Driver, bodies: list[str]) -> None:
+def send_all(driver: Driver, bodies: list[str]) -> None:
     """One after the other, each until it is stored: the driver's producer tries once."""
     for body in bodies:
         for _ in range(100):
             try:
-                [sent] = java.ask("send", group="P", topic=TOPIC, body=body)
+                [sent] = driver.ask("send", group="P", topic=TOPIC, body=body)
             except Failed:
                 time.sleep(0.1)
             else:
                 assert sent["status"] == "SEND_OK"
                 break
+        else:
+            raise AssertionError(f"{body} could not be sent")
 
 
 def master_of(apache: Apache) -> str:
