@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, cast
 
+from firearrow._native.replication.read_ahead import ReadAhead
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.peer import Address
 from firearrow.broker.replication import common_point, pair_frames
+from firearrow.broker.replication.master_connection import READ_AGAIN_S
 from firearrow.broker.replication.pair_frames import Frame, FrameDecoder, FrameError, Heartbeat, Kind
 from firearrow.broker.replication.pair_handshake import (
     MAGIC,
@@ -77,6 +79,7 @@ class PairConnection(asyncio.Protocol):
         self.announced: Facts | None = None
         """Ours, as the slave knows them."""
         self.is_proved = self.is_closed = self._is_full = False
+        self._read_ahead = ReadAhead(store)
         self._queued: deque[bytes] = deque()
         self._queued_bytes = 0
         self._sent = -1
@@ -244,8 +247,11 @@ class PairConnection(asyncio.Protocol):
                     "store, and set a longer fileReservedTime"
                 )
             with view:
+                ready = self._read_ahead.ready(self._sent, view)
+                if ready == 0:
+                    return self._send_soon(READ_AGAIN_S)
                 epoch, following = self._log.epoch_at(self._sent)
-                length = len(view) if following is None else min(len(view), following - self._sent)
+                length = ready if following is None else min(ready, following - self._sent)
                 with view[:length] as part:
                     parts = pair_frames.log_frame(self._sent, epoch, self._service.confirmed(), part)
                     frame = b"".join(parts)
@@ -253,9 +259,14 @@ class PairConnection(asyncio.Protocol):
             self._sent += length
             self.sent_bytes += length
             left -= length
-        if left <= 0 and not self._is_full and not self._is_again:
+        if left <= 0 and not self._is_full:
+            self._send_soon(0)
+        return None
+
+    def _send_soon(self, after_s: float) -> None:
+        if not self._is_again:
             self._is_again = True
-            self._loop.call_soon(self.send)
+            self._loop.call_later(after_s, self.send)
 
     def heartbeat(self) -> None:
         if self._sent >= 0 and not self._is_full:
