@@ -85,7 +85,7 @@ def followed() -> Row:
             done.set()
             looking.join()
         _wait_until(lambda: _behind(server.address) == 0, "the slave has caught up", BEHIND_MAX_S)
-        lags = sorted(each / bytes_us for each in behind)
+        lags = sorted(max(each / bytes_us, 1.0) for each in behind)
         return replace(
             sent,
             p50=statistics.median(lags),
@@ -145,7 +145,8 @@ def catching_up() -> Row:
 
 
 def _of_bytes(count: int, seconds: float) -> Load:
-    return Load(max(1, count // 1_000_000), seconds, count, 0, 0, 0, 0, 0)
+    us = seconds * 1e6
+    return Load(max(1, count // 1_000_000), seconds, count, 0, us, us, us, us)
 
 
 def _batches(part: float) -> int:
