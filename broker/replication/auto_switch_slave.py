@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.replication.follower import Follower, FollowError
@@ -174,14 +175,9 @@ class AutoSwitchClient(HAClient):
         self._greeted = self._loop.create_future()
         self._received_welcome = b""
         self._reader = PieceReader(self._follower, self._begin_piece)
-        async with asyncio.timeout(CONNECT_S):
-            _, connection = await self._loop.create_connection(
-                lambda: AutoSwitchConnection(self._follower, self._received, self._loop.time), *address
-            )
-        self._switched = connection
-        self._status.local = connection.local
-        self._status.ha_address = "{}:{}".format(*address)
-        try:
+        make = partial(AutoSwitchConnection, self._follower, self._received, self._loop.time)
+        async with self._connected(make, address) as connection:
+            self._switched = connection
             options = self._config.options
             connection.write(
                 frames.greeting_frame(
@@ -189,16 +185,7 @@ class AutoSwitchClient(HAClient):
                 )
             )
             await self._meet(await self._welcome(connection))
-            self._connection = connection
-            self._report()
-            if self._status.state is not State.CORRUPTED:
-                self._status.enter(State.FOLLOWING)
-            await self._watch(connection)
-        finally:
-            self._connection = None
-            self._status.local = None
-            self._status.bytes_per_second = 0
-            connection.abort()
+            await self._serve(connection)
 
     async def _welcome(self, connection: AutoSwitchConnection) -> Welcome:
         assert self._greeted is not None

@@ -12,11 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.replication.follower import Follower, FollowError
-from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.common_point import LogsDiffer, find_common_point
@@ -36,7 +34,7 @@ from firearrow.broker.replication.pair_handshake import (
 )
 from firearrow.broker.replication.pair_log import Agreement, PairLog, agree, check_pair
 from firearrow.broker.replication.pair_tables import FollowedTables
-from firearrow.broker.replication.slave_master import NotFollowed, SlaveStatus, State
+from firearrow.broker.replication.slave_master import MasterStream, NotFollowed, SlaveStatus, State
 
 log = logging.getLogger("firearrow.slave")
 
@@ -305,29 +303,16 @@ class PairClient:
             self._stream.write(pair_frames.ack_frame(Ack(self._durable, flushed, self._noted)))
 
 
-class PairStream(asyncio.Protocol):
-    """Frames of a connection: one after the other by `frame`, after `take` by its callback. `ended`: done with the
-    reason when the connection ends. `received`: bytes."""
+class PairStream(MasterStream, asyncio.Protocol):
+    """Frames of a connection: one after the other by `frame`, after `take` by its callback."""
 
     def __init__(self, loop_time: Callable[[], float]) -> None:
-        self._loop_time = loop_time
-        self._transport: asyncio.Transport | None = None
+        super().__init__(loop_time)
         self._magic = b""
         self._decoder = FrameDecoder({Kind.ANSWER, Kind.REFUSAL})
         self._frames: deque[Frame] = deque()
         self._arrived = asyncio.Event()
         self._take: Callable[[Frame], None] | None = None
-        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self.read_at = self.written_at = loop_time()
-        self.received = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    @property
-    def local(self) -> Address | None:
-        name = None if self._transport is None else self._transport.get_extra_info("sockname")
-        return None if name is None else name[:2]
 
     def allow(self, kinds: frozenset[Kind]) -> None:
         self._decoder.allowed = kinds
@@ -373,20 +358,8 @@ class PairStream(asyncio.Protocol):
         except Exception as error:  # the client tries again
             self.fail(error)
 
-    def eof_received(self) -> None:
-        self.fail(ConnectionError("the master closed the connection"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.fail(exc or ConnectionError("the connection to the master was lost"))
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-            self.written_at = self._loop_time()
-
     def fail(self, error: Exception) -> None:
-        if not self.ended.done():
-            self.ended.set_result(error)
+        super().fail(error)
         self._arrived.set()
 
     def finish(self) -> None:

@@ -7,9 +7,10 @@ Loop thread.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import cast
+from typing import TypeVar
 
 from firearrow._native.replication.follower import Follower, FollowError, RecordDamaged, RecordDoubted
 from firearrow._native.store.message_store import PutRefused
@@ -20,6 +21,7 @@ from firearrow.broker.replication.slave_master import (
     LogRange,
     Master,
     MasterError,
+    MasterStream,
     NotFollowed,
     SlaveStatus,
     State,
@@ -33,6 +35,9 @@ DAMAGED_MAX = 3
 """A record that came damaged so often is reported; it is asked for again all the same."""
 TICK_S = 0.5
 ACK_BYTES = 8
+
+
+Connection = TypeVar("Connection", bound="ReplicationConnection")
 
 
 class HAClient:
@@ -132,23 +137,32 @@ class HAClient:
             )
         self._asked = self._follower.begin(master.begin, master.end)
         self._durable = self._asked
+        make = partial(ReplicationConnection, self._follower, self._received, self._loop.time)
+        async with self._connected(make, address) as connection:
+            await self._serve(connection)
+
+    @asynccontextmanager
+    async def _connected(self, make: Callable[[], Connection], address: Address) -> AsyncIterator[Connection]:
+        """A context in which there is a connection to the master. OSError, TimeoutError."""
         async with asyncio.timeout(CONNECT_S):
-            _, connection = await self._loop.create_connection(
-                lambda: ReplicationConnection(self._follower, self._received, self._loop.time), *address
-            )
-        self._connection = connection
+            _, connection = await self._loop.create_connection(make, *address)
         self._status.local = connection.local
         self._status.ha_address = "{}:{}".format(*address)
         try:
-            self._report()
-            if self._status.state is not State.CORRUPTED:
-                self._status.enter(State.FOLLOWING)
-            await self._watch(connection)
+            yield connection
         finally:
             self._connection = None
             self._status.local = None
             self._status.bytes_per_second = 0
             connection.abort()
+
+    async def _serve(self, connection: "ReplicationConnection") -> None:
+        """Report where our log ends, and follow until the connection ends."""
+        self._connection = connection
+        self._report()
+        if self._status.state is not State.CORRUPTED:
+            self._status.enter(State.FOLLOWING)
+        await self._watch(connection)
 
     async def _check(self) -> LogRange:
         """Compare the two logs; returns the master's ends. NotFollowed; OSError, MasterError."""
@@ -298,28 +312,15 @@ class HAClient:
             self._connection.write(max(self._durable, self._asked).to_bytes(ACK_BYTES, "big"))
 
 
-class ReplicationConnection(asyncio.BufferedProtocol):
-    """`ended`: done with the reason when the connection ends. `received`: bytes. Times are the loop's, in s."""
+class ReplicationConnection(MasterStream, asyncio.BufferedProtocol):
+    """Apache's wire: bytes go to the follower's buffer, then to `take`."""
 
     def __init__(
         self, follower: Follower, take: Callable[[int], None], loop_time: Callable[[], float]
     ) -> None:
+        super().__init__(loop_time)
         self._buffer = memoryview(follower.wire)
         self._take = take
-        self._loop_time = loop_time
-        self._transport: asyncio.Transport | None = None
-        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self.read_at = self.written_at = loop_time()
-        self.received = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    @property
-    def local(self) -> Address | None:
-        """Our end of it."""
-        name = None if self._transport is None else self._transport.get_extra_info("sockname")
-        return None if name is None else name[:2]
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
@@ -334,20 +335,8 @@ class ReplicationConnection(asyncio.BufferedProtocol):
         except Exception as error:  # the client tries again
             self.fail(error)
 
-    def eof_received(self) -> None:
-        self.fail(ConnectionError("the master closed the connection"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.fail(exc or ConnectionError("the connection to the master was lost"))
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-            self.written_at = self._loop_time()
-
     def fail(self, error: Exception) -> None:
-        if not self.ended.done():
-            self.ended.set_result(error)
+        super().fail(error)
         self.abort()
 
     def abort(self) -> None:

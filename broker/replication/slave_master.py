@@ -4,10 +4,10 @@ a slave follows it, and why not further. Loop thread.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import orjson
 
@@ -208,6 +208,42 @@ class Master:
                 async with asyncio.timeout(CONNECT_S):
                     self._peer = await self._connect(*self.address)
             return self._peer
+
+
+class MasterStream(asyncio.BaseProtocol):
+    """The slave's end of a replication connection, of any wire. `ended`: done with the reason when the connection
+    ends. `received`: bytes. Times are the loop's, in s."""
+
+    def __init__(self, loop_time: Callable[[], float]) -> None:
+        self._loop_time = loop_time
+        self._transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.read_at = self.written_at = loop_time()
+        self.received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    @property
+    def local(self) -> Address | None:
+        """Our end of it."""
+        name = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return None if name is None else name[:2]
+
+    def eof_received(self) -> None:
+        self.fail(ConnectionError("the master closed the connection"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(exc or ConnectionError("the connection to the master was lost"))
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+            self.written_at = self._loop_time()
+
+    def fail(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
 
 
 def address_or_none(text: str, host: str = "") -> Address | None:
