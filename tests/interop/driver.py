@@ -6,6 +6,7 @@ A thread here reads its output; the test's thread sends commands and waits for e
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -171,6 +172,32 @@ def java(version: str, main: str, home: Path, heap: str, *properties: str) -> li
         *properties,
     ]
     return ["java", *options, "-cp", java_class_path(version), main]
+
+
+def started(command: list[str], log: Path, line: bytes, wait_s: float) -> subprocess.Popen[bytes]:
+    """The process once it has printed this; stderr goes to `log`. AssertionError: it ended, or was silent so long."""
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+    assert process.stdout is not None
+    output = b""
+    while line not in output:
+        ready = select.select([process.stdout], [], [], wait_s)[0]
+        chunk = process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
+        if not chunk:
+            end(process)
+            raise AssertionError(f"{command[0]} did not start: {output.decode()} {log.read_text()[-2000:]}")
+        output += chunk
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it if it runs, and close its pipes."""
+    if process.poll() is None:
+        process.kill()
+    process.wait(10)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def _command(name: str, home: Path) -> list[str]:

@@ -1,7 +1,5 @@
 """The brokers that clients are tested against: ours, and Apache's with its name server in one JVM. One interface."""
 
-import select
-import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
@@ -9,7 +7,7 @@ from typing import Protocol, Self
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
-from tests.interop.driver import java
+from tests.interop.driver import end, java, started
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 
@@ -89,21 +87,7 @@ class Apache:
         command = java(self.program, "Apache", self.home, "-Xmx1g", *options)
         confs = [_write(self.home / "namesrv.conf", naming), _write(self.home / "broker.conf", all_settings)]
         self.log = self.home / "out.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, *confs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
-        assert self.process.stdout is not None
-        output = b""
-        while b"apache ready" not in output:
-            ready = select.select([self.process.stdout], [], [], wait_s)[0]
-            chunk = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
-            if not chunk:
-                self.kill()
-                raise AssertionError(
-                    f"Apache did not start: {output.decode()} {self.log.read_text()[-2000:]}"
-                )
-            output += chunk
+        self.process = started([*command, *confs], self.log, b"apache ready", wait_s)
         self._await_registration(all_settings["namesrvAddr"], wait_s)
 
     def _await_registration(self, name_server: str, wait_s: float) -> None:
@@ -149,12 +133,7 @@ class Apache:
         assert self.process.wait(60) == 0, self.log.read_text()[-2000:]
 
     def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(10)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        end(self.process)
 
     def __enter__(self) -> Self:
         return self

@@ -1,13 +1,11 @@
 """Apache's name server with a controller in it, as a process, and brokers under it."""
 
 import json
-import select
-import subprocess
 from pathlib import Path
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
-from tests.interop.driver import java
+from tests.interop.driver import end, java, started
 from tests.replication.pairs import end_of, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -75,22 +73,8 @@ class Controllers:
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         options = ("-Xms128m", f"-Drocketmq.home.dir={home}")
         self.log = home / "out.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*java("client5", "Controllers", home, "-Xmx512m", *options), str(conf)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-        assert self.process.stdout is not None
-        output = b""
-        while b"controllers ready" not in output:
-            ready = select.select([self.process.stdout], [], [], wait_s)[0]
-            chunk = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
-            if not chunk:
-                self.kill()
-                raise AssertionError(f"no controllers: {output.decode()} {self.log.read_text()[-2000:]}")
-            output += chunk
+        command = [*java("client5", "Controllers", home, "-Xmx512m", *options), str(conf)]
+        self.process = started(command, self.log, b"controllers ready", wait_s)
 
     def settings(self, name: str) -> dict[str, str]:
         """What a broker of this name needs."""
@@ -118,9 +102,4 @@ class Controllers:
         }
 
     def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(10)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        end(self.process)

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
@@ -93,3 +95,11 @@ class PromotedPair:
         for each in (self.master, self.slave, self._own):
             if each is not None:
                 each.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

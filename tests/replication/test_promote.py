@@ -28,8 +28,7 @@ SENDS = (
 
 
 def test_a_slave_whose_master_died_becomes_the_master_and_stays_it(tmp_path: Path) -> None:
-    pair = PromotedPair(tmp_path)
-    try:
+    with PromotedPair(tmp_path) as pair:
         with pair.master.connect() as client:
             fill(client, 40)
         pair.caught_up()
@@ -50,13 +49,10 @@ def test_a_slave_whose_master_died_becomes_the_master_and_stays_it(tmp_path: Pat
         assert "set brokerRole=ASYNC_MASTER and brokerId=0" in pair.slave.log.read_text()
         again = promoted(pair.slave)
         assert (again.code, "is a master already" in again.err) == (1, True)
-    finally:
-        pair.close()
 
 
 def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
-    pair = PromotedPair(tmp_path)
-    try:
+    with PromotedPair(tmp_path) as pair:
         with pair.master.connect() as client:
             fill(client, 40)
         [row] = promoted(pair.slave).rows
@@ -81,13 +77,10 @@ def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
         pair.master = pair.start_master(brokerRole="SLAVE", brokerId="2", slaveReadEnable="true")
         pair.caught_up()
         assert pair.route() == {0: address_of(pair.slave), 2: address_of(pair.master)}
-    finally:
-        pair.close()
 
 
 def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Path) -> None:
-    pair = PromotedPair(tmp_path)
-    try:
+    with PromotedPair(tmp_path) as pair:
         with pair.master.connect() as client:
             fill(client, 20)
         pair.caught_up()
@@ -108,13 +101,10 @@ def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Pa
         with pair.slave.connect() as client, pair.master.connect() as master:  # its configuration says SLAVE
             assert send(client, TOPIC, b"never").code == 2
             wait_for(lambda: end_of(client) == end_of(master), "that it has the master's log alone")
-    finally:
-        pair.close()
 
 
 def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
-    pair = PromotedPair(tmp_path)
-    try:
+    with PromotedPair(tmp_path) as pair:
         with pair.master.connect() as client:
             fill(client, 20)
         pair.caught_up()
@@ -135,13 +125,10 @@ def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
             assert send(client, TOPIC, b"after", queue_id=0).ext["queueOffset"] == "5"
         wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
         assert (tmp_path / "slave" / "epochFileCheckpoint").exists()
-    finally:
-        pair.close()
 
 
 def test_a_slave_that_diverged_begins_again(tmp_path: Path) -> None:
-    pair = PromotedPair(tmp_path)
-    try:
+    with PromotedPair(tmp_path) as pair:
         with pair.master.connect() as client:
             fill(client, 20)
         pair.caught_up()
@@ -171,5 +158,3 @@ def test_a_slave_that_diverged_begins_again(tmp_path: Path) -> None:
         assert here("replica", "rebuild", str(tmp_path / "slave"), "--yes").code == 0
         pair.slave = pair.start_slave()
         pair.caught_up()
-    finally:
-        pair.close()

@@ -42,8 +42,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
 
 
 def test_apaches_name_server_prefers_the_newer_master(apache: Apache, tmp_path: Path) -> None:
-    pair = PromotedPair(tmp_path, apache.name_server)
-    try:
+    with PromotedPair(tmp_path, apache.name_server) as pair:
         with pair.master.connect() as client:
             fill(client, 20)
         pair.caught_up()
@@ -56,8 +55,6 @@ def test_apaches_name_server_prefers_the_newer_master(apache: Apache, tmp_path: 
         with pair.master.connect() as old, pair.slave.connect() as new:
             assert send(old, TOPIC, b"never").code == 14
             assert send(new, TOPIC, b"body").code == 0
-    finally:
-        pair.close()
 
 
 def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) -> None:
@@ -85,8 +82,7 @@ def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) 
 def test_javas_clients_go_on_while_a_slave_takes_over(tmp_path: Path) -> None:
     """Go's do, too, but ask for routes every 30 s only; histories of pairs have them (tests/history)."""
     need(lambda: java_class_path("client5"))
-    pair = PromotedPair(tmp_path)
-    try:
+    with PromotedPair(tmp_path) as pair:
         with pair.master.connect() as client:
             client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
         pair.knows(TOPIC)
@@ -104,8 +100,6 @@ def test_javas_clients_go_on_while_a_slave_takes_over(tmp_path: Path) -> None:
         with pair.slave.connect() as client:
             assert 0 < row["end"] < end_of(client)
         wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
-    finally:
-        pair.close()
 
 
 def send_all(driver: Driver, bodies: list[str]) -> None:

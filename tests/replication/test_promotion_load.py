@@ -30,11 +30,8 @@ SYNC = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "minInSyncReplicas":
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[PromotedPair]:
-    pair = PromotedPair(tmp_path)
-    try:
+    with PromotedPair(tmp_path) as pair:
         yield pair
-    finally:
-        pair.close()
 
 
 class Sender:
@@ -98,8 +95,7 @@ def test_clients_go_on_while_a_slave_takes_over(pair: PromotedPair) -> None:
 
 
 def test_what_a_sync_master_answered_is_at_the_promoted_slave(tmp_path: Path) -> None:
-    pair = PromotedPair(tmp_path, **SYNC)
-    try:
+    with PromotedPair(tmp_path, **SYNC) as pair:
         with pair.master.connect() as client:
             wait_for(lambda: status_of(client)["inSyncSlaveNums"] == 1, "the slave")
             client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
@@ -116,8 +112,6 @@ def test_what_a_sync_master_answered_is_at_the_promoted_slave(tmp_path: Path) ->
         assert set(stored) >= set(sender.stored)
         in_flight = [body for body, count in Counter(stored).items() if count > 1]
         assert len(in_flight) <= 1
-    finally:
-        pair.close()
 
 
 def test_a_kill_at_any_moment_leaves_a_slave_or_a_master(pair: PromotedPair) -> None:
