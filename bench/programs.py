@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "bench"
 NATIVE = ROOT / "bench" / "native"
 INCLUDE = ROOT / "_native"
-CRC = INCLUDE / "base" / "crc32.h"
+CRC = (INCLUDE / "base" / "crc32.h", INCLUDE / "base" / "crc_slices.h")
 LIBRARIES = {"loadgen_tls": ("-lssl", "-lcrypto")}
 
 
@@ -16,7 +16,7 @@ def built(name: str) -> Path:
     without the headers of OpenSSL."""
     program, source = CACHE / name, NATIVE / f"{name}.c"
     CACHE.mkdir(parents=True, exist_ok=True)
-    sources = [source, CRC, *NATIVE.glob("*.h"), *([NATIVE / "loadgen.c"] if name == "loadgen_tls" else [])]
+    sources = [source, *CRC, *NATIVE.glob("*.h"), *([NATIVE / "loadgen.c"] if name == "loadgen_tls" else [])]
     newest = max(path.stat().st_mtime for path in sources)
     if not program.exists() or program.stat().st_mtime < newest:
         try:

@@ -4,9 +4,7 @@
 #ifndef FIREARROW_CRC32C_H
 #define FIREARROW_CRC32C_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "crc_slices.h"
 
 /* Way 0 is slices, way 1 the instruction. */
 static int fa_crc32c_best;
@@ -18,34 +16,12 @@ static uint32_t fa_crc32c_table[8][256];
 static void fa_crc32c_prepare(void)
 {
     fa_crc32c_best = fa_crc32c_best_here();
-    for (uint32_t n = 0; n < 256; n++) {
-        uint32_t crc = n;
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc & 1 ? crc >> 1 ^ 0x82F63B78u : crc >> 1;
-        fa_crc32c_table[0][n] = crc;
-    }
-    for (int slice = 1; slice < 8; slice++)
-        for (uint32_t n = 0; n < 256; n++)
-            fa_crc32c_table[slice][n] =
-                fa_crc32c_table[slice - 1][n] >> 8 ^ fa_crc32c_table[0][fa_crc32c_table[slice - 1][n] & 255];
+    fa_crc_fill_table(fa_crc32c_table, 0x82F63B78u);
 }
 
 static uint32_t fa_crc32c_slices(uint32_t crc, const uint8_t *at, size_t length)
 {
-    while (length >= 8) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        word ^= crc;
-        crc = fa_crc32c_table[7][word & 255] ^ fa_crc32c_table[6][word >> 8 & 255]
-            ^ fa_crc32c_table[5][word >> 16 & 255] ^ fa_crc32c_table[4][word >> 24 & 255]
-            ^ fa_crc32c_table[3][word >> 32 & 255] ^ fa_crc32c_table[2][word >> 40 & 255]
-            ^ fa_crc32c_table[1][word >> 48 & 255] ^ fa_crc32c_table[0][word >> 56];
-        at += 8;
-        length -= 8;
-    }
-    while (length--)
-        crc = crc >> 8 ^ fa_crc32c_table[0][(crc ^ *at++) & 255];
-    return crc;
+    return fa_crc_by_table(fa_crc32c_table, crc, at, length);
 }
 
 /* Continues `crc`, which is 0 for the first bytes. `way` is at most fa_crc32c_best. */
