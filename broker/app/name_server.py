@@ -25,7 +25,7 @@ log = logging.getLogger("firearrow.routes")
 
 NOTIFY_S = 3.0
 NOTIFYING_MAX = 64
-"""Brokers that are told at the same time of a change among them; the others find out by asking each second."""
+"""Brokers that are notified at the same time of a change among them; the others find out by asking each second."""
 
 
 class NameServer:
@@ -83,7 +83,7 @@ class NameServer:
             task.add_done_callback(self._notifying.discard)
 
     async def _notify(self, address: str, change: MinBrokerChange) -> None:
-        """Tell one broker (NOTIFY_MIN_BROKER_ID_CHANGE), on a connection of its own, as Apache does."""
+        """Notify one broker (NOTIFY_MIN_BROKER_ID_CHANGE), on a connection of its own, as Apache does."""
         host, _, port = address.rpartition(":")
         try:
             async with asyncio.timeout(NOTIFY_S):
@@ -92,5 +92,7 @@ class NameServer:
                 answer = await peer.ask(request, NOTIFY_S)
                 peer.close()
         except (OSError, ValueError) as error:
-            return log.info("%s was not told of the smallest broker id: %s", address, error)
-        log.info("%s was told that %d is the smallest broker id: %d", address, change.broker_id, answer.code)
+            return log.info("%s was not notified of the smallest broker id: %s", address, error)
+        log.info(
+            "%s was notified that %d is the smallest broker id: %d", address, change.broker_id, answer.code
+        )

@@ -1,6 +1,6 @@
 """FollowedLog: up to which offset of the log another broker did the work; `config/followedLog.json`.
 
-A slave copies its master's progress (delay offsets, timers, transactions), but Apache's master tells it a moment late:
+A slave copies its master's progress (delay offsets, timers, transactions), but Apache's reports it a moment late:
 what it delivered or committed last is in the copied log, and not in the copied progress. A broker that was a slave
 therefore looks into the log before it does so again.
 

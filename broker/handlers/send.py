@@ -206,7 +206,7 @@ class SendHandler:
         )
 
     def _check_copies(self, waits: bool) -> None:
-        """Messages that wait for no slave are taken, but nobody sees them before a slave has them."""
+        """Messages that wait for no slave are taken, but no consumer sees them before a slave has them."""
         if not self._write_batch.refuses_sends:
             return
         if waits or self._write_batch.waiting >= UNCONFIRMED_MAX:

@@ -20,7 +20,7 @@
 - `pair_frames`: frames between two brokers of ours
 - `pair_handshake`: who the two are, what their logs are, and that both know the secret
 - `pair_identity`: which pair a store belongs to, and which node of it this is
-- `pair_log`: what the two tell each other of their logs, and up to where these are one
+- `pair_log`: what the two report of their logs, and up to where these are one
 - `pair_master`: what a master does for slaves of our own wire
 - `pair_tables`: the tables that a master pushes, and how a slave takes them over
 - `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile

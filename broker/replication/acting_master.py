@@ -55,7 +55,7 @@ class ActingMaster:
         return self.is_acting or self._clock.monotonic_ms() - self._ended_ms < GRACE_MS
 
     def found(self, members: Members) -> None:
-        """A name server told the brokers of our name."""
+        """A name server reported the brokers of our name."""
         if not members:  # it has just started, or lost our registration, too
             return
         smallest = min(members)

@@ -1,6 +1,6 @@
 """AutoSwitchService: the replication port of a master under controllers, for Apache's slaves and ours. Loop thread.
 
-As HAService, but: connections begin with a handshake and tell epochs and the confirmed offset; which slaves count is
+As HAService, but: connections begin with a handshake and carry epochs and the confirmed offset; which slaves count is
 the sync state set, whose changes the controllers have to accept. Apache: AutoSwitchHAService, AutoSwitchHAConnection.
 """
 
@@ -26,7 +26,7 @@ log = logging.getLogger("firearrow.replication")
 
 
 class LogFacts(NamedTuple):
-    """What pieces tell of the log. `confirmed()`: the confirmed offset."""
+    """What pieces carry of the log. `confirmed()`: the confirmed offset."""
 
     epochs: EpochFile
     file_bytes: int
@@ -34,7 +34,7 @@ class LogFacts(NamedTuple):
 
 
 class AutoSwitchConnection(HAConnection):
-    """`greeting` None: the slave has not said who it is. `told`: the confirmed offset that it last heard."""
+    """`greeting` None: the slave has not said who it is. `confirmed_sent`: the last confirmed offset sent to it."""
 
     header_bytes = frames.PIECE.size
 
@@ -61,7 +61,7 @@ class AutoSwitchConnection(HAConnection):
         )
         self._epochs, self._file_bytes, self._confirmed = log_facts
         self.greeting: Greeting | None = None
-        self.told = -1
+        self.confirmed_sent = -1
 
     # ---- from the slave ----
 
@@ -118,8 +118,8 @@ class AutoSwitchConnection(HAConnection):
     # ---- to the slave ----
 
     def _pack(self, at: int, size: int) -> bytes:
-        self.told = self._confirmed()
-        return frames.piece_header(PieceHeader(size, at, self._epoch_at(at), self.told))
+        self.confirmed_sent = self._confirmed()
+        return frames.piece_header(PieceHeader(size, at, self._epoch_at(at), self.confirmed_sent))
 
     def _piece_size(self, at: int, most: int) -> int:
         """A piece is of one epoch."""
@@ -285,7 +285,10 @@ class AutoSwitchService(HAService):
     def _tick(self) -> None:
         super()._tick()
         for slave in list(self._slaves):
-            if isinstance(slave, AutoSwitchConnection) and slave.told != self._store.reader.confirmed:
+            if (
+                isinstance(slave, AutoSwitchConnection)
+                and slave.confirmed_sent != self._store.reader.confirmed
+            ):
                 slave.heartbeat()
 
     def _is_in_sync(self, slave: SlaveConnection, lag_bytes: int) -> bool:

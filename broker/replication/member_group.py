@@ -24,7 +24,7 @@ ANSWER_S = 3.0
 
 
 class MemberGroup:
-    """`found` gets the members each time a name server told them; None: they are not asked for all the time."""
+    """`found` gets the members each time a name server reported them; None: they are not asked for all the time."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class MemberGroup:
     def _failed(self, error: Exception) -> None:
         if not self._failing:
             text = str(error) or type(error).__name__
-            log.warning("no name server tells the brokers of our name, trying again: %s", text)
+            log.warning("no name server reports the brokers of our name, trying again: %s", text)
         self._failing = True
 
 

@@ -281,7 +281,7 @@ class PairConnection(asyncio.Protocol):
     # ---- the end ----
 
     def refuse(self, code: int, why: str) -> None:
-        """Tell the slave why, and close."""
+        """Send the slave the reason, and close."""
         if len(self._magic) == len(MAGIC):
             self._write((b"" if self._answered else MAGIC) + refusal(code, why))
         self.close(why, code)

@@ -15,7 +15,7 @@ On Apache's replication port: a slave of Apache begins with an i64 that is not n
 A proof is HMAC-SHA256 with the shared secret over the role of its sender, the bytes of HELLO and those of ANSWER before
 its proof: all facts are covered, and no proof can be sent back or again. A master acts on the facts of a HELLO, and a
 slave is sent the log, only after the PROOF. Without a secret on both sides there are no proofs; `secret_fault` permits
-that only on the loopback interface. Frames have a CRC, which keeps nobody from changing them: between machines use TLS.
+that only on the loopback interface. Frames have a CRC, which does not stop an attacker: between machines use TLS.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 `config/pairIdentity.json`.
 
 A pair's id is made by its master when the first slave of ours joins, and taken over by each slave that begins with an
-empty log; a log of another pair is refused by it. A node's id is that of one store: it tells two connections of one
-slave apart from two slaves. A store restored from a backup has the id of the backed-up node, until `separate_from`.
+empty log; a log of another pair is refused by it. A node's id is that of one store: it distinguishes two connections of
+one slave from two slaves. A store restored from a backup has the id of the backed-up node, until `separate_from`.
 
 Each change is on the disk before the call returns. Loop thread.
 """

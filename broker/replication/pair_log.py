@@ -1,4 +1,4 @@
-"""PairLog: what a broker tells the other one of its pair about its log, and up to where two logs are one.
+"""PairLog: what a broker reports to the other one of its pair about its log, and up to where two logs are one.
 
 Both brokers come to the same agreement from the same facts. What epochs say is confirmed by checksums: the master
 compares the slave's last MiBs with its own; where it cannot, the slave searches the common point.

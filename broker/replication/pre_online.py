@@ -2,7 +2,7 @@
 
 It is isolated at first: not registered, and without background work. It offers its log to each slave that is
 registered, waits until that copies it, and takes over what consumers committed and what was delivered while the
-slave acted in its place. Then it is online. With nobody else registered it is online at once.
+slave acted in its place. Then it is online. With no other broker registered it is online at once.
 """
 
 import asyncio

@@ -172,7 +172,7 @@ class Promotion:
             await asyncio.sleep(POLL_S)
 
     async def _fence(self, master: Master, epoch: int, end: int) -> None:
-        """Refusal: whether the master is fenced is not known, so nobody is promoted."""
+        """Refusal: whether the master is fenced is not known, so no slave is promoted."""
         error: Exception | None = None
         for _ in range(FENCE_TRIES):
             try:
@@ -243,7 +243,7 @@ async def _give_back(master: Master) -> None:
     try:
         await _ask(master, CANCEL)
     except (OSError, MasterError) as error:
-        log.warning("%s was not told that it stays the master, and will notice: %s", master.text, error)
+        log.warning("%s was not notified that it stays the master, and will notice: %s", master.text, error)
 
 
 def _still_writing(master: Master, error: Exception | None) -> Refusal:

@@ -32,7 +32,7 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
 
 class Slave:
     """`connect` opens a connection to the master's remoting port; `refresh()` registers again; `look()` asks for the
-    brokers of our name. `fenced`: why it follows nobody; empty: it does. `acting` None: without
+    brokers of our name. `fenced`: why it follows no master; empty: it does. `acting` None: without
     enableSlaveActingMaster. `parts` None: it never speaks our own wire."""
 
     def __init__(

@@ -109,7 +109,7 @@ class Master:
         self._leaves = leaves
         self.is_online = self.is_offered = False
         self.known_host = ""
-        """Of the last master that a name server told."""
+        """Of the last master that a name server reported."""
         self._fixed = _address(ha_address) if ha_address else None
         self.address: Address | None = None
         self.ha_address: Address | None = self._fixed

@@ -170,7 +170,7 @@ class SlaveRequests:
         return request.answer()
 
     def _exchange_ha_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Without enableSlaveActingMaster, nobody turns a slave to another master by a request."""
+        """Without enableSlaveActingMaster, no request turns a slave to another master."""
         if request.text_or("masterHaAddress", ""):
             if self._acting is not None:
                 return self._acting.offered(request, peer)

@@ -39,7 +39,7 @@ ACTING = {
         "false", "Refuses to give routes until `waitSecondsForService` have passed."
     ),
     "notifyMinBrokerIdChanged": NamingOption(
-        "false", "Tells the brokers of a name at once when the smallest id among them changes."
+        "false", "Notifies the brokers of a name at once when the smallest id among them changes."
     ),
     "orderMessageEnable": NamingOption("false", "Adds a topic's order configuration to its route."),
     "returnOrderTopicConfigToBroker": NamingOption(

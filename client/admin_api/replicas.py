@@ -23,7 +23,7 @@ FOLLOWS = "following"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A master (`broker_id` 0), a slave, or a connection of a slave that cannot be told apart from others (None).
+    """A master (`broker_id` 0), a slave, or a connection of a slave that cannot be distinguished from others (None).
 
     `offset`: the end of its log; of a slave what it acknowledged. `in_sync`: as its master says. `state`, `lag_ms` and
     `lag_messages` (about): only where FireArrow's broker is on the side that knows it. `reason`: why it is not as it
@@ -49,7 +49,7 @@ class Replica:
 
     @property
     def is_trouble(self) -> bool:
-        """It does not answer; or it is a slave that is not in sync, follows nobody, or says that it is a master."""
+        """It does not answer; or it is a slave that is not in sync, follows no master, or reports that it is one."""
         wrong_role = self.says_master is not None and self.says_master != self.is_master
         return not self.answers or wrong_role or self.in_sync is False or self.state not in (None, FOLLOWS)
 
@@ -110,7 +110,7 @@ async def replicas(admin: Admin, broker: str | None = None) -> list[Replica]:
                 return read(answer.body, _status)
             except ClientError as error:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    return _Unknown("it does not tell: it is older than 5.0", answers=True)
+                    return _Unknown("it does not report it: it is older than 5.0", answers=True)
                 return _Unknown(str(error))
 
     answers = await asyncio.gather(*(ask(address) for _, _, address in places))

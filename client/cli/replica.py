@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     verb = command.verb(
         "status",
         status,
-        "the master and the slaves of each broker; `-`: only FireArrow's brokers tell it",
+        "the master and the slaves of each broker; `-`: only FireArrow's brokers report it",
         example="firearrow replica status",
     )
     verb.argument("--broker", metavar="NAME", help="only this one")

@@ -43,7 +43,7 @@ SETTINGS = {
 ORDER_S = 90.0
 STEP_S = 0.25
 SHIPPED_S = 0.3
-"""So long after a commit that nobody was answered, a slave has it."""
+"""A slave has a one-way commit after this time."""
 JUDGED_EACH = 10
 
 

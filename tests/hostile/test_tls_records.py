@@ -52,7 +52,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, files: CertificateFiles) ->
 
 @pytest.mark.parametrize("kind", FLOODS)
 def test_a_flood_ends_the_connection(broker: BrokerProcess, files: CertificateFiles, kind: str) -> None:
-    """With one line in the log; it delays nobody, and its replies take no memory."""
+    """With one line in the log; it delays no other client, and its replies take no memory."""
     version, make, reason = FLOODS[kind]
     logged = len(broker.log.read_text())
     with RecordClient(files.client(version=version), broker.address) as client:

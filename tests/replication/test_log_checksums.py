@@ -88,7 +88,7 @@ def test_whole_mibs_are_read_once_until_they_are_dropped(tmp_path: Path) -> None
         data, checksums = log_of(store), LogChecksums(store)
         before = checksums.chained(0, store.written)
         path = next((tmp_path / "commitlog").iterdir())
-        with path.open("r+b") as file:  # behind the store's back
+        with path.open("r+b") as file:  # without the store
             for at in (100, 3 * MIB_BYTES + 5):
                 file.seek(at)
                 file.write(bytes([data[at] ^ 1]))

@@ -1,4 +1,4 @@
-"""Checks of replication: slaves that do not follow, that are late, masters that wait for nobody, two masters. Pure."""
+"""Checks of replication: slaves that stopped or are late, masters that wait for no slave, two masters. Pure."""
 
 from firearrow.client.admin_api.replicas import FOLLOWS, Replica
 from firearrow.client.cli.doctor.facts import Facts
