@@ -110,8 +110,8 @@ class App:
         signals: StopSignals,
         passed: systemd.PassedSockets,
         role: PairRole,
-        controllers: ControllerClient | None = None,
-        truncate_at: int | None = None,
+        controllers: ControllerClient | None,
+        truncate_at: int | None,
     ) -> None:
         self._loop = loop
         self._role = role
