@@ -129,5 +129,6 @@ def test_a_slave_knows_how_far_it_is_behind(scene: Scene, tmp_path: Path) -> Non
         scene.limit = None
         wait_for(lambda: metric(slave, "firearrow_slave_lag_bytes") == 0, "the end")
         assert ha_client(connection)["lagMs"] == 0
+        scene.sender.close()
         scene.master.kill()
         wait_for(lambda: metric(slave, "firearrow_slave_following") == 0, "that it follows nothing")
