@@ -121,8 +121,9 @@ class HAClient:
         if self._config.options.sync_flush:
             await self._write_batch.settled()  # what we ask for counts as acknowledged
         self.follows_pair = self._pair is not None and await self._master.speaks_pairs()
-        if self._pair is not None and self.follows_pair and self._master.ha_address is not None:
-            return await self._pair.follow(*self._master.ha_address)
+        address = self._master.replication_address()
+        if self._pair is not None and self.follows_pair:
+            return await self._pair.follow(*address)
         if self._config.options.ha_secret:
             raise NotFollowed(
                 State.REFUSED,
@@ -130,11 +131,6 @@ class HAClient:
                 "haSecret to follow a master of Apache",
             )
         master = await self._check()
-        address = self._master.ha_address
-        if address is None:
-            raise ConnectionError(
-                "the master does not replicate: its name server knows no haServerAddr of it"
-            )
         self._asked = self._follower.begin(master.begin, master.end)
         self._durable = self._asked
         make = partial(ReplicationConnection, self._follower, self._received, self._loop.time)

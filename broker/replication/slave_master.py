@@ -26,6 +26,7 @@ PAIR_MEMBER = "firearrowPairVersion"
 log = logging.getLogger("firearrow.slave")
 
 CONNECT_S = ANSWER_S = 3.0
+NO_ADDRESS = "no name server has reported the master's address yet"
 
 
 class State(StrEnum):
@@ -58,7 +59,7 @@ class SlaveStatus:
     without entries in the LMQs that they name. Times in ms."""
 
     state: State = State.NO_MASTER
-    reason: str = "no name server has told the master's address yet"
+    reason: str = NO_ADDRESS
     master_end: int = 0
     ha_address: str = ""
     last_read_ms: int = 0
@@ -176,6 +177,16 @@ class Master:
             raise MasterError(0, f"the master's runtime info is malformed: {error}") from None
         return LogRange(max(begin, 0), end)
 
+    def replication_address(self) -> Address:
+        """ConnectionError: not known."""
+        if self.address is None:
+            raise ConnectionError(NO_ADDRESS)
+        if self.ha_address is None:
+            raise ConnectionError(
+                "the master does not replicate: its name server knows no haServerAddr of it"
+            )
+        return self.ha_address
+
     async def speaks_pairs(self) -> bool:
         """Whether the master is FireArrow and replicates by the wire of a pair, too. OSError, TimeoutError,
         MasterError."""
@@ -202,7 +213,7 @@ class Master:
 
     async def _connected(self) -> Peer:
         if self.address is None:
-            raise ConnectionError("no name server has told the master's address yet")
+            raise ConnectionError(NO_ADDRESS)
         async with self._connecting:
             if self._peer is None or self._peer.closed:
                 async with asyncio.timeout(CONNECT_S):

@@ -7,8 +7,19 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from firearrow._native.wire.codes import RequestCode
-from tests.replication.pairs import digests, end_of, ha_client, name_server, start_slave, wait_for, words
+from tests.replication.pairs import (
+    digests,
+    end_of,
+    ha_client,
+    name_server,
+    start_master,
+    start_slave,
+    wait_for,
+    words,
+)
 from tests.replication.scene import Scene
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -142,3 +153,13 @@ def test_a_slave_waits_for_a_master_that_comes_later(scene: Scene, tmp_path: Pat
             assert ha_client(connection)["state"] == "no master"
             assert connection.ask(RequestCode.GET_MAX_OFFSET, {"topic": "x", "queueId": "0"}).code == 0
         assert slave.stop() == 0
+
+
+@pytest.mark.parametrize("secret", ["", "a secret of both brokers"])
+def test_a_master_that_does_not_replicate(tmp_path: Path, secret: str) -> None:
+    with (
+        start_master(tmp_path / "master") as master,
+        start_slave(tmp_path / "slave", name_server(master), haSecret=secret) as slave,
+        slave.connect() as connection,
+    ):
+        wait_for(lambda: "does not replicate" in str(ha_client(connection).get("reason")), "the reason")
