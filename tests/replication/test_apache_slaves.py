@@ -35,9 +35,13 @@ pytestmark = pytest.mark.interop
 SEGMENT = 1 << 20
 KINDS = {"5.5.0": Apache, "4.9.7": Apache4}
 IDS = {"5.5.0": "1", "4.9.7": "2"}
-TOPIC, GROUP, READ_ON = "Followed", "Reader", "ReadOn"
+TOPIC, GROUP = "Followed", "Reader"
+READERS = {"java5": "ReadOnJava", "go": "ReadOnGo"}
+"""A client → the topic that it reads on at a slave."""
 READ_ON_COUNT = 6000
-"""More than a consumer of Java holds of four queues, so that it cannot have all before it reads at a slave."""
+"""More than a consumer holds of four queues, so that it cannot have all before it reads at a slave."""
+ROUTES_S = 30
+"""How often Go's client asks for routes."""
 MASTER = {
     "brokerName": "broker-a",
     "mappedFileSizeCommitLog": str(SEGMENT),
@@ -155,7 +159,7 @@ def fill(connection: ClientSocket, count: int, size: int = 4000) -> None:
 
 
 def fill_tables(master: ClientSocket) -> None:
-    for topic in (TOPIC, READ_ON):
+    for topic in (TOPIC, *READERS.values()):
         assert master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic)).code == 0
     config = b'{"groupName":"Reader","consumeEnable":true,"retryQueueNums":1,"retryMaxTimes":16}'
     assert master.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, config).code == 0
@@ -309,22 +313,32 @@ def pulled(rig: Rig) -> int:
     return total
 
 
-def test_mqadmin_shows_the_slaves_and_javas_consumer_reads_on(rig: Rig, tmp_path: Path) -> None:
+def test_mqadmin_shows_the_slaves(rig: Rig, tmp_path: Path) -> None:
+    with Driver("java5", rig.names.name_server, tmp_path) as driver:
+        [shown] = driver.ask("mqadmin", argument=["haStatus", "-b", "{}:{}".format(*rig.master.address)])
+    assert "#SlaveNum\t2" in str(shown["text"]).replace(" ", "")
+
+
+@pytest.mark.parametrize("client", READERS)
+def test_a_consumer_reads_on_at_a_slave(rig: Rig, tmp_path: Path, client: str) -> None:
+    topic = READERS[client]
     with rig.master.connect() as master:
         sent = [
-            master.send_request(RequestCode.SEND_MESSAGE_V2, send_ext(READ_ON, number % 4), b"m%04d" % number)
+            master.send_request(RequestCode.SEND_MESSAGE_V2, send_ext(topic, number % 4), b"m%04d" % number)
             for number in range(READ_ON_COUNT)
         ]
         assert all(master.answer_to(opaque).code == 0 for opaque in sent)
     rig.equal()
+    for version in KINDS:
+        with rig.connect(version) as slave:
+            wait_for(lambda: topic.encode() in slave.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body, topic, 75)
     before = pulled(rig)
-    with Driver("java5", rig.names.name_server, tmp_path) as driver:
-        [shown] = driver.ask("mqadmin", argument=["haStatus", "-b", "{}:{}".format(*rig.master.address)])
-        assert "#SlaveNum\t2" in str(shown["text"]).replace(" ", "")
-        driver.ask("consume", name="reader", group="ReadOnGroup", topic=READ_ON)
+    with Driver(client, rig.names.name_server, tmp_path) as driver:
+        driver.ask("consume", name="reader", group=f"{topic}Group", topic=topic)
         wait_for(lambda: bool(driver.consumed("reader")), "the first messages", 60)
         rig.master.kill()
-        driver.await_bodies(["reader"], [(b"m%04d" % number).hex() for number in range(READ_ON_COUNT)])
+        bodies = [(b"m%04d" % number).hex() for number in range(READ_ON_COUNT)]
+        driver.await_bodies(["reader"], bodies, ROUTES_S + 40)
         assert pulled(rig) > before
         driver.ask("stop", name="reader")
     rig.start_master(**SYNC)
