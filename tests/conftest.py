@@ -20,16 +20,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--against", choices=("firearrow", "apache"), default="firearrow", help="broker of the clients' tests"
     )
+    parser.addoption("--long", action="store_true", help="also the tests marked `long`")
 
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-FOLDERS_WITH_LONG_FILES = ("interop", "spark", "client", "integration")
+FOLDERS_WITH_LONG_FILES = ("interop", "spark", "replication", "quotas", "client", "integration")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Longest files first: two workers that take files in turn end at about the same time."""
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
     ranks = {folder: rank for rank, folder in enumerate(FOLDERS_WITH_LONG_FILES)}
 
     def rank(item: pytest.Item) -> int:
