@@ -8,6 +8,9 @@ STAMP  := $(VENV)/.built
 WORKERS ?= 3
 SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
+# tests and benchmarks start thousands of processes; without bytecode on the disk each compiles all modules
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test build wheels deb image debug lint bench compare profile report clean
 run: $(STAMP)
 	$(BIN)/firearrow broker $(ARGS)
