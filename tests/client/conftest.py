@@ -4,11 +4,13 @@ import asyncio
 import inspect
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.rebalance import rebalance
+from firearrow.client.remoting import client_instance
 from tests.client.raw_producer import RawProducer
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
@@ -25,6 +27,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     with asyncio.Runner() as runner:
         runner.run(pyfuncitem.obj(**arguments))
     return True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_waits() -> Iterator[None]:
+    """A consumer begins at once, not up to 1.5 s after its start: Java's waits keep rounds few, and order nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client_instance, "REBALANCE_GAP_S", 0.05)
+        patch.setattr(rebalance, "BEGIN_AFTER_S", 0.02)
+        yield
 
 
 @pytest.fixture(scope="session")

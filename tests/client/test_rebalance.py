@@ -21,6 +21,12 @@ from tests.client.rebalancing import (
 )
 from tests.client.rounds import FakeInstance
 
+
+@pytest.fixture(scope="module", autouse=True)
+def short_waits() -> None:
+    """The waits of users, not the short ones of the other tests."""
+
+
 # ---- taking ----
 
 
