@@ -25,6 +25,15 @@ def quotas_of(connection: ClientSocket) -> dict[tuple[str, str], dict[str, Any]]
     return {(row["entity"], row["name"]): row for row in rows}
 
 
+def clear_quotas(connection: ClientSocket) -> None:
+    """None is left, of any entity."""
+    for (entity, name), row in quotas_of(connection).items():
+        if not row.get("byDefault"):
+            answer = set_quota(connection, entity, name, **dict.fromkeys(row["quotas"]))
+            assert answer.code == 0, answer.remark
+    assert quotas_of(connection) == {}
+
+
 def make_topic(connection: ClientSocket, name: str = "T") -> None:
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(name)).code == 0
 
