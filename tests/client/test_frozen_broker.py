@@ -67,7 +67,7 @@ async def send_to_the_living(peer: Peer, topic: str) -> None:
         await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 0))
 
 
-@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("orderly", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_starts_return_within_one_time_out_and_the_living_broker_is_consumed(
     peer: Peer, second: SecondBroker, topics: Topics, *, orderly: bool
 ) -> None:

@@ -80,7 +80,7 @@ async def send(client: ClientOptions, topic: str) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("rebalance_s", [20, 1])
+@pytest.mark.parametrize("rebalance_s", [20, pytest.param(1, marks=pytest.mark.long)])
 async def test_they_work_a_few_seconds_after_it_has_come(tmp_path: Path, rebalance_s: float) -> None:
     """With 1 s, a rebalance finds the route first; without a heartbeat it finds no queues of its own."""
     uses: tuple[Use, ...] = (push, push_in_order, pull, pop, send)

@@ -92,7 +92,7 @@ def test_the_blocking_client_goes_on_too(peer: Peer, topics: Topics) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("kind", ["push", "orderly", "pull"])
+@pytest.mark.parametrize("kind", ["push", pytest.param("orderly", marks=pytest.mark.long), "pull"])
 async def test_pulls_go_on_after_one_time_out(
     peer: Peer, topics: Topics, feeder: RawProducer, kind: str
 ) -> None:
