@@ -354,6 +354,18 @@ def administration(tmp_path: Path, connect: Open) -> Iterator[Administration]:
         yield Administration(tmp_path / "plain_acl.yml", broker, connect)
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administration]:
+    """One for the tests that change nothing."""
+    folder = tmp_path_factory.mktemp("unchanged")
+    with broker_with(folder, TYPED) as broker, ExitStack() as stack:
+        yield Administration(
+            folder / "plain_acl.yml",
+            broker,
+            lambda address, *user: stack.enter_context(SignedSocket(address, *user)),
+        )
+
+
 UPDATE, DELETE = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.DELETE_ACL_CONFIG
 
 
@@ -416,25 +428,23 @@ def test_accounts_are_created_and_deleted(administration: Administration) -> Non
         ({"secretKey": "a\nadmin: true"}, "cannot be printed"),
     ],
 )
-def test_what_is_wrong_changes_nothing(
-    administration: Administration, given: dict[str, str], remark: str
-) -> None:
-    before = administration.path.read_bytes()
-    answer = administration.admin.ask(UPDATE, {"accessKey": "RocketMQ", "secretKey": "12345678"} | given)
+def test_what_is_wrong_changes_nothing(unchanged: Administration, given: dict[str, str], remark: str) -> None:
+    before = unchanged.path.read_bytes()
+    answer = unchanged.admin.ask(UPDATE, {"accessKey": "RocketMQ", "secretKey": "12345678"} | given)
     assert answer.code == 209
     assert remark in (answer.remark or "")
-    assert administration.path.read_bytes() == before
-    assert administration.may_send(administration.plain)
+    assert unchanged.path.read_bytes() == before
+    assert unchanged.may_send(unchanged.plain)
 
 
-def test_only_an_admin_account_may(administration: Administration) -> None:
-    before = administration.path.read_bytes()
+def test_only_an_admin_account_may(unchanged: Administration) -> None:
+    before = unchanged.path.read_bytes()
     for code in (UPDATE, DELETE, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, 54):
         ext = {"accessKey": "rocketmq2", "secretKey": "87654321", "globalWhiteAddrs": "*"}
-        answer = administration.plain.ask(code, ext)
+        answer = unchanged.plain.ask(code, ext)
         assert (answer.code, answer.remark) == (1, EXCEPTION + "Need admin permission")
-    assert administration.plain.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).code == 0
-    assert administration.path.read_bytes() == before
+    assert unchanged.plain.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).code == 0
+    assert unchanged.path.read_bytes() == before
 
 
 def test_global_white_addresses(administration: Administration, tmp_path: Path) -> None:
@@ -461,10 +471,10 @@ def test_files_in_the_folder(administration: Administration, tmp_path: Path) -> 
     account = "accounts:\n- accessKey: {}\n  secretKey: '12345678'\n  defaultTopicPerm: {}\n"
     (folder / "tools.yml").write_text(account.format("member77", "PUB"))
     (folder / "b.yaml").write_text(account.format("member77", "PUB"))
-    administration.await_send(member, True)
     assert administration.may_send(plain)
     (folder.parent / "a.yml").write_text(account.format("RocketMQ", "SUB"))
     administration.await_send(plain, False)
+    administration.await_send(member, True)
     (folder / "b.yaml").write_text("accounts: [")
     (folder.parent / "a.yml").write_text("globalWhiteRemoteAddresses: [1.2.3.4]\n")
     administration.await_send(plain, True)
