@@ -94,8 +94,15 @@ def test_the_broker_recovers_when_there_is_space(tmp_path: Path, kind: str) -> N
         assert broker.stop() == 0
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        ("ext4", "kill"),
+        ("tmpfs", "stop"),
+        pytest.param("ext4", "stop", marks=pytest.mark.long),
+        pytest.param("tmpfs", "kill", marks=pytest.mark.long),
+    ],
+)
 def test_a_start_on_a_full_disk_serves_readers(tmp_path: Path, kind: str, end: str) -> None:
     """What a mapping shows is on the disk already: on tmpfs, reading a hole would be SIGBUS. Queues and index
     are rebuilt in the blocks that they have."""

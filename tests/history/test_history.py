@@ -7,7 +7,7 @@ import pytest
 from tests.history.rounds import Plan, Rounds
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", pytest.param("SYNC_FLUSH", marks=pytest.mark.long)])
 def test_a_few_kills(tmp_path: Path, flush: str) -> None:
     with Rounds(tmp_path, Plan(flush=flush, longest_s=0.6)) as rounds:
         for _ in range(2):

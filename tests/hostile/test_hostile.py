@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.hostile.attacker import ATTACKS
 from tests.hostile.hostile import Who, besiege
 from tests.support.broker_process import BrokerProcess
@@ -17,6 +19,7 @@ def test_every_attack_leaves_memory_bounded_and_others_served() -> None:
     assert not [str(each) for each in seen if each.faults]
 
 
+@pytest.mark.long
 def test_the_same_where_users_have_to_log_in() -> None:
     seen = list(besiege(list(ATTACKS), CONNECTIONS, SECONDS, who=Who.USERS))
     assert not [str(each) for each in seen if each.faults]
