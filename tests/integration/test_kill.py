@@ -10,7 +10,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.requests import pull, read_queue, send
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", pytest.param("SYNC_FLUSH", marks=pytest.mark.long)])
 def test_kill_under_load(tmp_path: Path, flush: str) -> None:
     rounds = KillRounds(tmp_path / "store", flush)
     rounds.run()

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.kill_life_rounds import LifeRounds
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", pytest.param("SYNC_FLUSH", marks=pytest.mark.long)])
 def test_kill_during_pending_work(tmp_path: Path, flush: str) -> None:
     rounds = LifeRounds(tmp_path / "store", flush)
     for _ in range(2):

@@ -186,8 +186,15 @@ def flood(connection: ClientSocket, topic: str, count: int, deliver_ms: int) -> 
         assert {connection.answer_to(opaque).code for opaque in opaques} == {0}
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize(
+    ("end", "flush"),
+    [
+        ("kill", "ASYNC_FLUSH"),
+        ("stop", "SYNC_FLUSH"),
+        pytest.param("kill", "SYNC_FLUSH", marks=pytest.mark.long),
+        pytest.param("stop", "ASYNC_FLUSH", marks=pytest.mark.long),
+    ],
+)
 def test_a_due_slot_continues_after_a_restart(tmp_path: Path, end: str, flush: str) -> None:
     """Ended during the delivery of 3,000 messages of one slot: none lost, none twice, the order kept."""
     count, options = 3000, (*QUICK, "--set", f"flushDiskType={flush}")

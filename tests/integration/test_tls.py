@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,27 @@ def way(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return WAYS[request.param]
 
 
-@pytest.fixture
-def broker(tmp_path: Path, files: CertificateFiles) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "store", *files.arguments, way=WAYS["engine"]) as running:
+@contextmanager
+def clean_broker(store: Path, *arguments: str) -> Iterator[BrokerProcess]:
+    """It must end cleanly, and without a traceback in its log."""
+    with BrokerProcess(store, *arguments, way=WAYS["engine"]) as running:
         yield running
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, files: CertificateFiles) -> Iterator[BrokerProcess]:
+    """One for all tests that need no other."""
+    with clean_broker(tmp_path_factory.mktemp("shared") / "store", *files.arguments) as running:
+        yield running
+
+
+@pytest.fixture
+def logging_broker(tmp_path: Path, files: CertificateFiles) -> Iterator[BrokerProcess]:
+    """One for a test that reads what it logs."""
+    with clean_broker(tmp_path / "store", *files.arguments) as running:
+        yield running
 
 
 def works(address: tuple[str, int], tls: ssl.SSLContext | None = None) -> bool:
@@ -216,37 +232,46 @@ def test_a_certificate_is_read_again_under_connections(tmp_path: Path, way: tupl
 
 @pytest.mark.parametrize("name", ["server.pem", "server.key", "authority.pem"])
 @pytest.mark.parametrize("rubbish", ["rubbish", "empty", "binary", "cut", "no base64", "missing"])
-def test_files_that_become_rubbish_change_nothing(tmp_path: Path, name: str, rubbish: str) -> None:
+def test_files_that_become_rubbish_change_nothing(
+    checking: tuple[BrokerProcess, CertificateFiles], name: str, rubbish: str
+) -> None:
     """Neither the certificate nor who is let in; a good file is used again."""
-    files = CertificateFiles(tmp_path / "certificates")
+    running, files = checking
+    trusting, stranger = files.client("client"), files.client("stranger")
+    path, before = Path(files.path(name)), Path(files.path(name)).read_bytes()
+    head, line, rest = before.partition(b"\n")
+    contents = {
+        "rubbish": b"rubbish\n" * 100,
+        "empty": b"",
+        "binary": bytes(range(256)) * 8,
+        "cut": before[: len(before) // 2],
+        "no base64": head + line + b"!" + rest[1:],
+    }
+    logged = len(running.log.read_text())
+    if rubbish == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(contents[rubbish])
+    wait_until(lambda: "those loaded before stay in use" in running.log.read_text()[logged:])
+    assert works(running.address, trusting)
+    assert not works(running.address, stranger)
+    path.write_bytes(before)
+    wait_until(lambda: "new connections use them" in running.log.read_text()[logged:])
+    assert works(running.address, trusting)
+
+
+@pytest.fixture(scope="module")
+def checking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, CertificateFiles]]:
+    """A broker that wants certificates of clients, and its files, which no other test uses."""
+    folder = tmp_path_factory.mktemp("checking")
+    files = CertificateFiles(folder / "certificates")
     checks = settings(
         server_need_client_auth="require",
         server_authClient="true",
         server_trustCertPath=files.path("authority.pem"),
     )
-    with BrokerProcess(tmp_path / "store", *files.arguments, *checks, way=WAYS["engine"]) as running:
-        trusting, stranger = files.client("client"), files.client("stranger")
-        path, before = Path(files.path(name)), Path(files.path(name)).read_bytes()
-        head, line, rest = before.partition(b"\n")
-        contents = {
-            "rubbish": b"rubbish\n" * 100,
-            "empty": b"",
-            "binary": bytes(range(256)) * 8,
-            "cut": before[: len(before) // 2],
-            "no base64": head + line + b"!" + rest[1:],
-        }
-        if rubbish == "missing":
-            path.unlink()
-        else:
-            path.write_bytes(contents[rubbish])
-        wait_until(lambda: "those loaded before stay in use" in running.log.read_text())
-        assert works(running.address, trusting)
-        assert not works(running.address, stranger)
-        path.write_bytes(before)
-        wait_until(lambda: "new connections use them" in running.log.read_text())
-        assert works(running.address, trusting)
-        assert running.stop() == 0
-        assert "Traceback" not in running.log.read_text()
+    with clean_broker(folder / "store", *files.arguments, *checks) as running:
+        yield running, files
 
 
 def serial(address: tuple[str, int], files: CertificateFiles) -> str:
@@ -303,10 +328,10 @@ def test_a_name_server_alone(tmp_path: Path, files: CertificateFiles) -> None:
 
 
 def test_stalled_handshakes_cost_bounded_memory_and_no_time(
-    broker: BrokerProcess, files: CertificateFiles
+    logging_broker: BrokerProcess, files: CertificateFiles
 ) -> None:
     """Connections that send one byte, or a ClientHello and no more, are closed after ten seconds."""
-    hello = client_hello(files)
+    broker, hello = logging_broker, client_hello(files)
     with LatencyProbe(broker) as probe:
         before = broker.anonymous_kib()
         stalled = [socket.create_connection(broker.address, 10) for _ in range(STALLED)]
@@ -340,7 +365,7 @@ def test_the_oldest_handshakes_are_closed_above_a_limit(
         assert running.stop() == 0
 
 
-@pytest.mark.parametrize("way", ["engine", "transports"], indirect=True)
+@pytest.mark.parametrize("way", ["engine", pytest.param("transports", marks=pytest.mark.long)], indirect=True)
 def test_handshakes_that_stall_before_finished(
     tmp_path: Path, files: CertificateFiles, way: tuple[str, ...]
 ) -> None:
@@ -433,16 +458,16 @@ def client_hello(files: CertificateFiles) -> bytes:
     return outgoing.read()
 
 
-def test_a_client_hello_that_claims_much_is_refused_at_once(broker: BrokerProcess) -> None:
-    with broker.connect() as connection:
+def test_a_client_hello_that_claims_much_is_refused_at_once(logging_broker: BrokerProcess) -> None:
+    with logging_broker.connect() as connection:
         connection.send_raw(b"\x16\x03\x01\x02\x00\x01\x02\x00\x00")
         assert connection.closed_by_peer(5)
-    wait_until(lambda: "the ClientHello is longer than" in broker.log.read_text())
+    wait_until(lambda: "the ClientHello is longer than" in logging_broker.log.read_text())
 
 
-def test_a_client_that_trusts_nobody_is_logged(broker: BrokerProcess) -> None:
-    assert not works(broker.address, ssl.create_default_context())
-    wait_until(lambda: re.search("TLS: .*unknown ca", broker.log.read_text()))
+def test_a_client_that_trusts_nobody_is_logged(logging_broker: BrokerProcess) -> None:
+    assert not works(logging_broker.address, ssl.create_default_context())
+    wait_until(lambda: re.search("TLS: .*unknown ca", logging_broker.log.read_text()))
 
 
 def test_renegotiation_is_refused(broker: BrokerProcess) -> None:

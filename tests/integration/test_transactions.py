@@ -273,7 +273,7 @@ def test_a_restart_in_the_middle(tmp_path: Path, flush: str, how: str) -> None:
         assert sorted(found) == sorted([*range(0, 60, 3), *(int(body) for body in asked)])
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", pytest.param("SYNC_FLUSH", marks=pytest.mark.long)])
 def test_killed_while_many_are_decided_and_checked(tmp_path: Path, flush: str) -> None:
     """Round after round: acknowledged decisions hold, nothing is committed twice, nothing open is forgotten."""
     options = (*SOON, "--set", f"flushDiskType={flush}", "--set", "transactionCheckMax=1000")

@@ -129,7 +129,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
         assert not (broker.store / "config" / "trimmedQueues.json").exists()
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", pytest.param("SYNC_FLUSH", marks=pytest.mark.long)])
 def test_it_survives_a_kill(flush: str, tmp_path: Path) -> None:
     options = ("--set", f"flushDiskType={flush}")
     for round_ in range(3):
