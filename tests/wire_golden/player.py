@@ -26,6 +26,9 @@ HELD_MS = 300
 DEADLINE_MS = 4000
 """A pull that Apache answered later than this, without an arrival, had reached its deadline."""
 
+SUBSCRIPTION_NOT_LATEST = 24
+"""Apache held these pulls until its client changed the subscription; we hold them until their deadline."""
+
 NOT_FOUND_MS, OTHERWISE_MS = 100, 1000
 """We do not wait as long: a pull that found nothing ends at once, any other later."""
 
@@ -192,7 +195,9 @@ class Player:
 
     def _reached_deadline(self, event: Event, answer: Event) -> bool:
         held_ms = answer.line["ts"] - event.line["ts"]
-        return event.command.code in PULLS and answer.command.code != 0 and held_ms > DEADLINE_MS
+        code = answer.command.code
+        over_ms = HELD_MS if code == SUBSCRIPTION_NOT_LATEST else DEADLINE_MS
+        return event.command.code in PULLS and code != 0 and held_ms > over_ms
 
     @staticmethod
     def _sent(lone: ClientSocket, request: RemotingCommand) -> int:
