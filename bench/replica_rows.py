@@ -61,7 +61,7 @@ def followed() -> Row:
 
     def work(server: Server, part: float) -> Load:
         count = int(FOLLOWED_RATE * FOLLOWED_S * part)
-        warm = Workload(8, 32, FOLLOWED_RATE, rate=FOLLOWED_RATE / 3)
+        warm = Workload(8, 32, max(1, int(FOLLOWED_RATE * min(1, part))), rate=FOLLOWED_RATE / 3)
         load.drive(server.address, frames.sends(128), warm, pinned=False)
         begin, began = _end_of(server.address), time.monotonic()
         behind: list[int] = []
