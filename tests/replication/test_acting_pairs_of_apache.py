@@ -39,7 +39,11 @@ def java() -> None:
 
 @pytest.mark.parametrize(
     ("names", "master", "slave"),
-    [("apache", "ours", "ours"), ("ours", "ours", "apache"), ("ours", "apache", "ours")],
+    [
+        ("ours", "apache", "ours"),
+        pytest.param("ours", "ours", "apache", marks=pytest.mark.long),
+        pytest.param("apache", "ours", "ours", marks=pytest.mark.long),
+    ],
 )
 def test_the_slave_serves_and_the_master_takes_over(
     tmp_path: Path, names: str, master: str, slave: str
@@ -53,6 +57,7 @@ def test_the_slave_serves_and_the_master_takes_over(
         rig.close()
 
 
+@pytest.mark.long
 def test_a_pair_of_apache_under_our_name_server(tmp_path: Path) -> None:
     """Nobody pulls from the slave: its answer to 43 would keep Apache's master isolated for ever."""
     rig = Rig(tmp_path, "ours", "apache", "apache")

@@ -319,7 +319,7 @@ def test_mqadmin_shows_the_slaves(rig: Rig, tmp_path: Path) -> None:
     assert "#SlaveNum\t2" in str(shown["text"]).replace(" ", "")
 
 
-@pytest.mark.parametrize("client", READERS)
+@pytest.mark.parametrize("client", ["java5", pytest.param("go", marks=pytest.mark.long)])
 def test_a_consumer_reads_on_at_a_slave(rig: Rig, tmp_path: Path, client: str) -> None:
     topic = READERS[client]
     with rig.master.connect() as master:
