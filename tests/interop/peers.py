@@ -28,6 +28,12 @@ LIFE = {
 MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
 """Apache's broker writes op messages of decided transactions after 3 s, and checks them again if it checks sooner."""
 
+WITHOUT_TLS = {"tls.server.mode": "disabled"}
+"""Each of Apache's servers creates a key of its own otherwise, which takes a second of a young JVM."""
+
+ISOLATING = {"enableControllerMode", "enableSlaveActingMaster"}
+"""With these options a broker must not register before it knows its role."""
+
 
 class Peer(Protocol):
     """`address` and `name_server` as `host:port`; `stop` waits for a clean end."""
@@ -82,22 +88,27 @@ class Apache:
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
         all_settings = self._settings(broker, ha) | settings
-        properties = [f"-D{key}={text}" for key, text in settings.items() if key.startswith("tls.")]
+        tls = {key: text for key, text in settings.items() if key.startswith("tls.")} or WITHOUT_TLS
+        properties = [f"-D{key}={text}" for key, text in tls.items()]
         options = ("-Xms256m", f"-Drocketmq.home.dir={self.home}", *self.options, *properties)
         command = java(self.program, "Apache", self.home, "-Xmx1g", *options)
         confs = [_write(self.home / "namesrv.conf", naming), _write(self.home / "broker.conf", all_settings)]
         self.log = self.home / "out.log"
         self.process = started([*command, *confs], self.log, b"apache ready", wait_s)
-        self._await_registration(all_settings["namesrvAddr"], wait_s)
+        self._await_registration(all_settings["namesrvAddr"], not settings.keys() & ISOLATING, wait_s)
 
-    def _await_registration(self, name_server: str, wait_s: float) -> None:
-        """The broker is ready before it has registered with its name server."""
+    def _await_registration(self, name_server: str, is_asked: bool, wait_s: float) -> None:
+        """The broker is ready before it has registered with its name server. It does so earlier if asked."""
+        assert self.process.stdin is not None
         deadline = time.monotonic() + wait_s
         with ClientSocket(address(name_server)) as connection:
             while connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code != 0:
                 if time.monotonic() > deadline:
                     self.kill()
                     raise AssertionError("Apache's broker did not register")
+                if is_asked:
+                    self.process.stdin.write(b"\n")
+                    self.process.stdin.flush()
                 time.sleep(0.05)
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
@@ -124,6 +135,8 @@ class Apache:
             "enableRocksDBStore": "false",
             "brokerFastFailureEnable": "false",
             "osPageCacheBusyTimeOutMills": "60000",
+            # until this has passed once, a thread of 5.5 spins
+            "transactionMetricFlushInterval": "100",
         }
 
     def stop(self) -> None:
