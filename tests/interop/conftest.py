@@ -6,7 +6,8 @@ which `FIREARROW_INTEROP=required` turns into a failure.
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,26 @@ def drivers(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dr
     yield drivers
     for driver in drivers.running.values():
         driver.stop()
+
+
+Clients = Callable[[str, tuple[str, str] | None], tuple[Driver, dict[str, str]]]
+"""Name, and access key and secret key → a client, and parameters that its operations need."""
+
+
+@contextmanager
+def clients(peer: Peer, drivers: Drivers, home: Path) -> Iterator[Clients]:
+    """Of this broker. A JVM, which takes long to start, is that of all tests; its operations name broker and keys."""
+    with ExitStack() as stack:
+
+        def client(name: str, keys: tuple[str, str] | None) -> tuple[Driver, dict[str, str]]:
+            if name not in JVMS:
+                return stack.enter_context(Driver(name, peer.name_server, home / name, keys)), {}
+            driver = drivers(name)
+            stack.callback(driver.ask, "rest")
+            signed = {} if keys is None else {"accessKey": keys[0], "secretKey": keys[1]}
+            return driver, {"nameServer": peer.name_server} | signed
+
+        yield client
 
 
 @pytest.fixture(scope="module", params=["java5", "java4", "go", "python"])

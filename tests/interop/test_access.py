@@ -4,16 +4,16 @@ Also with the accounts of `plain_acl.yml`, against us and Apache 4.9.
 """
 
 import re
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from tests.auth.secured import INITIAL, ROOT, ROOT_PASSWORD, SignedSocket, ask_ok, create_user, grant
-from tests.interop.driver import Driver, Failed, java
+from tests.interop.conftest import Clients, Drivers, clients
+from tests.interop.driver import Failed
 from tests.interop.messages import hexed
 from tests.interop.peers import Apache, Apache4, FireArrow, Peer, address
 from tests.interop.toolchain import java_class_path, need
@@ -31,7 +31,6 @@ SETTINGS = {
     "authorizationProvider": f"{OF}authorization.provider.DefaultAuthorizationProvider",
     "authorizationMetadataProvider": f"{OF}authorization.provider.LocalAuthorizationMetadataProvider",
 }
-Make = Callable[[str, tuple[str, str]], Driver]
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +44,13 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def make(guarded: Peer, tmp_path: Path) -> Iterator[Make]:
-    with ExitStack() as stack:
-
-        def started(name: str, keys: tuple[str, str]) -> Driver:
-            home = tmp_path / f"{name}-{keys[0]}"
-            return stack.enter_context(Driver(name, guarded.name_server, home, keys))
-
-        yield started
+def make(guarded: Peer, drivers: Drivers, tmp_path: Path) -> Iterator[Clients]:
+    with clients(guarded, drivers, tmp_path) as make:
+        yield make
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_client_with_keys_sends_and_consumes(guarded: Peer, make: Make, name: str) -> None:
+def test_a_client_with_keys_sends_and_consumes(guarded: Peer, make: Clients, name: str) -> None:
     user, topic, group = f"user-{name}", f"Access-{name}", f"access-{name}"
     with SignedSocket(address(guarded.address)) as root:
         ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
@@ -64,34 +58,35 @@ def test_a_client_with_keys_sends_and_consumes(guarded: Peer, make: Make, name: 
         create_user(root, user, "secret-word")
         grant(root, user, f"Topic:{topic}", "Pub", "Sub", "Get")
         grant(root, user, f"Group:{group}", "Sub", "Get")
-        client = make(name, (user, "secret-word"))
+        client, signed = make(name, (user, "secret-word"))
         bodies = hexed("one", "two", "three")
-        client.ask("send", group="P", topic=topic, body=bodies)
-        client.ask("consume", name="member", group=group, topic=topic)
-        client.await_bodies(["member"], bodies)
+        client.ask("send", group=f"P-{topic}", topic=topic, body=bodies, **signed)
+        client.ask("consume", name=group, group=group, topic=topic, **signed)
+        client.await_bodies([group], bodies)
+        client.ask("stop", name=group)
         grant(root, user, f"Topic:{topic}", "Pub", decision="Deny")
         with pytest.raises(
             Failed, match=r"the decision is deny|MQClientException 16"
         ):  # Java has the code only
-            client.ask("send", group="P", topic=topic, body=bodies)
+            client.ask("send", group=f"P-{topic}", topic=topic, body=bodies, **signed)
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_client_with_wrong_keys_is_told_so(guarded: Peer, make: Make, name: str) -> None:
+def test_a_client_with_wrong_keys_is_told_so(guarded: Peer, make: Clients, name: str) -> None:
     topic = f"Wrong-{name}"
     with SignedSocket(address(guarded.address)) as root:
         ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
-    client = make(name, (ROOT, "wrong"))
+    client, signed = make(name, (ROOT, "wrong"))
     wanted = "check signature failed|MQClientException 16|route|No topic|not exist"  # Go: no route
     with pytest.raises(Failed, match=wanted):
-        client.ask("send", group="P", topic=topic, body=hexed("x"))
+        client.ask("send", group=f"P-{topic}", topic=topic, body=hexed("x"), **signed)
 
 
-def test_mqadmin(guarded: Peer, make: Make) -> None:
-    admin = make("java5", (ROOT, ROOT_PASSWORD))
+def test_mqadmin(guarded: Peer, make: Clients) -> None:
+    admin, signed = make("java5", (ROOT, ROOT_PASSWORD))
 
     def printed(line: str) -> str:
-        [output] = admin.ask("mqadmin", argument=line.format(b=guarded.address).split())
+        [output] = admin.ask("mqadmin", argument=line.format(b=guarded.address).split(), **signed)
         return str(output["text"])
 
     assert "success" in printed("createUser -b {b} -u tool -p tool-word -t Normal")
@@ -114,13 +109,14 @@ def test_mqadmin(guarded: Peer, make: Make) -> None:
     assert "tool" not in printed("listUser -b {b}")
 
 
-def test_mqadmin_copies_users_and_rules(guarded: Peer, make: Make, tmp_path: Path) -> None:
+def test_mqadmin_copies_users_and_rules(guarded: Peer, make: Clients, tmp_path: Path) -> None:
     """To another broker, ours, and back, where all rules of a user were deleted: they log in with the same password,
     and have the same rights."""
-    admin = make("java5", (ROOT, ROOT_PASSWORD))
+    admin, signed = make("java5", (ROOT, ROOT_PASSWORD))
 
     def printed(line: str) -> str:
-        [output] = admin.ask("mqadmin", argument=line.format(b=guarded.address, o=other.address).split())
+        words = line.format(b=guarded.address, o=other.address).split()
+        [output] = admin.ask("mqadmin", argument=words, **signed)
         return str(output["text"])
 
     def sends(peer: Peer, user: str) -> str | None:
@@ -219,7 +215,7 @@ def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("name", ["java4", "go"])
-def test_accounts_of_brokers_4(plain: Peer, tmp_path: Path, name: str) -> None:
+def test_accounts_of_brokers_4(plain: Peer, drivers: Drivers, tmp_path: Path, name: str) -> None:
     with SignedSocket(address(plain.address), "orders-admin", "admin-secret") as admin:
         for topic in ("Plain", "ReadOnly"):
             ask_ok(admin, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
@@ -240,34 +236,32 @@ def test_accounts_of_brokers_4(plain: Peer, tmp_path: Path, name: str) -> None:
         app.user = "stranger"
         answer = app.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Plain"), b"x")
         assert "AclException: No acl config for stranger" in (answer.remark or "")
-    with Driver(name, plain.name_server, tmp_path / name, ("orders-app", "orders-secret")) as client:
-        bodies = hexed(f"{name} one", f"{name} two")
-        client.ask("send", group="P", topic="Plain", body=bodies)
-        client.ask("consume", name="member", group="plain-group", topic="Plain")
-        client.await_bodies(["member"], bodies)
-        client.ask("stop", name="member")
+    with clients(plain, drivers, tmp_path) as make:
+        client, signed = make(name, ("orders-app", "orders-secret"))
+        member, bodies = f"plain-{name}", hexed(f"{name} one", f"{name} two")
+        client.ask("send", group=member, topic="Plain", body=bodies, **signed)
+        client.ask("consume", name=member, group="plain-group", topic="Plain", **signed)
+        client.await_bodies([member], bodies)
+        client.ask("stop", name=member)
         with pytest.raises(Failed):
-            client.ask("send", group="P", topic="ReadOnly", body=bodies)
+            client.ask("send", group=member, topic="ReadOnly", body=bodies, **signed)
 
 
-def mqadmin4(home: Path, *arguments: str) -> str:
-    """What mqadmin 4.9.8 prints; it signs with the keys of `conf/tools.yml` in its home."""
-    conf = home / "conf"
-    conf.mkdir(parents=True, exist_ok=True)
+def test_mqadmin_4_administers_accounts(plain: Peer, drivers: Drivers) -> None:
+    """mqadmin 4.9.8 has its keys from a file in its home."""
+    client, broker = drivers("java4"), ("-b", plain.address)
+    conf = client.log.parent / "conf"
+    conf.mkdir(exist_ok=True)
     (conf / "logback_tools.xml").write_text("<configuration/>")
     (conf / "tools.yml").write_text("accessKey: orders-admin\nsecretKey: admin-secret\n")
-    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    command = java("client4", main, home, "-Xmx128m", f"-Drocketmq.home.dir={home}")
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    return done.stdout + done.stderr
 
-
-def test_mqadmin_4_administers_accounts(plain: Peer, tmp_path: Path) -> None:
-    broker = ("-b", plain.address)
+    def printed(*arguments: str) -> str:
+        [output] = client.ask("mqadmin", argument=arguments, nameServer=plain.name_server)
+        return str(output["text"])
 
     def version() -> tuple[str, int]:
         """The file, and how often it was changed."""
-        text = mqadmin4(tmp_path, "clusterAclConfigVersion", *broker)
+        text = printed("clusterAclConfigVersion", *broker)
         found = re.search(r"(\S+/plain_acl\.yml) +(\d+) ", text)
         assert found, text
         return found[1], int(found[2])
@@ -280,22 +274,22 @@ def test_mqadmin_4_administers_accounts(plain: Peer, tmp_path: Path) -> None:
         ask_ok(admin, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Plain"))
     file, before = version()
     account = ("-a", "newcomer", "-s", "newcomer-secret", "-i", "DENY", "-u", "DENY")
-    text = mqadmin4(tmp_path, "updateAclConfig", *broker, *account, "-t", "Plain=PUB,Other=SUB")
+    text = printed("updateAclConfig", *broker, *account, "-t", "Plain=PUB,Other=SUB")
     assert "create or update plain access config to" in text
     assert sent("Plain") is None
     assert "No default permission for topic:Other" in (sent("Other") or "")
-    text = mqadmin4(tmp_path, "updateAclConfig", *broker, *account, "-t", "Plain=WRITE")
+    text = printed("updateAclConfig", *broker, *account, "-t", "Plain=WRITE")
     assert re.search(r"CODE: 209 .*Parse resource permission error for Plain=WRITE", text), text
-    text = mqadmin4(tmp_path, "updateAclConfig", *broker, "-a", "newcomer", "-s", "short")
+    text = printed("updateAclConfig", *broker, "-a", "newcomer", "-s", "short")
     assert re.search(r"CODE: 209 .*cannot be null and length should longer than 6", text), text
-    text = mqadmin4(tmp_path, "updateGlobalWhiteAddr", *broker, "-g", "10.10.103.*", "-p", file)
+    text = printed("updateGlobalWhiteAddr", *broker, "-g", "10.10.103.*", "-p", file)
     assert "update global white remote addresses to" in text
     assert version() == (file, before + 2)
     written = Path(file).read_text()
     assert "10.10.103.*" in written
     assert written.count("accessKey: ") == PLAIN_ACL.count("accessKey: ") + 1
-    text = mqadmin4(tmp_path, "deleteAclConfig", *broker, "-a", "newcomer")
+    text = printed("deleteAclConfig", *broker, "-a", "newcomer")
     assert "delete plain access config account from" in text, text
     assert "No acl config for newcomer" in (sent("Plain") or "")
-    text = mqadmin4(tmp_path, "deleteAclConfig", *broker, "-a", "newcomer")
+    text = printed("deleteAclConfig", *broker, "-a", "newcomer")
     assert "CODE: 210 " in text, text
