@@ -43,6 +43,7 @@ def prepare(driver: Driver) -> dict[str, str]:
     deadline = time.monotonic() + 40  # it commits its offsets 10 s after its start, then every 5 s
     while not re.search(rf"{TOPIC} +\S+ +0 +4 +4 ", printed(driver, f"consumerProgress -g {GROUP}")):
         assert time.monotonic() < deadline, "the member does not commit its offsets"
+        time.sleep(0.2)
     client = re.search(rf"\S+@{MEMBER}", printed(driver, f"consumerConnection -g {GROUP}"))
     assert client is not None
     return {"t": TOPIC, "g": GROUP, "c": client[0], "m": first["offsetMsgId"], "u": first["msgId"]}
