@@ -96,7 +96,11 @@ def checks(client: Driver) -> list[Event]:
 
 @pytest.mark.parametrize(
     ("writer", "reader", "stops"),
-    [(FireArrow, Apache, True), (Apache, FireArrow, True), (Apache, FireArrow, False)],
+    [
+        (FireArrow, Apache, True),
+        pytest.param(Apache, FireArrow, True, marks=pytest.mark.long),
+        (Apache, FireArrow, False),
+    ],
     ids=["ours", "theirs", "theirs killed"],
 )
 def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp_path: Path) -> None:

@@ -24,13 +24,21 @@ def test_pull_states(client: Driver, name: str) -> None:
     *found, state = client.ask("pull", topic=name, queue=1, offset=0, count=32)
     assert [event["body"] for event in found] == bodies[:32]
     assert (state["status"], state["next"], state["min"], state["max"]) == ("FOUND", 32, 0, 40)
-    [state] = client.ask("pull", topic=name, queue=1, offset=40)
-    assert (state["status"], state["next"]) == ("NO_NEW_MSG", 40)
     [state] = client.ask("pull", topic=name, queue=1, offset=1000)
     assert (state["status"], state["next"]) == ("OFFSET_ILLEGAL", 40)
     [state] = client.ask("pull", topic=name, queue=1, offset=0, tags="odd")
     assert state["status"] == "NO_MATCHED_MSG"
     assert 0 < state["next"] <= 40
+
+
+@pytest.mark.parametrize(
+    "client", ["java5", "java4", pytest.param("go", marks=pytest.mark.long), "python"], indirect=True
+)
+def test_a_pull_at_the_end(client: Driver, name: str) -> None:
+    """Go's waits 20 s."""
+    fill(client, name, 3)
+    [state] = client.ask("pull", topic=name, queue=1, offset=3)
+    assert (state["status"], state["next"]) == ("NO_NEW_MSG", 3)
 
 
 def test_offsets_and_time(java_client: Driver, name: str) -> None:

@@ -65,7 +65,9 @@ def read_all(client: Driver) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader"), [(FireArrow, Apache), (Apache, FireArrow)], ids=["ours", "theirs"]
+    ("writer", "reader"),
+    [(FireArrow, Apache), pytest.param(Apache, FireArrow, marks=pytest.mark.long)],
+    ids=["ours", "theirs"],
 )
 def test_store_changes_hands(writer: Open, reader: Open, tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))

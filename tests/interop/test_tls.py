@@ -72,7 +72,8 @@ SCENARIOS = (
     ),
 )
 WITH_BOTH = SCENARIOS[:6]
-"""Those that run against Apache's broker in each run; the others only with `--against apache`."""
+"""Those that run against Apache's broker, too; the others only with `--against apache`."""
+SHORT = ("serverRejectsUntrustedClientCert", "encryptedKeys")
 
 
 def of_name(scenario: Scenario) -> str:
@@ -173,7 +174,11 @@ def test_scenario(
 
 
 @pytest.mark.parametrize("client", ["java5"], indirect=True)
-@pytest.mark.parametrize("scenario", WITH_BOTH, ids=of_name)
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(each, marks=() if each.name in SHORT else pytest.mark.long) for each in WITH_BOTH],
+    ids=of_name,
+)
 def test_apaches_broker(tmp_path: Path, files: CertificateFiles, client: Driver, scenario: Scenario) -> None:
     with Apache(tmp_path / "store", server_options(files, scenario)) as peer:
         assert reaches(client, peer.name_server, client_options(files, scenario, client)) == scenario.works
