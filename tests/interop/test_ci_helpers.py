@@ -24,8 +24,9 @@ CLIENT_4 = "4.9.8"
 
 @pytest.fixture(autouse=True)
 def command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command of this environment, found by its variable."""
+    """The command of this environment, found by its variable; JVMs that compile little, as they soon end."""
     monkeypatch.setenv("FIREARROW_COMMAND", str(Path(sys.executable).with_name("firearrow")))
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def test_junit5(junit5: Path) -> None:
     assert reported(junit5 / "example") == {"InvoicesTest": 1}
 
 
+@pytest.mark.long
 def test_junit5_with_apaches_client_4(junit5: Path) -> None:
     only = ("-pl", "example", "-am", "-Dtest=InvoicesTest", "-Dsurefire.failIfNoSpecifiedTests=false")
     need(lambda: run_maven(junit5, *only, f"-Drocketmq.client.version={CLIENT_4}"))
