@@ -60,15 +60,15 @@ def offsets(
     return [spans.queue_offset(n) for spans in found for n in range(len(spans))]
 
 
-def entry_at(root: Path, number: int) -> tuple[Path, int]:
-    """File and position of an entry of QUEUE."""
-    base = number * 20 // QUEUE_FILE_BYTES * QUEUE_FILE_BYTES
+def entry_at(root: Path, number: int, file_bytes: int = QUEUE_FILE_BYTES) -> tuple[Path, int]:
+    """File and position of an entry of QUEUE, whose files have so many bytes."""
+    base = number * 20 // file_bytes * file_bytes
     return root / "consumequeue" / "T" / "0" / f"{base:020d}", number * 20 - base
 
 
-def record_at(root: Path, number: int) -> tuple[Path, int, int]:
+def record_at(root: Path, number: int, file_bytes: int = QUEUE_FILE_BYTES) -> tuple[Path, int, int]:
     """File, position and size of the record of an entry."""
-    path, position = entry_at(root, number)
+    path, position = entry_at(root, number, file_bytes)
     physical, size = struct.unpack_from(">qi", path.read_bytes(), position)
     base = physical // SEGMENT_BYTES * SEGMENT_BYTES
     return root / "commitlog" / f"{base:020d}", physical - base, size

@@ -14,6 +14,8 @@ QUEUES = 2
 SLOTS, ENTRIES = 50, 402
 """Of an index file: five files, in each of which some keys share every slot. A message has three entries, so that one
 message at the end of each file has some of them in the next."""
+QUEUE_FILE_BYTES = 1000
+"""Six files for a queue: each look-up reads all of them."""
 NAMED = [*range(0, COUNT, 29), COUNT - 1]
 Found = list[tuple[MessageQueue, int]]
 
@@ -25,7 +27,9 @@ def pair(number: int) -> str:
 
 def fill_indexed(root: Path) -> None:
     """Message n is in queue n % 2; it has its own key, one of every hundredth message, and a unique id."""
-    with open_store(root, index_slots=SLOTS, index_entries=ENTRIES) as store:
+    with open_store(
+        root, index_slots=SLOTS, index_entries=ENTRIES, queue_file_bytes=QUEUE_FILE_BYTES
+    ) as store:
         for number in range(COUNT):
             text = properties_of(KEYS=f"{pair(number)} hundred{number % 100}", UNIQ_KEY=f"U{number}")
             put(store, b"%d" % number, queue_id=number % QUEUES, properties=text, now_ms=1000 + number)

@@ -17,6 +17,7 @@ from tests.spark.indexed_store import (
     COUNT,
     ENTRIES,
     NAMED,
+    QUEUE_FILE_BYTES,
     QUEUES,
     SLOTS,
     check,
@@ -122,7 +123,7 @@ def test_an_entry_that_shows_another_message_is_not_believed(
 @pytest.mark.parametrize("number", [0, 100, 151, 299])
 def test_a_message_that_is_lost_is_reported(root: Path, number: int) -> None:
     queue, message_filter = MessageQueue("T", "s", 0), wanted(2 * number)
-    path, position, _ = record_at(root, number)
+    path, position, _ = record_at(root, number, QUEUE_FILE_BYTES)
     write_at(path, position + 4, b"\xff" * 8)
     with opened(root) as reader:
         found, lost = read(reader, reader.by_index(everything(reader, "T"), message_filter), message_filter)
@@ -131,7 +132,7 @@ def test_a_message_that_is_lost_is_reported(root: Path, number: int) -> None:
 
 
 def test_messages_in_a_lost_segment_are_reported(root: Path) -> None:
-    record_at(root, 150)[0].unlink()
+    record_at(root, 150, QUEUE_FILE_BYTES)[0].unlink()
     with opened(root) as reader:
         parts, message_filter = everything(reader), wanted(300)
         _, lost = read(reader, reader.by_index(parts, message_filter), message_filter)
@@ -147,7 +148,7 @@ def test_garbled_entries_mislead_no_reader(
     """They are where a binary search looks for the ends of what no index file covers."""
     monkeypatch.setattr(index_plan, "SORTED_ENTRIES", 5)
     index_files(root)[2].unlink()
-    path, position = entry_at(root, number)
+    path, position = entry_at(root, number, QUEUE_FILE_BYTES)
     write_at(path, position, struct.pack(">q", physical))
     with opened(root) as reader:
         parts = [QueueRange(part.queue, 100, 230) for part in everything(reader)]
@@ -160,5 +161,5 @@ def test_garbled_entries_mislead_no_reader(
 
 def test_a_queue_file_that_is_gone_is_reported(root: Path) -> None:
     index_files(root)[2].unlink()
-    entry_at(root, 150)[0].unlink()
+    entry_at(root, 150, QUEUE_FILE_BYTES)[0].unlink()
     check(root, *map(wanted, range(120, 400, 3)))
