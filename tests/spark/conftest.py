@@ -20,6 +20,7 @@ import pytest
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.offline import index_plan
+from firearrow.spark_tools.pack import Packed, pack
 from firearrow.spark_tools.sessions import register
 from tests.spark.damaged_store import COUNT, fill
 from tests.spark.indexed_store import fill_indexed
@@ -210,6 +211,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> KnownStore:
         messages = send_known(running.name_server)
         assert running.stop() == 0
     return KnownStore(root, messages)
+
+
+@pytest.fixture(scope="session")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    """The archive for executors: its compression takes seconds."""
+    return pack(tmp_path_factory.mktemp("pack") / "firearrow.tar.gz")
 
 
 @pytest.fixture(scope="session")

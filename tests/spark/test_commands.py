@@ -133,12 +133,6 @@ def test_what_cannot_work_is_found_before_anything_is_submitted(
         main(["replay", "--deploy-mode", "cluster", *given])
 
 
-def test_pack_writes_the_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pack", str(tmp_path / "lib.tar.gz")]) == 0
-    assert (tmp_path / "lib.tar.gz").stat().st_size > 100_000
-    assert "--archives" in capsys.readouterr().out
-
-
 def test_without_java_the_command_says_so(tmp_path: Path) -> None:
     found = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(tmp_path)}
     ran = subprocess.run(

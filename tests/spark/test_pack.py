@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from firearrow.spark_tools.commands import main
 from firearrow.spark_tools.pack import LIBRARY, Packed, PackFailed, pack
 
 BYTES_MAX = 10 << 20
-
-
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
-    return pack(tmp_path_factory.mktemp("pack") / "firearrow.tar.gz")
 
 
 def test_it_is_small_and_holds_no_sources_of_compiled_modules(packed: Packed) -> None:
@@ -28,9 +24,13 @@ def test_it_is_small_and_holds_no_sources_of_compiled_modules(packed: Packed) ->
     assert not any("__pycache__" in name or name.startswith(("/", "..")) for name in names)
 
 
-def test_the_same_installation_gives_the_same_bytes(tmp_path: Path) -> None:
-    once, again = pack(tmp_path / "once.tgz"), pack(tmp_path / "again.tgz")
-    assert again.path.read_bytes() == once.path.read_bytes()
+def test_the_command_writes_the_same_bytes(
+    packed: Packed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = tmp_path / "again.tgz"
+    assert main(["pack", str(again)]) == 0
+    assert again.read_bytes() == packed.path.read_bytes()
+    assert "--archives" in capsys.readouterr().out
 
 
 def test_a_python_without_the_package_imports_it_from_there(packed: Packed, tmp_path: Path) -> None:
