@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
 from tests.spark.replaying import bodies
 from tests.spark.stores import BROKER, SETTINGS
-from tests.spark.waiting import await_some
+from tests.spark.waiting import POLL_S, await_some
 
 PROGRAM = Path(__file__).resolve().parents[2] / "spark_tools" / "jobs" / "copy_.py"
 END_S = 60
@@ -110,7 +111,7 @@ def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count:
     """Wait until `count` have arrived, while the copy runs."""
     while running.poll() is None:
         try:
-            return await_some(target.name_server, "T", count)
+            return await_some(target.name_server, "T", count, within_s=1)
         except AssertionError:
             continue
     raise AssertionError(f"the copy ended with {running.returncode}")
@@ -120,3 +121,4 @@ def await_line(running: "subprocess.Popen[bytes]", log: Path, line: str) -> None
     """Wait for this output, while the copy runs."""
     while not re.search(line, log.read_text()):
         assert running.poll() is None, log.read_text()
+        time.sleep(POLL_S)

@@ -106,7 +106,7 @@ def test_queues_packed_bodies_and_delays_reach_the_broker(
     )
     write(frame, topic=topic, queues="modulo", packedBodies="true", sendBatchBytes="4k")
     known = store.of("Orders")
-    await_some(broker.name_server, topic, len(known), asked_max=200_000)
+    await_some(broker.name_server, topic, len(known))
     sent = [record for records in stored(broker.store, topic).values() for record in records]
     found = {record.properties["UNIQ_KEY"]: record for record in sent}
     assert len(sent) == len(found) == len(known)
