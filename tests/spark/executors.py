@@ -1,7 +1,4 @@
-"""Executors that have numpy and pyarrow, and of FireArrow only what they are sent: a bare interpreter for workers.
-
-`spark_home` links to the installed PySpark, so that a local cluster writes into a folder of the test.
-"""
+"""SPARK_HOME, and an interpreter for executors that has numpy and pyarrow, and of FireArrow only what it is sent."""
 
 import subprocess
 import sys
@@ -30,11 +27,21 @@ def bare_python(folder: Path) -> Path:
 
 
 def spark_home(folder: Path) -> Path:
-    """A SPARK_HOME whose files are those of the installed PySpark."""
+    """A SPARK_HOME whose files are those of the installed PySpark, so that a local cluster writes into a folder of the
+    test.
+
+    Archives of Python packages are folders here: from an archive, each process would compile what it imports.
+    """
+    installed = _folder("pyspark")
     folder.mkdir()
-    for path in _folder("pyspark").iterdir():
-        if path.name != "work":
+    for path in installed.iterdir():
+        if path.name not in ("work", "python"):
             (folder / path.name).symlink_to(path)
+    for archive in (installed / "python" / "lib").glob("*.zip"):
+        package = archive.stem.partition("-")[0]
+        unpacked = folder / "python" / "lib" / archive.name
+        unpacked.mkdir(parents=True)
+        (unpacked / package).symlink_to(_folder(package))
     return folder
 
 

@@ -13,19 +13,13 @@ import pytest
 
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.arrow.export_manifest import ExportManifest
-from firearrow.spark_tools.pack import LIBRARY, pack
-from tests.spark.executors import bare_python, spark_home
+from firearrow.spark_tools.pack import LIBRARY, Packed
+from tests.spark.executors import bare_python
 from tests.spark.replaying import bodies
 from tests.spark.stores import KnownStore
 
-CLUSTER = (
-    "--master",
-    "local-cluster[2,1,1024]",
-    "--conf",
-    "spark.executor.memory=512m",
-    "--driver-memory",
-    "512m",
-)
+SMALL = ("--conf", "spark.executor.memory=512m", "--driver-memory", "512m")
+ONE, TWO = (("--master", f"local-cluster[{count},1,1024]", *SMALL) for count in (1, 2))
 PROGRAM = Path(__file__).with_name("clustered.py")
 COMMAND = "from firearrow.client.cli.main import main; main()"
 Submit = Callable[..., subprocess.CompletedProcess[str]]
@@ -33,15 +27,12 @@ Submit = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
-    """`firearrow spark …` on a cluster of two executors whose Python lacks the package."""
-    ours = {
-        "PYSPARK_PYTHON": str(bare_python(tmp_path / "bare")),
-        "SPARK_HOME": str(spark_home(tmp_path / "home")),
-    }
+    """`firearrow spark …` on a cluster of one executor whose Python lacks the package."""
+    ours = {"PYSPARK_PYTHON": str(bare_python(tmp_path / "bare"))}
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", COMMAND, "spark", *CLUSTER, *map(str, arguments)],
+            [sys.executable, "-c", COMMAND, "spark", *ONE, *map(str, arguments)],
             env=os.environ | spark_environment | ours,
             cwd=tmp_path,
             capture_output=True,
@@ -56,6 +47,7 @@ def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
 SENTENCE = "firearrow: the executors' Python has no firearrow: install it there, or ship it"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_copy_says_so_too_if_executors_lack_the_package(
     submit: Submit, store: KnownStore, broker: LocalBroker
@@ -67,12 +59,13 @@ def test_a_copy_says_so_too_if_executors_lack_the_package(
 
 
 @pytest.mark.timeout(400)
-def test_executors_get_the_package_by_an_archive(submit: Submit, store: KnownStore, tmp_path: Path) -> None:
+def test_executors_get_the_package_by_an_archive(
+    submit: Submit, packed: Packed, store: KnownStore, tmp_path: Path
+) -> None:
     export = ("export", "--path", store.root, "--to", tmp_path / "out", "--quiet")
     without = submit(*export)
     assert without.returncode == 1, without.stdout + without.stderr
     assert SENTENCE in without.stdout
-    packed = pack(tmp_path / "firearrow.tar.gz")
     done = submit(*packed.arguments(), *export)
     assert done.returncode == 0, done.stdout + done.stderr
     manifest = ExportManifest.read(tmp_path / "out")
@@ -85,22 +78,26 @@ def test_executors_get_the_package_by_an_archive(submit: Submit, store: KnownSto
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("way", ["archive", "installed"])
+@pytest.mark.parametrize("way", ["archive", pytest.param("installed", marks=pytest.mark.long)])
 def test_executors_read_a_table_and_replay_it(
-    way: str, spark_environment: dict[str, str], store: KnownStore, fresh_broker: LocalBroker, tmp_path: Path
+    way: str,
+    spark_environment: dict[str, str],
+    packed: Packed,
+    store: KnownStore,
+    fresh_broker: LocalBroker,
+    tmp_path: Path,
 ) -> None:
-    home = spark_home(tmp_path / "home")
-    environment = os.environ | spark_environment | {"SPARK_HOME": str(home), "PYTHONSAFEPATH": "1"}
+    environment = os.environ | spark_environment | {"PYTHONSAFEPATH": "1"}
+    submit = Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"
     options: tuple[str, ...] = ()
     if way == "archive":
-        packed = pack(tmp_path / "firearrow.tar.gz")
         options = packed.arguments()
         with tarfile.open(packed.path) as archive:  # the driver plans tables by the same interpreter
             archive.extractall(tmp_path / LIBRARY, filter="data")
         environment |= {"PYSPARK_PYTHON": str(bare_python(tmp_path / "bare")), "PYTHONPATH": LIBRARY}
     arguments = store.root, fresh_broker.name_server, tmp_path / "checkpoint"
     done = subprocess.run(
-        [home / "bin" / "spark-submit", *CLUSTER, *options, PROGRAM, *arguments],
+        [submit, *TWO, *options, PROGRAM, *arguments],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
