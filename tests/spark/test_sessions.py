@@ -1,4 +1,4 @@
-"""A session that `session` creates, in a separate process: its settings, push-down, and no noise of its workers."""
+"""A session that `session` creates, in a separate process: its settings and push-down."""
 
 import os
 import subprocess
@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 import orjson
-import pytest
 
-from bench import spark_store
 from firearrow.spark_tools.sessions import SETTINGS
 from tests.spark.stores import KnownStore
 
@@ -29,25 +27,18 @@ print(json.dumps({
 """
 
 
-def run(
-    program: str, store: Path, environment: dict[str, str], folder: Path
-) -> subprocess.CompletedProcess[str]:
-    """The program in a separate process, in that folder, with the store as its argument."""
-    return subprocess.run(
-        [sys.executable, "-c", program, str(store)],
-        env=os.environ | environment,
-        cwd=folder,
+def test_a_session_is_as_it_is_promised(
+    spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(store.root)],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
-
-
-def test_a_session_is_as_it_is_promised(
-    spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
-) -> None:
-    done = run(PROGRAM, store.root, spark_environment, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "registered data source" not in done.stderr, "Spark found the format, and it was registered again"
     result = orjson.loads(done.stdout.splitlines()[-1])
@@ -58,22 +49,3 @@ def test_a_session_is_as_it_is_promised(
     assert result["rows"] == 50
     assert result["parts"] == 1, "the filter did not reach the log"
     assert result["same"]
-
-
-LIMITED = """
-import sys
-from firearrow.spark_tools import session
-
-spark = session(master="local[2]", settings={"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
-frame = spark.read.format("rocketmq").load(sys.argv[1])
-print(frame.limit(5).count(), len(frame.take(3)))
-"""
-
-
-@pytest.mark.timeout(400)
-def test_a_limit_ends_workers_quietly(installed_environment: dict[str, str], tmp_path: Path) -> None:
-    """Their socket holds less than they have to write."""
-    spark_store.make(tmp_path / "store", 8 << 20)
-    done = run(LIMITED, tmp_path / "store", installed_environment, tmp_path)
-    assert done.stdout.split() == ["5", "3"], done.stderr
-    assert "Traceback" not in done.stderr, done.stderr

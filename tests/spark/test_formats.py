@@ -20,7 +20,7 @@ import sys
 from firearrow import spark_tools
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
-settings = {"spark.jars": sys.argv[1], "spark.ui.enabled": "false", "spark.master": "local[1]"}
+settings = {"spark.jars": sys.argv[1], "spark.master": "local[1]"}
 spark = spark_tools.session("formats", settings=settings)
 orders = spark.range(3).select(F.col("id").cast("string").alias("uniqKey"), to_avro(F.struct("id")).alias("body"))
 exec(sys.argv[2])
@@ -36,13 +36,13 @@ def jar() -> str:
     return next(path for path in jars if "/spark-avro" in path)
 
 
-def test_avro_bodies_are_parsed(tmp_path: Path) -> None:
+def test_avro_bodies_are_parsed(spark_environment: dict[str, str], tmp_path: Path) -> None:
     need(jar)
     (block,) = re.findall(r"```py\n(.*?)```", GUIDE.read_text("utf-8"), re.S)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, jar(), block],
         cwd=tmp_path,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ | spark_environment,
         capture_output=True,
         text=True,
         timeout=240,
