@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 TOPICS = "Orders|Payments"
 COLUMNS = "topic", "queueId", "queueOffset", "storeTimestamp", "tags", "uniqKey"
 PLACE = ["topic", "queueId", "queueOffset"]
-TREES, DEPTH_MAX = 24, 3
+TREES, DEPTH_MAX = range(24), 3
+RICH = (5, 6, 9, 12, 17)
+"""Trees of which each has several operations; together all. Half of the others are leaves."""
 Leaf = Callable[[str], "DataFrame"]
 
 
@@ -87,8 +89,13 @@ class Tree:
         )
 
 
-def test_trees_have_the_rows_of_parquet(spark: "SparkSession", leaves: tuple[Leaf, Leaf]) -> None:
-    for seed in range(TREES):
+@pytest.mark.parametrize(
+    "seeds", [RICH, pytest.param(sorted({*TREES} - {*RICH}), marks=pytest.mark.long)], ids=["rich", "others"]
+)
+def test_trees_have_the_rows_of_parquet(
+    seeds: Sequence[int], spark: "SparkSession", leaves: tuple[Leaf, Leaf]
+) -> None:
+    for seed in seeds:
         narrowed, copied = (
             Counter(map(tuple, Tree(seed, leaf).frame().select(*PLACE).collect())) for leaf in leaves
         )
