@@ -314,6 +314,7 @@ def pulled(rig: Rig) -> int:
 
 
 def test_mqadmin_shows_the_slaves(rig: Rig, tmp_path: Path) -> None:
+    rig.equal()
     with Driver("java5", rig.names.name_server, tmp_path) as driver:
         [shown] = driver.ask("mqadmin", argument=["haStatus", "-b", "{}:{}".format(*rig.master.address)])
     assert "#SlaveNum\t2" in str(shown["text"]).replace(" ", "")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.ports import free_port
+from firearrow._native.wire.codes import RequestCode
 from firearrow.client.store import CommitLog
 from tests.interop.driver import Driver, Failed
 from tests.interop.peers import Apache, FireArrow, address
@@ -18,6 +19,7 @@ from tests.replication.promoted_pair import is_master, promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
+from tests.support.requests import topic_ext
 
 pytestmark = pytest.mark.interop
 TOPIC = "Moved"
@@ -31,6 +33,8 @@ SETTINGS = {
     "slaveReadEnable": "true",
     "haSendHeartbeatInterval": "1000",
 }
+NAMES = {"brokerName": "names", "autoCreateTopicEnable": "false"}
+"""So that its broker does not take what the other refuses."""
 AS_SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
 THERE_S, BACK_S = 10, 45
 """How long producers may wait at most: a promotion and asking for routes; Apache's broker stops and starts."""
@@ -94,9 +98,11 @@ def test_a_broker_moves_from_apache_and_back(tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     with ExitStack() as stack:
-        names = stack.enter_context(FireArrow(tmp_path / "names", {"brokerName": "names"}))
+        names = stack.enter_context(FireArrow(tmp_path / "names", NAMES))
         of_apache = SETTINGS | {"namesrvAddr": names.name_server}
         apache = stack.enter_context(Apache(theirs, of_apache))
+        with ClientSocket(address(apache.address)) as master:
+            assert master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC)).code == 0
         driver = stack.enter_context(Driver("java5", names.name_server, tmp_path / "client"))
         driver.ask("consume", name="reader", group="Readers", topic=TOPIC)
         producer = stack.enter_context(producing(driver))
@@ -126,6 +132,6 @@ def test_a_broker_moves_from_apache_and_back(tmp_path: Path) -> None:
         producer.stop()
         with ClientSocket(address(apache.address)) as master:
             assert is_master(master)
-            assert end_of(master) > end
+            wait_for(lambda: end_of(master) > end, "a longer log")
         driver.await_bodies(["reader"], producer.bodies)
         driver.ask("stop", name="reader")
