@@ -2,29 +2,50 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.base.errors import BrokerError, RocketMQError, access_hint
 from firearrow.client.base.message import Message
-from firearrow.client.base.options import ClientOptions, Credentials, ProducerOptions
+from firearrow.client.base.options import (
+    ClientOptions,
+    ConsumeFromWhere,
+    Credentials,
+    PopConsumerOptions,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
+from firearrow.client.consume.consume_results import ConsumeResult
+from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.auth.secured import SignedSocket, create_user, grant, secured
 from tests.auth.test_plain_acl import FILE, broker_with
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import topic_ext
 
+Consume = Callable[[ClientOptions], Awaitable[list[bytes]]]
+FIRST = ConsumeFromWhere.FIRST_OFFSET
+TOPIC = "topicB"
+
+
+def options_of(broker: BrokerProcess, *keys: str) -> ClientOptions:
+    assert broker.name_server is not None
+    return ClientOptions(
+        name_server="{}:{}".format(*broker.name_server), credentials=Credentials(*keys) if keys else None
+    )
+
 
 def send(broker: BrokerProcess, topic: str, *keys: str) -> None:
     async def work() -> None:
-        assert broker.name_server is not None
-        client = ClientOptions(
-            name_server="{}:{}".format(*broker.name_server), credentials=Credentials(*keys) if keys else None
-        )
         options = ProducerOptions(retries=0)
-        async with Producer("P", client=client, options=options) as producer:
+        async with Producer("P", client=options_of(broker, *keys), options=options) as producer:
             await producer.send(Message(topic, b"body"))
 
     asyncio.run(work())
@@ -63,6 +84,76 @@ def test_accounts(tmp_path: Path) -> None:
         ):
             with pytest.raises(RocketMQError, match=re.escape(told)):
                 send(broker, topic, *keys)
+
+
+async def pushed(client: ClientOptions) -> list[bytes]:
+    found: list[bytes] = []
+    consumer = PushConsumer("CG", client=client, options=PushConsumerOptions(from_where=FIRST))
+
+    @consumer.subscribe(TOPIC)
+    async def handle(messages: list[ReceivedMessage]) -> ConsumeResult:
+        found.extend(message.body for message in messages)
+        consumer.stop()
+        return ConsumeResult.SUCCESS
+
+    await consumer.run()
+    return found
+
+
+async def pulled(client: ClientOptions) -> list[bytes]:
+    consumer = PullConsumer("CG", client=client, options=PullConsumerOptions(from_where=FIRST))
+    consumer.subscribe(TOPIC)
+    async with consumer:
+        return [message.body for message in await consumer.poll(10)]
+
+
+async def popped(client: ClientOptions) -> list[bytes]:
+    consumer = PopConsumer("CG", client=client, options=PopConsumerOptions(from_where=FIRST))
+    consumer.subscribe(TOPIC)
+    async with consumer:
+        [message] = await consumer.receive(1, wait_s=10)
+        await consumer.ack(message)
+        return [message.body]
+
+
+CONSUMERS: list[Consume] = [pushed, pulled, popped]
+
+
+@pytest.mark.parametrize("consume", CONSUMERS)
+def test_consumers_with_users(tmp_path: Path, caplog: pytest.LogCaptureFixture, consume: Consume) -> None:
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        assert root.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC)).code == 0
+        for user in ("app", "other"):
+            create_user(root, user, "app-word")
+            grant(root, user, f"Topic:{TOPIC}", "Pub", "Sub")
+        grant(root, "app", "Group:CG", "Sub")
+        send(broker, TOPIC, "app", "app-word")
+        assert consumed(consume, options_of(broker, "app", "app-word")) == [b"body"]
+        with pytest.raises((BrokerError, TimeoutError)) as refused:
+            consumed(consume, options_of(broker, "other", "app-word"), within_s=2)
+        assert "grant it: firearrow user grant other Group:CG" in caplog.text + str(refused.value)
+
+
+@pytest.mark.parametrize("consume", CONSUMERS)
+def test_consumers_with_accounts(tmp_path: Path, caplog: pytest.LogCaptureFixture, consume: Consume) -> None:
+    with (
+        broker_with(tmp_path, FILE) as broker,
+        SignedSocket(broker.address, "rocketmq2", "12345678") as admin,
+    ):
+        assert admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC)).code == 0
+        send(broker, TOPIC, "RocketMQ", "12345678")
+        assert consumed(consume, options_of(broker, "RocketMQ", "12345678")) == [b"body"]
+        with pytest.raises((BrokerError, TimeoutError)) as refused:
+            consumed(consume, options_of(broker, "unknown", "x"), within_s=2)
+        assert "add the account unknown to plain_acl.yml" in caplog.text + str(refused.value)
+
+
+def consumed(consume: Consume, client: ClientOptions, within_s: float = 20) -> list[bytes]:
+    async def work() -> list[bytes]:
+        async with asyncio.timeout(within_s):
+            return await consume(client)
+
+    return asyncio.run(work())
 
 
 def test_other_errors_have_no_hint() -> None:

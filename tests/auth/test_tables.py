@@ -13,7 +13,9 @@ from firearrow._native.protocol.access_model import (
     User,
     UserStatus,
     UserType,
+    address_of,
 )
+from firearrow._native.protocol.authorization import Need, decide
 from firearrow.broker.app.access import SECRET_MODE
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, PASSWORD_CHARS_MAX, SOURCES_MAX, TEXT_CHARS_MAX
@@ -194,3 +196,23 @@ def test_changes_of_acls() -> None:
 
 def test_null_as_source_is_no_source() -> None:
     assert acl(entry(sourceIps=[None])).policies[PolicyType.CUSTOM][0].sources == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "inside", "outside"),
+    [
+        ("::1", "0:0:0:0:0:0:0:1", "::2"),
+        ("2001:0DB8:1:0::7", "2001:db8:1::7", "2001:db8:1::8"),
+        ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+        ("10.0.0.0/8", "::ffff:10.1.2.3", "::ffff:11.1.2.3"),
+        ("::/0", "fe80::1", "10.1.2.3"),
+        ("0.0.0.0/0", "10.1.2.3", "fe80::1"),
+    ],
+)
+def test_sources_of_ipv6(source: str, inside: str, outside: str) -> None:
+    """As numbers of their family, in whatever form they are written."""
+    resource = Resource.parse("Topic:a")
+    assert resource is not None
+    rules, need = acl(entry(sourceIps=[source])), Need(resource, Action.PUB)
+    assert decide(rules, need, address_of(inside)).allowed
+    assert not decide(rules, need, address_of(outside)).allowed

@@ -102,6 +102,15 @@ async def test_whom_the_client_trusts(broker: BrokerProcess, files: CertificateF
     assert await fault(broker, unchecked) == ""
 
 
+async def test_a_key_with_a_password(broker: BrokerProcess, files: CertificateFiles) -> None:
+    key = {"certificate": files.path("client.pem"), "key": files.lock("client", "a word")}
+    authority = files.path("authority.pem")
+    assert await fault(broker, TlsOptions(authority=authority, key_password="a word", **key)) == ""
+    for wrong in ("another", None):
+        with pytest.raises(ConfigError, match="the key's password is wrong"):
+            await fault(broker, TlsOptions(authority=authority, key_password=wrong, **key))
+
+
 async def test_the_server_s_name(broker: BrokerProcess, files: CertificateFiles) -> None:
     assert await fault(broker, own(files, server_name="localhost")) == ""
     assert "elsewhere.example" in await fault(broker, own(files, server_name="elsewhere.example"))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,17 @@ SHORT = 3000
 NAMES = ("a", "ab", "abc", "b", "%RETRY%a", "A")
 TYPES = ("Topic", "Group", "Cluster", "topic")
 ACTIONS = ("All", "Pub", "Sub", "Create", "Update", "Delete", "Get", "List", "Unknown")
-SOURCES = ("127.0.0.1", "10.1.2.3", "10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "192.168.1.7/24", "10.1.2.3/32")
-ADDRESSES = ("127.0.0.1", "10.1.2.3", "10.2.0.1", "192.168.1.200", "8.8.8.8")
+FAMILIES = (
+    (
+        ("127.0.0.1", "10.1.2.3", "10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "192.168.1.7/24", "10.1.2.3/32"),
+        ("127.0.0.1", "10.1.2.3", "10.2.0.1", "192.168.1.200", "8.8.8.8"),
+    ),
+    (
+        ("::1", "2001:db8::/32", "2001:db8:1::7", "2001:db8:1::ff/120", "::/0", "fe80::1/128"),
+        ("::1", "2001:db8:1::7", "2001:db8:2::1", "fe80::1", "2002::1"),
+    ),
+)
+"""Sources of rules, and addresses of clients of the same family: across families, Apache compares numbers."""
 
 
 @contextmanager
@@ -49,33 +58,34 @@ def pattern(dice: random.Random) -> str:
     return f"{dice.choice(TYPES)}:{dice.choice((*NAMES, *(f'{name}*' for name in NAMES), '*', '*'))}"
 
 
-def entry(dice: random.Random) -> dict[str, object]:
+def entry(dice: random.Random, sources: Sequence[str]) -> dict[str, object]:
     made: dict[str, object] = {
         "resource": pattern(dice),
         "actions": dice.sample(ACTIONS, dice.choice((1, 1, 2, 3))),
         "decision": dice.choice(("Allow", "Allow", "Deny")),
     }
     if dice.random() < 0.3:
-        made["sourceIps"] = dice.sample(SOURCES, dice.choice((1, 2)))
+        made["sourceIps"] = dice.sample(sources, dice.choice((1, 2)))
     return made
 
 
-def policy(dice: random.Random, kind: str) -> dict[str, object]:
+def policy(dice: random.Random, kind: str, sources: Sequence[str]) -> dict[str, object]:
     """Of equal resources, one: updateAcl replaces an entry of the same resource."""
     entries = {
         str(Resource.parse(str(made["resource"]))): made
-        for made in (entry(dice) for _ in range(dice.randint(1, 7)))
+        for made in (entry(dice, sources) for _ in range(dice.randint(1, 7)))
     }
     return {"policyType": kind, "entries": list(entries.values())}
 
 
 def case(dice: random.Random) -> dict[str, Any]:
     kinds = dice.choice((("Custom",), ("Default",), ("Custom", "Default")))
+    sources, addresses = dice.choice(FAMILIES)
     return {
-        "acl": {"subject": "User:app", "policies": [policy(dice, kind) for kind in kinds]},
+        "acl": {"subject": "User:app", "policies": [policy(dice, kind, sources) for kind in kinds]},
         "resource": f"{dice.choice(TYPES[:3])}:{dice.choice(NAMES)}",
         "actions": dice.sample(ACTIONS[1:8], dice.choice((1, 1, 2, 3))),
-        "ip": dice.choice(ADDRESSES),
+        "ip": dice.choice(addresses),
     }
 
 
