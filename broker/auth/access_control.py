@@ -70,7 +70,7 @@ class AccessControl:
 
     def check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
         """Refusal: the request is refused. `is_served`: it has a handler; otherwise there is nothing to
-        protect, and its sender is told so."""
+        protect, and the answer says that it is not supported."""
         user = None
         try:
             needs_right = is_served and self._needs_right(request.code)

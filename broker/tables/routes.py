@@ -393,14 +393,14 @@ class RouteTable:
 
     def _notify(self, broker: BrokerData, *, offline: str = "", ha: str = "") -> None:
         """As Apache: all that are left, or those that were there before the one that joined. Our own broker, whose
-        address has no host, is not told."""
+        address has no host, gets no notice."""
         smallest, members = min(broker.addresses), broker.addresses
-        told = [
+        notified = [
             address
             for broker_id, address in members.items()
             if (offline or len(members) == 1 or broker_id != smallest) and not address.startswith(":")
         ]
-        self.min_changed(MinBrokerChange(smallest, members[smallest], offline, ha, told))
+        self.min_changed(MinBrokerChange(smallest, members[smallest], offline, ha, notified))
 
     def _put(self, topic: str, broker: str, data: QueueData) -> None:
         queues = self._topics.setdefault(topic, {})

@@ -83,7 +83,7 @@ class TlsOptions:
     server_name: str | None = None
     """The name in the servers' certificates; None: the host of each address."""
     verify: bool = True
-    """False: any certificate is accepted, as Java's clients do unless told otherwise."""
+    """False: any certificate is accepted, as Java's clients do by default."""
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:

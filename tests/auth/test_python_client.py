@@ -58,13 +58,13 @@ def test_users_and_rules(tmp_path: Path) -> None:
         create_user(root, "app", "app-word")
         grant(root, "app", "Topic:T", "Pub")
         send(broker, "T", "app", "app-word")
-        for topic, keys, told in (
+        for topic, keys, says in (
             ("T", (), "the broker requires a login: pass credentials=Credentials(access_key, secret_key)"),
             ("T", ("app", "wrong"), "the secret key is not that of this user"),
             ("T", ("nobody", "x"), "add the user: firearrow user add nobody"),
             ("Denied", ("app", "app-word"), "grant it: firearrow user grant app Topic:Denied Pub"),
         ):
-            with pytest.raises(RocketMQError, match=re.escape(told)):
+            with pytest.raises(RocketMQError, match=re.escape(says)):
                 send(broker, topic, *keys)
 
 
@@ -76,13 +76,13 @@ def test_accounts(tmp_path: Path) -> None:
         for topic in ("topicA", "topicB"):
             assert admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic)).code == 0
         send(broker, "topicB", "RocketMQ", "12345678")
-        for topic, keys, told in (
+        for topic, keys, says in (
             ("topicB", (), "the broker requires a login"),
             ("topicB", ("RocketMQ", "wrong"), "the secret key is not that of this user"),
             ("topicB", ("unknown", "x"), "add the account unknown to plain_acl.yml"),
             ("topicA", ("RocketMQ", "12345678"), "add topicA=PUB|SUB to the topicPerms of the account"),
         ):
-            with pytest.raises(RocketMQError, match=re.escape(told)):
+            with pytest.raises(RocketMQError, match=re.escape(says)):
                 send(broker, topic, *keys)
 
 

@@ -82,7 +82,7 @@ def test_users_and_rules(user: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "says"),
     [
         ("add app", "the password is empty"),
         ("grant app orders Pub", "'orders' is no resource: write Topic:NAME"),
@@ -92,7 +92,7 @@ def test_users_and_rules(user: Run) -> None:
         ("check app fly orders", "'fly' is no action"),
     ],
 )
-def test_wrong_use(user: Run, line: str, told: str) -> None:
+def test_wrong_use(user: Run, line: str, says: str) -> None:
     code, rows, errors = user(line)
     assert (code, rows) == (2, [])
-    assert told in errors
+    assert says in errors

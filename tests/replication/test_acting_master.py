@@ -92,14 +92,14 @@ def test_the_smallest_acts_and_is_told_at_once(rig: Rig) -> None:
     wait_for(lambda: rig.route("TBW102")[0] == BOTH | {"2": "second"}, "three registered")
     rig.copied(4, "second")
     rig.kill("master")
-    wait_for(lambda: status(rig, "slave")["acting"] is True, "that it is told", 5)
+    wait_for(lambda: status(rig, "slave")["acting"] is True, "that it acts", 5)
     assert status(rig, "second")["acting"] is False
     rig.wait_route({"0": "slave", "2": "second"}, 4, 5)
     acts(rig)
     with rig.connect("second") as second:
         assert pull(second, TOPIC).code == 2
     rig.kill("slave")
-    wait_for(lambda: status(rig, "second")["acting"] is True, "that the next one is told", 5)
+    wait_for(lambda: status(rig, "second")["acting"] is True, "that the next one acts", 5)
     rig.wait_route({"0": "second"}, 4, 5)
     with rig.connect("second") as second:
         commit(second, 9)

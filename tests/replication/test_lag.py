@@ -73,9 +73,9 @@ def test_a_slave_that_acknowledges_nothing_more(tmp_path: Path) -> None:
             assert late["diff"] == master.written() - end
             assert late["lagMessages"] == 7
             assert 900 <= late["lagMs"] <= 3500
-            told = status(client)
-            assert (told["role"], told["inSync"], told["refused"]) == ("ASYNC_MASTER", 1, [])
-            assert told["slaves"][0]["lagMessages"] == 7
+            reported = status(client)
+            assert (reported["role"], reported["inSync"], reported["refused"]) == ("ASYNC_MASTER", 1, [])
+            assert reported["slaves"][0]["lagMessages"] == 7
             slave.say(slave.end)
             until(lambda: connections(master)[0]["lagMs"] == 0)
         until(lambda: status(client)["slaves"] == [])

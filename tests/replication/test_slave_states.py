@@ -1,4 +1,4 @@
-"""Logs that a slave must not follow: they are found before a byte is taken, and told by 907, the status and the log."""
+"""Logs that a slave must not follow: found before a byte is taken, and reported by 907, the status and the log."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Spark with a broker that accepts TLS only and checks users: one reads, one writes, the others are refused."""
+"""Spark with a broker that accepts TLS only and checks users: one reads, one writes, the others are refused. And with
+accounts of plain_acl.yml."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow.spark_tools.jobs.replay import cli as replay
 from tests.auth.secured import SignedSocket, ask_ok, create_user, grant, options
+from tests.auth.test_plain_acl import FILE, broker_with
 from tests.spark.replaying import job
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles, settings
@@ -86,6 +88,29 @@ def test_one_reads_one_writes_and_one_is_refused(
     refused = run(*source, *target, *words("--target-option", READER), checkpoint="other")
     assert refused.code != 0
     assert "firearrow user grant reader Topic:To" in refused.err
+
+
+def test_accounts(spark: "SparkSession", tmp_path: Path) -> None:
+    keys = {"rocketmq.accessKey": "RocketMQ", "rocketmq.secretKey": "12345678"}
+    with (
+        broker_with(tmp_path, FILE) as broker,
+        SignedSocket(broker.address, "rocketmq2", "12345678") as admin,
+    ):
+        for topic in ("topicB", "topicC"):
+            ask_ok(admin, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, 1))
+        assert broker.name_server is not None
+        at = keys | {"nameServer": "{}:{}".format(*broker.name_server)}
+        rows = spark.createDataFrame([(f"body {n}",) for n in range(ROWS)], "body string")
+
+        def write(topic: str, **more: str) -> None:
+            rows.write.format("rocketmq").mode("append").options(**at | more, topic=topic).save()
+
+        write("topicB")
+        assert spark.read.format("rocketmq").options(**at, topic="topicB").load().count() == ROWS
+        with pytest.raises(Exception, match="add topicC=PUB to the topicPerms of the account RocketMQ"):
+            write("topicC")
+        with pytest.raises(Exception, match="the secret key is not that of this user"):
+            write("topicB", **{"rocketmq.secretKey": "wrong"})
 
 
 def test_a_stream_reads_and_writes(spark: "SparkSession", guarded: Guarded, tmp_path: Path) -> None:

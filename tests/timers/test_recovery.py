@@ -326,7 +326,7 @@ def test_a_slave_that_becomes_the_master_trusts_what_its_master_said(
         harness.put("T", body, TIMER_DELAY_MS=str(delay))
     harness.timers.run(5000)
     assert harness.found() == [1]
-    told = harness.service.check_point()
+    reported = harness.service.check_point()
     harness.kill()
     for folder in ("journal", "timerlog"):
         shutil.rmtree(tmp_path / folder)
@@ -335,7 +335,7 @@ def test_a_slave_that_becomes_the_master_trusts_what_its_master_said(
     slave = checkpoint.TimerCheckpoint(tmp_path / "config" / "timercheck")
     slave.is_followed = True
     if said:
-        slave.follow(told)
+        slave.follow(reported)
     slave.write_checkpoint(NOW)
     slave.close()
     promoted = harness.again()
