@@ -19,8 +19,9 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import runtime_info, topic_ext
 
 THREADS, EACH = 64, 100
-FIRST_PULLS = 4
-"""One for each queue, before it has its first message."""
+QUEUES = 4
+FIRST_PULLS = QUEUES + 1
+"""One for each queue, and for that of the retry topic: before it has its first message, or its group a heartbeat."""
 LANGUAGES = {
     "java5": "JAVA",
     "java4": "JAVA",
@@ -67,9 +68,7 @@ def run_load(program: str, home: Path) -> tuple[list[int], dict[str, str]]:
     """Run it against a broker of its own: it must have sent and received everything. Returns the `counts`."""
     with FireArrow(home / "store", {}) as peer:
         with ClientSocket(address(peer.address)) as connection:
-            assert (
-                connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Load", FIRST_PULLS)).code == 0
-            )
+            assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Load", QUEUES)).code == 0
         words = [*PROGRAMS[program](home), peer.name_server, "Load", "load", str(THREADS), str(EACH)]
         done = subprocess.run(words, cwd=home, capture_output=True, text=True, timeout=150, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]

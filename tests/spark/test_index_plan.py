@@ -22,6 +22,7 @@ from tests.spark.indexed_store import (
     COUNT,
     ENTRIES,
     NAMED,
+    QUEUE_FILE_BYTES,
     QUEUES,
     SLOTS,
     check,
@@ -107,7 +108,9 @@ def test_what_is_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_store_that_grows_is_read_to_its_end(indexed: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(indexed, tmp_path / "store"))
-    with open_store(root, index_slots=SLOTS, index_entries=ENTRIES) as store:
+    with open_store(
+        root, index_slots=SLOTS, index_entries=ENTRIES, queue_file_bytes=QUEUE_FILE_BYTES
+    ) as store:
         for number in range(COUNT, COUNT + 50):
             put(store, b"", queue_id=number % QUEUES, properties=properties_of(KEYS=pair(number)))
             store.write()

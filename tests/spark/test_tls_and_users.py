@@ -107,7 +107,7 @@ def test_accounts(spark: "SparkSession", tmp_path: Path) -> None:
 
         write("topicB")
         assert spark.read.format("rocketmq").options(**at, topic="topicB").load().count() == ROWS
-        with pytest.raises(Exception, match="add topicC=PUB to the topicPerms of the account RocketMQ"):
+        with pytest.raises(Exception, match=r"add topicC=PUB.* to the topicPerms of the account"):
             write("topicC")
         with pytest.raises(Exception, match="the secret key is not that of this user"):
             write("topicB", **{"rocketmq.secretKey": "wrong"})
