@@ -158,11 +158,20 @@ def test_a_master_sends_slow_readers_to_the_slave(shared: Shared) -> None:
     try:
         for ext in ({}, {"expressionType": "TAG", "unknown": "1"}):
             assert pull(master, TOPIC, **ext).ext["suggestWhichBrokerId"] == "1"
+            for broker_id in (2, 1):
+                read_slowly_at(master, broker_id)
+                assert pull(master, TOPIC, **ext).ext["suggestWhichBrokerId"] == str(broker_id)
         set_option(master, "accessMessageInMemoryMaxRatio", "40")
         assert pull(master, TOPIC).ext["suggestWhichBrokerId"] == "0"
     finally:
         set_option(master, "slaveReadEnable", "false")
         set_option(master, "accessMessageInMemoryMaxRatio", "40")
+
+
+def read_slowly_at(master: ClientSocket, broker_id: int) -> None:
+    group = {"groupName": "CG", "consumeEnable": True, "whichBrokerWhenConsumeSlowly": broker_id}
+    body = json.dumps(group).encode()
+    assert master.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == 0
 
 
 def set_option(connection: ClientSocket, key: str, value: str) -> None:
