@@ -176,8 +176,12 @@ class PopConsumer(Service):
             "unitMode": self._client.unit_name is not None,
         }
 
+    @property
+    def rebalances(self) -> bool:
+        """POP consumers own no queues."""
+        return False
+
     async def rebalance(self) -> bool:
-        """Nothing to do: POP consumers own no queues."""
         return True
 
     async def persist_offsets(self) -> None:

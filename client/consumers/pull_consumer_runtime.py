@@ -100,9 +100,11 @@ class PullConsumerRuntime:
             "unitMode": False,
         }
 
+    @property
+    def rebalances(self) -> bool:
+        return self.running and not self._announcing and self.config.assigned is None
+
     async def rebalance(self) -> bool:
-        if not self.running or self._announcing or self.config.assigned is not None:
-            return True
         return await self.rebalancer.run()
 
     async def persist_offsets(self) -> None:

@@ -250,10 +250,12 @@ class PushConsumerRuntime:
             "unitMode": False,
         }
 
+    @property
+    def rebalances(self) -> bool:
+        return self.running and self._announced
+
     async def rebalance(self) -> bool:
         """A paused consumer keeps its queues."""
-        if not self.running or not self._announced:
-            return True
         return not self.pulls.paused and await self.rebalancer.run()
 
     async def persist_offsets(self) -> None:

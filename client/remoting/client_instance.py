@@ -355,9 +355,11 @@ class ClientInstance:
             except TimeoutError:
                 pass
             self._rebalance_requested.clear()
-            balanced = await asyncio.gather(*map(self._rebalance_one, list(self.consumers.values())))
+            sharing = [consumer for consumer in self.consumers.values() if consumer.rebalances]
+            balanced = await asyncio.gather(*map(self._rebalance_one, sharing))
             wait_s = self.options.rebalance_s if all(balanced) else REBALANCE_GAP_S
-            await asyncio.sleep(REBALANCE_GAP_S)
+            if sharing:
+                await asyncio.sleep(REBALANCE_GAP_S)
 
     async def _rebalance_one(self, consumer: ConsumerRole) -> bool:
         try:

@@ -24,6 +24,12 @@ class ConsumerRole(Protocol):
         """Its element of consumerDataSet in a heartbeat."""
         ...
 
+    @property
+    def rebalances(self) -> bool:
+        """Whether brokers know it and what it subscribes to, and its group shares queues: else there is nothing to
+        rebalance."""
+        ...
+
     async def rebalance(self) -> bool:
         """Rebalance all topics once. Returns whether this member now owns just its queues."""
         ...

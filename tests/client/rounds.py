@@ -194,6 +194,10 @@ class Member:
             "subscriptionDataSet": [one.heartbeat_json() for one in self.subscriptions.values()],
         }
 
+    @property
+    def rebalances(self) -> bool:
+        return True
+
     async def rebalance(self) -> bool:
         return await self.rebalancer.run()
 

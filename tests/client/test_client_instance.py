@@ -17,6 +17,7 @@ from firearrow.client.base.errors import (
     RequestTimeout,
 )
 from firearrow.client.base.options import ClientOptions
+from firearrow.client.remoting import client_instance
 from firearrow.client.remoting.client_instance import ClientInstance
 from tests.client.conftest import unique
 
@@ -131,4 +132,41 @@ async def test_the_next_name_server_is_asked_when_one_is_gone(name_server: str) 
     instance = await ClientInstance.of(ClientOptions(name_server=f"127.0.0.1:1;{name_server}"))
     for _ in range(3):
         await instance.routes.refresh("TBW102")
+    await instance.leave()
+
+
+class Joining(Role):
+    """A consumer that has nothing to rebalance until brokers know it."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.rebalances = False
+        self.rebalanced = asyncio.Event()
+
+    def heartbeat_data(self) -> dict[str, object]:
+        return {}
+
+    async def rebalance(self) -> bool:
+        self.rebalanced.set()
+        return True
+
+    async def persist_offsets(self) -> None:
+        pass
+
+
+async def test_a_notification_before_a_consumer_has_joined_does_not_delay_it(
+    name_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker sends one for the first heartbeat; a rebalance would be followed by the gap."""
+    monkeypatch.setattr(client_instance, "REBALANCE_GAP_S", 3600)
+    instance = await ClientInstance.of(ClientOptions(name_server=name_server))
+    joining = Joining(unique("group"))
+    await instance.join_consumer(joining)
+    instance.rebalance_soon()
+    await asyncio.sleep(0.1)
+    assert not joining.rebalanced.is_set()
+    joining.rebalances = True
+    instance.rebalance_soon()
+    async with asyncio.timeout(5):
+        await joining.rebalanced.wait()
     await instance.leave()

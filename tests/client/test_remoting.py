@@ -306,6 +306,10 @@ class Member:
         subscriptions = [{"topic": "t", "subVersion": 17, "subString": "*"}] * self.wanted
         return {"groupName": self.group, "subscriptionDataSet": subscriptions}
 
+    @property
+    def rebalances(self) -> bool:
+        return True
+
     async def rebalance(self) -> bool:
         return True
 
