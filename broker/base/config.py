@@ -6,10 +6,12 @@
 import dataclasses
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from firearrow._native.base.durable_files import replace_durably
 from firearrow.broker.base import properties, tls
 from firearrow.broker.base.auth_options import auth_faults
 from firearrow.broker.base.config_keys import (
@@ -259,7 +261,7 @@ def _expand(value: str) -> str:
 
 
 def _rewrite(path: Path, pairs: Mapping[str, str]) -> None:
+    """Durably, and with the permissions that it has: it may hold secrets."""
     merged = properties.parse(path.read_bytes()) | dict(pairs)
-    fresh = path.with_name(path.name + ".tmp")
-    fresh.write_text(properties.format(merged), "ascii")
-    fresh.replace(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    replace_durably(os.path.realpath(path), properties.format(merged).encode("ascii"), mode=mode)

@@ -101,6 +101,19 @@ def test_changes_at_run_time_are_all_or_none_and_saved(tmp_path: Path) -> None:
     assert properties.parse(path.read_text()) == {"brokerName": "b", "flushIntervalCommitLog": "400"}
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_a_file_that_is_rewritten_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    """It may hold secrets."""
+    path, link = tmp_path / "broker.conf", tmp_path / "link.conf"
+    path.write_text("haSecret=0123456789abcdef\n")
+    path.chmod(mode)
+    link.symlink_to(path)
+    Config(Options(), link).update({"flushIntervalCommitLog": "400"})
+    assert "flushIntervalCommitLog=400" in path.read_text()
+    assert path.stat().st_mode & 0o777 == mode
+    assert sorted(tmp_path.iterdir()) == [path, link]
+
+
 @pytest.mark.parametrize(
     "key",
     [
