@@ -298,6 +298,8 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
         "waitTimeMillsInSendQueue": "100000",
         "osPageCacheBusyTimeOutMills": "100000",
         "sendThreadPoolQueueCapacity": "1000000",
+        # until this has passed once, 10 s by default, a thread of 5.5 spins
+        "transactionMetricFlushInterval": "1000",
     }
     conf |= dict(setting.split("=", 1) for setting in settings)
     (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
