@@ -66,7 +66,10 @@ def test_a_flood_ends_the_connection(broker: BrokerProcess, files: CertificateFi
             assert client.closed_by_peer()
             assert broker.anonymous_kib() - before < GROWTH_KIB
         assert probe.worst_s < 0.5
-    lines = broker.log.read_text()[logged:].splitlines()
+    deadline = time.monotonic() + 5
+    while not (lines := broker.log.read_text()[logged:].splitlines()):  # it is logged after the close
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert len(lines) == 1, lines
     assert any(each in lines[0] for each in reason.split("|"))
 
