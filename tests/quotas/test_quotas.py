@@ -70,11 +70,11 @@ def test_messages_sent(connection: ClientSocket) -> None:
     assert rate == pytest.approx(50, rel=NEAR)
     row = quotas_of(connection)["topic", "T"]
     assert row["quotas"] == {IN: 50}
-    assert row["delayed"] > 20
+    assert row["delayed"] > 50
     assert row["refused"] == 0
     assert row["used"][IN] == pytest.approx(50, abs=5)
     assert set_quota(connection, "topic", "T", **{IN: None}).code == 0
-    assert rate_of(lambda: send(connection), for_s=0.5) > 2 * 50
+    assert rate_of(lambda: send(connection), for_s=0.5) > 300
     assert quotas_of(connection) == {}
 
 
@@ -145,7 +145,7 @@ def test_messages_read(connection: ClientSocket) -> None:
 
     assert rate_of(read, limit=50) == pytest.approx(50, rel=NEAR)
     assert codes == {0}
-    assert quotas_of(connection)["group", "CG"]["delayed"] > 20
+    assert quotas_of(connection)["group", "CG"]["delayed"] > 50
 
 
 def test_reads_over_the_quota_are_refused(broker: BrokerProcess, connection: ClientSocket) -> None:
@@ -330,7 +330,7 @@ class TestUsers:
             rates["bob"] = rate_of(lambda: send(bob), for_s=2)
             limited.join()
         assert rates["ann"] == pytest.approx(40, rel=NEAR)
-        assert rates["bob"] > 2 * 40
+        assert rates["bob"] > 200
         lines = [
             json.loads(line) for line in (secured_broker.store.parent / "audit").read_text().splitlines()
         ]
