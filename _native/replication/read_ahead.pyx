@@ -1,6 +1,6 @@
 """ReadAhead: which bytes of the log can be sent to a slave without waiting for the disk. Loop thread.
 
-A slave that is far behind gets what has long left the memory. The log is mapped: the thread that touches
+A slave that lags far reads pages that are no longer in memory. The log is mapped: the thread that touches
 such a page waits for the disk, and all clients with it. So the disk is asked for the next bytes ahead
 (madvise), and only those are sent that are in memory (mincore); meanwhile the loop goes on.
 """

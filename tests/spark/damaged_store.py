@@ -61,7 +61,7 @@ def offsets(
 
 
 def entry_at(root: Path, number: int, file_bytes: int = QUEUE_FILE_BYTES) -> tuple[Path, int]:
-    """File and position of an entry of QUEUE, whose files have so many bytes."""
+    """File and position of an entry of QUEUE. `file_bytes`: the size of each of its files."""
     base = number * 20 // file_bytes * file_bytes
     return root / "consumequeue" / "T" / "0" / f"{base:020d}", number * 20 - base
 
