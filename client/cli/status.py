@@ -10,7 +10,7 @@ from firearrow.client.base.errors import ClientError, OnlyFireArrow
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.times import now_ms
-from firearrow.client.cli.values import is_of_user, is_system_group, of_each
+from firearrow.client.cli.values import is_of_user, is_system_group, of_each, real
 
 DISK_FULL_PERCENT = 90
 COLUMNS = (
@@ -67,10 +67,10 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
         facts, report = await asyncio.gather(admin.broker_runtime(broker), _report(admin, broker))
     except ClientError as error:
         return row | {"trouble": [str(error)]}
-    full = round(100 * _number(facts.get("commitLogDiskRatio")))
-    started = int(_number(facts.get("bootTimestamp")))
-    today = _number(facts.get("msgPutTotalTodayNow")) - _number(facts.get("msgPutTotalTodayMorning"))
-    trouble = [f"disk {full} % full"] if full >= DISK_FULL_PERCENT else []
+    disk = real(facts.get("commitLogDiskRatio"))
+    full = None if disk is None or disk < 0 else round(100 * disk)
+    started = int(real(facts.get("bootTimestamp")) or 0)
+    trouble = [f"disk {full} % full"] if full is not None and full >= DISK_FULL_PERCENT else []
     if facts.get("brokerActive", "true") != "true":
         trouble.append("not active")
     if report is not None and not report.get("ready", True):
@@ -81,7 +81,7 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
         "inPerSecond": _rate(facts.get("putTps")),
         "outPerSecond": _rate(facts.get("getTransferredTps") or facts.get("getTransferedTps")),
         "diskPercent": full,
-        "storedToday": int(today),
+        "storedToday": _stored_today(facts),
         "trouble": trouble,
         "status": report,
     }
@@ -94,16 +94,16 @@ async def _report(admin: Admin, broker: str) -> dict[str, Any] | None:
         return None
 
 
-def _number(text: str | None) -> float:
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0
+def _rate(text: str | None) -> float | None:
+    """The first of three rates: of the last ten seconds. Apache's brokers report none in their first ten seconds."""
+    rates = (text or "").split()
+    rate = real(rates[0]) if rates else None
+    return None if rate is None else round(rate, 1)
 
 
-def _rate(text: str | None) -> float:
-    """The first of Apache's three rates: of the last ten seconds."""
-    return round(_number((text or "0").split()[0]), 1)
+def _stored_today(facts: Mapping[str, str]) -> int | None:
+    now, morning = (real(facts.get(f"msgPutTotalToday{when}")) for when in ("Now", "Morning"))
+    return None if now is None or morning is None else int(now - morning)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -1,6 +1,7 @@
-"""Values as they are typed and shown: permissions, KEY=VALUE, names of versions; requests in small groups."""
+"""Values as they are typed and shown: permissions, KEY=VALUE, numbers, names of versions; requests in small groups."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -35,6 +36,15 @@ def pairs(words: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"{word!r} must be KEY=VALUE")
         found[key] = value
     return found
+
+
+def real(text: str | None) -> float | None:
+    """A number that a broker reported as text; None: it reported none, or none that is finite."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def members(record: Any) -> dict[str, Any]:  # noqa: ANN401 (any dataclass)

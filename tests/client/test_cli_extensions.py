@@ -9,7 +9,9 @@ import pytest
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ConsumeFromWhere, PullConsumerOptions
 from firearrow.client.blocking import Producer, PullConsumer
+from firearrow.client.cli.status import _rate
 from firearrow.client.cli.top import _graph
+from firearrow.client.cli.values import real
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, here
 
@@ -122,6 +124,27 @@ def test_the_history_has_what_happened(firearrow: Firearrow, topic: str) -> None
     assert all(row["broker"] == "own" and row["stepMs"] > 0 for row in rows)
     assert any(value is not None for row in rows for value in row["values"])
     assert firearrow("top", "--since", "-10m", "--series", "no-such-series").rows == []
+
+
+@pytest.mark.parametrize(
+    ("reported", "rate"),
+    [
+        ("1.26 3.0 5.0", 1.3),
+        ("0.0  ", 0.0),
+        ("  ", None),  # an Apache broker in its first ten seconds
+        ("", None),
+        (None, None),
+        ("NaN NaN NaN", None),
+        ("a b c", None),
+    ],
+)
+def test_the_first_rate_of_those_that_a_broker_reports(reported: str | None, rate: float | None) -> None:
+    assert _rate(reported) == rate
+
+
+def test_numbers_that_a_broker_reports() -> None:
+    assert [real(text) for text in ("0.5", "-1", "1E3")] == [0.5, -1, 1000]
+    assert [real(text) for text in (None, "", " ", "x", "NaN", "Infinity", "9" * 5000)] == [None] * 7
 
 
 def test_a_graph() -> None:

@@ -285,6 +285,9 @@ def test_status(firearrow: Firearrow, broker: Peer, sent: str) -> None:
     assert row["version"] == ("4.9.7" if broker.kind == "apache4" else "5.5.0")
     assert row["upMs"] > 0
     assert row["storedToday"] >= 0
+    rates = [row["inPerSecond"], row["outPerSecond"]]
+    young = row["upMs"] < 15_000
+    assert all(rate >= 0 if rate is not None else young for rate in rates), "only a young broker has no rates"
 
 
 def test_top_measures_rates_and_lags(firearrow: Firearrow, broker: Peer, sent: str) -> None:

@@ -17,7 +17,7 @@ from firearrow.client.cli.doctor.finding import (
 )
 from firearrow.client.cli.output import bytes_text
 from firearrow.client.cli.times import age_text
-from firearrow.client.cli.values import FIRST_VERSION, version_text
+from firearrow.client.cli.values import FIRST_VERSION, real, version_text
 
 LEVELS = (
     ("diskMaxUsedSpaceRatio", 75, (10, 95)),
@@ -167,7 +167,7 @@ def _shares(broker: Broker) -> Iterator[tuple[str, float, str]]:
                 yield what, 1 - disk["free"] / disk["total"], f" ({disk['folder']})"
         return
     for what, key in (("the log", "commitLogDiskRatio"), ("the queues", "consumeQueueDiskRatio")):
-        share = _real(broker.runtime.get(key, ""))
+        share = real(broker.runtime.get(key))
         if share is not None and share >= 0:
             yield what, share, ""
 
@@ -320,8 +320,7 @@ def memory_limit(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: A
 def last_backup(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
     """Age of the last backup"""
     backup = machine.get("lastBackup")
-    oldest = broker.runtime.get("earliestMessageTimeStamp", "")
-    oldest_ms = int(oldest) if oldest.isdecimal() else 0
+    oldest_ms = max(int(real(broker.runtime.get("earliestMessageTimeStamp")) or 0), 0)
     folder = (machine.get("store") or {}).get("folder", "DIR")
     if backup is not None and facts.now_ms - backup["madeMs"] > BACKUP_AGE_MS:
         found = f"the last backup is {age_text(facts.now_ms - backup['madeMs'])} old ({backup['target']})"
@@ -341,7 +340,7 @@ def last_backup(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: AN
 def dispatch_behind(facts: Facts) -> Said:
     """Stored messages that no consumer can see yet"""
     for broker in facts.asked_brokers():
-        behind = _real(broker.runtime.get("dispatchBehindBytes", "")) or 0
+        behind = real(broker.runtime.get("dispatchBehindBytes")) or 0
         if behind > BEHIND_BYTES:
             yield Finding(
                 Severity.WARNING,
@@ -441,13 +440,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _real(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _free(text: str) -> float | None:
