@@ -29,7 +29,7 @@ LIST_COLUMNS = (
 LAG_COLUMNS = (
     Column("topic", "TOPIC"),
     Column("broker", "BROKER"),
-    Column("queue", "QUEUE", Kind.COUNT),
+    Column("queueId", "QUEUE", Kind.COUNT),
     Column("consumerOffset", "CONSUMED", Kind.COUNT),
     Column("brokerOffset", "NEXT", Kind.COUNT),
     Column("lag", "LAG", Kind.COUNT),
@@ -51,7 +51,7 @@ MEMBER_COLUMNS = (
 SEEK_COLUMNS = (
     Column("topic", "TOPIC"),
     Column("broker", "BROKER"),
-    Column("queue", "QUEUE", Kind.COUNT),
+    Column("queueId", "QUEUE", Kind.COUNT),
     Column("from", "FROM", Kind.COUNT),
     Column("to", "TO", Kind.COUNT),
 )
@@ -233,7 +233,7 @@ async def lag(call: Call) -> int:
             {
                 "topic": queue.topic,
                 "broker": queue.broker_name,
-                "queue": queue.queue_id,
+                "queueId": queue.queue_id,
                 "consumerOffset": found.consumer_offset,
                 "brokerOffset": found.broker_offset,
                 "lag": found.messages,
@@ -376,7 +376,7 @@ def _move_row(move: Move) -> dict[str, Any]:
     return {
         "topic": queue.topic,
         "broker": queue.broker_name,
-        "queue": queue.queue_id,
+        "queueId": queue.queue_id,
         "from": before,
         "to": after,
     }

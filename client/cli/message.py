@@ -171,7 +171,7 @@ async def _send_again(call: Call, stored: ReceivedMessage) -> None:
             "status": result.status.name,
             "topic": stored.topic,
             "broker": result.queue.broker_name,
-            "queue": result.queue.queue_id,
+            "queueId": result.queue.queue_id,
             "offset": result.queue_offset,
             "msgId": result.message_id,
             "offsetMsgId": result.offset_message_id,

@@ -53,7 +53,7 @@ def message_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[
     row: dict[str, Any] = {
         "topic": message.topic,
         "broker": message.broker_name,
-        "queue": message.queue_id,
+        "queueId": message.queue_id,
         "offset": message.queue_offset,
         "storedMs": message.store_timestamp,
         "bornMs": message.born_timestamp,
@@ -141,7 +141,7 @@ def print_message(output: Output, message: ReceivedMessage, decode: Decode) -> N
 
 
 class Template:
-    r"""`{topic} {queue} {offset} {msgId} {body}\n`: fields of a message's JSON; `{property:NAME}`; `\n`, `\t`.
+    r"""`{topic} {queueId} {offset} {msgId} {body}\n`: fields of a message's JSON; `{property:NAME}`; `\n`, `\t`.
 
     ConfigError: an unknown field.
     """
@@ -150,7 +150,7 @@ class Template:
         [
             "topic",
             "broker",
-            "queue",
+            "queueId",
             "offset",
             "storedMs",
             "bornMs",

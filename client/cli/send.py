@@ -27,7 +27,7 @@ CHUNK_BYTES = 1 << 16
 FAILURES_SHOWN = 3
 SENT_COLUMNS = (
     Column("status", "status"),
-    Column("queue", "queue", Kind.COUNT),
+    Column("queueId", "queueId", Kind.COUNT),
     Column("offset", "offset", Kind.COUNT),
     Column("dueMs", "due", Kind.TIME),
 )
@@ -131,7 +131,7 @@ def _sent(message: Message, result: SendResult) -> dict[str, Any]:
         "status": result.status.name,
         "topic": message.topic,
         "broker": result.queue.broker_name,
-        "queue": result.queue.queue_id,
+        "queueId": result.queue.queue_id,
         "offset": result.queue_offset,
         "msgId": result.message_id,
         "offsetMsgId": result.offset_message_id,

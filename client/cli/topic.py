@@ -34,7 +34,7 @@ CONFIG_COLUMNS = (
 )
 QUEUE_COLUMNS = (
     Column("broker", "BROKER"),
-    Column("queue", "QUEUE", Kind.COUNT),
+    Column("queueId", "QUEUE", Kind.COUNT),
     Column("minOffset", "FIRST", Kind.COUNT),
     Column("maxOffset", "NEXT", Kind.COUNT),
     Column("messages", "MESSAGES", Kind.COUNT),
@@ -42,7 +42,7 @@ QUEUE_COLUMNS = (
 )
 TRIM_COLUMNS = (
     Column("broker", "BROKER"),
-    Column("queue", "QUEUE", Kind.COUNT),
+    Column("queueId", "QUEUE", Kind.COUNT),
     Column("minOffset", "FIRST", Kind.COUNT),
     Column("maxOffset", "NEXT", Kind.COUNT),
     Column("trimmed", "REMOVED", Kind.COUNT),
@@ -159,7 +159,7 @@ async def show(call: Call) -> None:
     queues = [
         {
             "broker": queue.broker_name,
-            "queue": queue.queue_id,
+            "queueId": queue.queue_id,
             "minOffset": found.min_offset,
             "maxOffset": found.max_offset,
             "messages": found.max_offset - found.min_offset,
@@ -294,7 +294,7 @@ async def _trim(call: Call, offset: int | None, before_ms: int | None) -> None:
         return [
             {
                 "broker": queue.broker,
-                "queue": queue.queue_id,
+                "queueId": queue.queue_id,
                 "minOffset": queue.min_offset,
                 "maxOffset": queue.max_offset,
                 "trimmed": queue.trimmed,

@@ -53,7 +53,7 @@ def test_trim_by_offset(firearrow: Firearrow, topic: str) -> None:
     refused = firearrow("topic", "trim", topic, "--queue", "0", "--offset", "4")
     assert (refused.code, f"remove 4 messages of topic {topic}" in refused.err) == (2, True)
     planned = firearrow("topic", "trim", topic, "--queue", "0", "--offset", "4", "--dry-run")
-    assert planned.rows == [{"broker": "own", "queue": 0, "minOffset": 4, "maxOffset": 10, "trimmed": 4}]
+    assert planned.rows == [{"broker": "own", "queueId": 0, "minOffset": 4, "maxOffset": 10, "trimmed": 4}]
     assert first_offsets(firearrow, topic) == [0, 0]
     done = firearrow("topic", "trim", topic, "--queue", "0", "--offset", "4", "--yes")
     assert done.rows == planned.rows
@@ -69,7 +69,7 @@ def test_trim_by_time(firearrow: Firearrow, topic: str) -> None:
 
 def test_purge(firearrow: Firearrow, topic: str) -> None:
     rows = firearrow("topic", "purge", topic, "--yes").rows
-    assert [(row["queue"], row["trimmed"]) for row in rows] == [(0, MESSAGES), (1, 0)]
+    assert [(row["queueId"], row["trimmed"]) for row in rows] == [(0, MESSAGES), (1, 0)]
     [shown] = firearrow("topic", "show", topic).rows
     assert shown["messages"] == 0
     assert firearrow("topic", "purge", "no-such-topic", "--yes").code == 1

@@ -37,7 +37,7 @@ def test_two_brokers(peer: Peer, second: SecondBroker) -> None:
 
     assert firearrow("topic", "create", topic, "--queues", "2").rows[0]["brokers"] == [BROKER, NAME]
     [shown] = firearrow("topic", "show", topic).rows
-    assert [(queue["broker"], queue["queue"]) for queue in shown["queues"]] == [
+    assert [(queue["broker"], queue["queueId"]) for queue in shown["queues"]] == [
         (BROKER, 0),
         (BROKER, 1),
         (NAME, 0),

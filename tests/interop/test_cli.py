@@ -139,7 +139,7 @@ def test_topics_are_listed(firearrow: Firearrow, sent: str) -> None:
 def test_a_topic_is_shown(firearrow: Firearrow, sent: str) -> None:
     [shown] = firearrow("topic", "show", sent).rows
     assert shown["messages"] == MESSAGES
-    assert [queue["queue"] for queue in shown["queues"]] == list(range(QUEUES))
+    assert [queue["queueId"] for queue in shown["queues"]] == list(range(QUEUES))
     assert sum(queue["maxOffset"] for queue in shown["queues"]) == MESSAGES
     assert all(queue["lastMs"] > 0 for queue in shown["queues"])
 

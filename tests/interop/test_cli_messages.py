@@ -55,19 +55,19 @@ def test_what_is_sent_is_read(cli: Cli, topic: str) -> None:
     assert sent["status"] == "SEND_OK"
     assert sent["topic"] == topic
     read = cli("tail", topic, "--from", "start", "-e").lines[0]
-    assert {name: read[name] for name in ("body", "tags", "keys", "msgId", "offset", "queue")} == {
+    assert {name: read[name] for name in ("body", "tags", "keys", "msgId", "offset", "queueId")} == {
         "body": "hällo",
         "tags": "new",
         "keys": ["a", "b"],
         "msgId": sent["msgId"],
         "offset": 0,
-        "queue": sent["queue"],
+        "queueId": sent["queueId"],
     }
     assert read["properties"]["p"] == "1=2"
 
 
 def test_a_sharding_key_chooses_the_queue(cli: Cli, topic: str) -> None:
-    queues = {cli("send", topic, "x", "--shard", "one").lines[0]["queue"] for _ in range(3)}
+    queues = {cli("send", topic, "x", "--shard", "one").lines[0]["queueId"] for _ in range(3)}
     assert len(queues) == 1
 
 
