@@ -57,8 +57,8 @@ class NotYet(Exception):
     """The broker cannot be online yet; the text says why."""
 
 
-class Progress(Protocol):
-    """What is taken over besides consumer offsets; see `MessageServices.take_over`."""
+class DelayProgress(Protocol):
+    """What is taken over besides consumer offsets: delay levels and timers; see `MessageServices.take_over`."""
 
     def take_over(self, delays: bytes, check_point: bytes | None) -> tuple[int, bool]: ...
 
@@ -70,7 +70,7 @@ class PreOnline:
         self,
         context: BrokerContext,
         identity: BrokerIdentity,
-        progress: Progress,
+        progress: DelayProgress,
         *,
         connect: Connect,
         ask: Callable[[], Awaitable[Members]],

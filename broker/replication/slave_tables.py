@@ -50,7 +50,7 @@ class CopiedProgress(NamedTuple):
     timers: FollowedTimers | None
 
 
-class Progress(NamedTuple):
+class PendingAnswer(NamedTuple):
     """A master's answer, and where its log ended then or later."""
 
     body: bytes
@@ -111,7 +111,7 @@ class SlaveSynchronize:
         self._faults: dict[int, str] = {}
         self._versions: dict[int, DataVersion] = {}
         self._bodies: dict[int, bytes] = {}
-        self._ahead: dict[int, Progress] = {}
+        self._pending: dict[int, PendingAnswer] = {}
         """Answers whose log is not here yet, by request code."""
         self.copied_ms = 0
         """When all tables were last up to date; 0: never."""
@@ -143,7 +143,7 @@ class SlaveSynchronize:
             self._unknown.clear()
             self._versions.clear()
             self._bodies.clear()
-            self._ahead.clear()
+            self._pending.clear()
         for code, copy in self._copies.items():
             if code in self._unknown:
                 continue
@@ -165,7 +165,7 @@ class SlaveSynchronize:
             else:
                 if self._faults.pop(code, None) is not None:
                     log.info("the table of request %d is copied again", code)
-        if not self._faults and not self._ahead:
+        if not self._faults and not self._pending:
             self.copied_ms = self._clock.now_ms()
 
     def _failed(self, code: int, error: Exception) -> None:
@@ -253,18 +253,18 @@ class SlaveSynchronize:
     async def _progress(self, code: int) -> bytes | None:
         """The body of the answer as soon as our log has what the master's had; None until then, and if it is the same
         as before. The next answer is asked for after that, since a newer one would have to wait again."""
-        if code not in self._ahead:
+        if code not in self._pending:
             body = await self._changed(code)
             if body is None:
                 return None
             try:
-                self._ahead[code] = Progress(body, (await self._master.log_range()).end)
+                self._pending[code] = PendingAnswer(body, (await self._master.log_range()).end)
             except BaseException:
                 self._bodies.pop(code, None)
                 raise
-        if self._store.written < self._ahead[code].end:
+        if self._store.written < self._pending[code].end:
             return None
-        return self._ahead.pop(code).body
+        return self._pending.pop(code).body
 
     async def _changed(self, code: int) -> bytes | None:
         """The body of the answer; None if it is the same as before. It counts as copied when the next one comes:
