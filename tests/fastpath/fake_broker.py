@@ -5,7 +5,6 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from firearrow._native.wire.codes import RequestCode
@@ -60,9 +59,7 @@ class FakeBroker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pytest
@@ -47,9 +46,7 @@ class SmallDisk:
         self.store.symlink_to(self.path / "store")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         subprocess.run(["umount", "-l", self.path], check=True)
         self._image.unlink(missing_ok=True)
 

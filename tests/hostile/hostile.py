@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from tests.auth.secured import SignedSocket, create_user, grant, options
 from tests.hostile.attacker import ATTACKS, FREE
@@ -154,9 +153,7 @@ class Siege:
     def __enter__(self) -> "Siege":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._attacker.stdin is not None
         assert self._attacker.stdout is not None
         self._attacker.stdin.close()

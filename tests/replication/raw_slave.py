@@ -5,7 +5,6 @@ import socket
 import struct
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from bench.ports import free_port
@@ -81,9 +80,7 @@ class RawSlave:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

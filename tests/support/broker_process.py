@@ -9,7 +9,6 @@ import ssl
 import tempfile
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 from firearrow.client.local_broker import LocalBroker
 from tests.support.certificates import CertificateFiles
@@ -122,7 +121,5 @@ class BrokerProcess:
     def __enter__(self) -> "BrokerProcess":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()

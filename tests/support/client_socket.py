@@ -3,7 +3,6 @@
 import socket
 import ssl
 import time
-from types import TracebackType
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import sign
@@ -94,7 +93,5 @@ class ClientSocket:
     def __enter__(self) -> "ClientSocket":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
