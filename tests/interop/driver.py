@@ -95,10 +95,10 @@ class Driver:
                     return True
             return False
 
-        self._wait(is_done, within_s, f"{names}")
+        self._wait(is_done, within_s, lambda: f"{names}")
         return found
 
-    def _wait(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], within_s: float, what: Callable[[], str]) -> None:
         deadline = time.monotonic() + within_s
         with self._news:
             while not condition():
@@ -106,7 +106,7 @@ class Driver:
                     raise AssertionError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
                 if not self._news.wait(deadline - time.monotonic()):
                     raise AssertionError(
-                        f"{self.name}: {what} did not come in {within_s} s: {self.events[-5:]}"
+                        f"{self.name}: {what()} did not come in {within_s} s: {self.events[-5:]}"
                     )
 
     def consumed(self, *consumers: str) -> list[Event]:
@@ -118,20 +118,48 @@ class Driver:
         self, consumers: Iterable[str], bodies: Iterable[str], within_s: float = 40
     ) -> list[Event]:
         """Wait until the consumers together got each body at least as often as it is listed."""
-        names, wanted = tuple(consumers), Counter(bodies)
+        names, left = tuple(consumers), Counter(bodies)
 
-        def all_arrived() -> bool:
-            return not wanted - Counter(event["body"] for event in self.consumed(*names))
+        def is_awaited(event: Event) -> bool:
+            if left[event["body"]] == 0:
+                return False
+            left[event["body"]] -= 1
+            return True
 
-        self._wait(all_arrived, within_s, f"{wanted.total()} messages for {names}")
+        self._await_messages(names, is_awaited, left.total(), within_s)
         return self.consumed(*names)
 
     def await_count(self, consumer: str, count: int) -> None:
-        self._wait(lambda: len(self.consumed(consumer)) >= count, 40, f"{count} messages for {consumer}")
+        self._await_messages((consumer,), lambda _: True, count, 40)
+
+    def await_queues(self, consumer: str, count: int) -> None:
+        """Wait until the consumer has begun so many queues."""
+        queues: set[object] = set()
+
+        def is_first(event: Event) -> bool:
+            known = event["queueId"] in queues
+            queues.add(event["queueId"])
+            return not known
+
+        self._await_messages((consumer,), is_first, count, 60)
+
+    def _await_messages(
+        self, consumers: tuple[str, ...], is_awaited: Callable[[Event], bool], count: int, within_s: float
+    ) -> None:
+        """Each event is looked at once: thousands of messages wake us thousands of times."""
+        seen = came = 0
+
+        def all_came() -> bool:
+            nonlocal seen, came
+            new, seen = self.events[seen:], len(self.events)
+            came += sum(event.get("consumer") in consumers and is_awaited(event) for event in new)
+            return came >= count
+
+        self._wait(all_came, within_s, lambda: f"{count - came} of {count} messages for {consumers}")
 
     def await_true(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until the events fulfil the condition."""
-        self._wait(condition, 40, what)
+        self._wait(condition, 40, lambda: what)
 
     def __enter__(self) -> Self:
         return self

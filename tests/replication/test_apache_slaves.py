@@ -336,7 +336,7 @@ def test_a_consumer_reads_on_at_a_slave(rig: Rig, tmp_path: Path, client: str) -
     before = pulled(rig)
     with Driver(client, rig.names.name_server, tmp_path) as driver:
         driver.ask("consume", name="reader", group=f"{topic}Group", topic=topic)
-        wait_for(lambda: bool(driver.consumed("reader")), "the first messages", 60)
+        driver.await_queues("reader", 4)  # Go's client asks only a master where a queue begins
         rig.master.kill()
         bodies = [(b"m%04d" % number).hex() for number in range(READ_ON_COUNT)]
         driver.await_bodies(["reader"], bodies, ROUTES_S + 40)

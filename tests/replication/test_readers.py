@@ -7,13 +7,14 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import Driver
 from tests.interop.toolchain import go_driver, java_class_path, need
-from tests.replication.pairs import TOPIC, wait_for
+from tests.replication.pairs import TOPIC
 from tests.replication.promoted_pair import PromotedPair
 from tests.support.requests import runtime_info, send_ext, topic_ext
 
 pytestmark = pytest.mark.interop
+QUEUES = 4
 COUNT = 8000
-"""More than a consumer holds of four queues, so that it cannot have all before it reads at the slave."""
+"""More than a consumer holds of its queues, so that it cannot have all before it reads at the slave."""
 ROUTES_S = 30
 """How often Go's client asks for routes."""
 
@@ -26,7 +27,7 @@ def test_a_consumer_reads_on(tmp_path: Path, client: str) -> None:
             assert master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC)).code == 0
             sent = [
                 master.send_request(
-                    RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, number % 4), b"m%04d" % number
+                    RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, number % QUEUES), b"m%04d" % number
                 )
                 for number in range(COUNT)
             ]
@@ -34,7 +35,7 @@ def test_a_consumer_reads_on(tmp_path: Path, client: str) -> None:
         pair.caught_up()
         pair.knows(TOPIC)
         driver.ask("consume", name="reader", group="Readers", topic=TOPIC)
-        wait_for(lambda: bool(driver.consumed("reader")), "the first messages", 60)
+        driver.await_queues("reader", QUEUES)  # Go's client asks only a master where a queue begins
         pair.master.kill()
         assert len(driver.consumed("reader")) < COUNT
         driver.await_bodies(["reader"], [(b"m%04d" % number).hex() for number in range(COUNT)], ROUTES_S + 40)
