@@ -7,6 +7,7 @@ the arguments. The functions return the exit code.
 import asyncio
 import dataclasses
 import logging
+import os
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -56,7 +57,7 @@ def broker(given: BrokerArguments) -> int:
     try:
         config = Config(load(), given.config, load if given.config is not None else None)
     except (OSError, ValueError) as error:
-        raise UsageError(str(error)) from None
+        raise _config_fault(error) from None
 
     reload = _reload(log_file, given.config, config.read_again)
     return _run(lambda loop: _serve(loop, config, naming, reload), log_file)
@@ -74,6 +75,7 @@ async def _serve(
     from firearrow.broker.context.broker_context import Restart  # noqa: PLC0415
     from firearrow.broker.replication.role import PairRole  # noqa: PLC0415
 
+    _check_folder(config.options.store_root)
     signals, passed = StopSignals(loop, reload), PassedSockets()
     configured: dict[str, Any] = {name: getattr(config.options, name) for name in ROLE_FIELDS}
     controllers = ControllerConnections(loop, config.options) if config.options.controller_mode else None
@@ -104,7 +106,7 @@ def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> 
     try:
         options, complaints, _ = judge(Options(), path, _pairs(given.set) | _tls_pairs(given))
     except (OSError, ValueError) as error:
-        raise UsageError(str(error)) from None
+        raise _config_fault(error) from None
     try:
         options = _with_flags(options, flags)
     except ConfigError as error:
@@ -138,6 +140,12 @@ def _start_faults(options: Options) -> list[Complaint]:
     return found
 
 
+def _check_folder(root: str) -> None:
+    """StartError: the store's path is that of a file."""
+    if os.path.lexists(root) and not os.path.isdir(root):
+        raise StartError(f"the store {root} is not a folder: name another one with --store")
+
+
 def _flags(given: BrokerArguments) -> dict[str, str]:
     """The options that have an argument of their own."""
     flags: dict[str, str] = {}
@@ -169,6 +177,12 @@ def _http_flags(text: str) -> dict[str, str]:
         "metricsPromExporterHost": address[0],
         "metricsPromExporterPort": str(address[1]),
     }
+
+
+def _config_fault(error: OSError | ValueError) -> UsageError:
+    if isinstance(error, OSError) and error.filename is not None:
+        return UsageError(f"{error.filename}: {error.strerror}")
+    return UsageError(str(error))
 
 
 def _with_flags(options: Options, flags: dict[str, str]) -> Options:
@@ -219,7 +233,7 @@ def namesrv(given: ServerArguments) -> int:
     try:
         config = options_of(given.config, _tls_pairs(given))
     except (OSError, ValueError) as error:
-        raise UsageError(str(error)) from None
+        raise _config_fault(error) from None
     reload = _reload(log_file, given.config, ConfigReader(given.config, config).read_again)
     return _run(lambda loop: NameServerApp(loop, address, config, reload).run(), log_file)
 
