@@ -148,12 +148,14 @@ async def receive(call: Call) -> int:
         consumer = await _consumer(call, topic)
         started = now = time.perf_counter()
         until = started + (given.seconds or SECONDS)
-        while received < len(load.times_s) and now < until:
-            messages = await consumer.poll(until - now)
-            began, now = now, time.perf_counter()
-            received += len(messages)
-            times_s.append(now - began)
-        await consumer.close(commit=False)
+        try:
+            while received < len(load.times_s) and now < until:
+                messages = await consumer.poll(until - now)
+                began, now = now, time.perf_counter()
+                received += len(messages)
+                times_s.append(now - began)
+        finally:
+            await consumer.close(commit=False)  # before its topic is deleted
     return _report(call, received, now - started, times_s, load)
 
 
@@ -205,8 +207,8 @@ async def roundtrip(call: Call) -> int:
         finally:
             collecting.cancel()
             await asyncio.gather(collecting, return_exceptions=True)
-        await consumer.close(commit=False)
-        await producer.close()
+            await consumer.close(commit=False)  # before its topic is deleted
+            await producer.close()
     return _report(call, len(load.times_s), seconds, load.times_s, load)
 
 

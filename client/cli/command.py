@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Self, TypeVar
 
 from firearrow._native.base.command_line import WRONG_USAGE, Parser
+from firearrow._native.wire.pending_calls import Failure
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import (
     ConfigError,
@@ -30,12 +31,11 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.options import ClientOptions
 from firearrow.client.base.service_state import Startable
 from firearrow.client.cli.contexts import Context, chosen_context
+from firearrow.client.cli.main import INTERRUPTED
 from firearrow.client.cli.output import Output, printable
 
 Entered = TypeVar("Entered", bound=Startable)
 OK, FOUND_TROUBLE, CANNOT_REACH = 0, 1, 3
-INTERRUPTED = 130
-"""As a shell reports a command that Ctrl-C ended."""
 TIMEOUT_S = 6.0
 NUMBER_MAX, NUMBER_CHARS = 1 << 53, 15
 COMPLETE = "--complete"
@@ -200,19 +200,37 @@ class Command:
         except (ConfigError, MessageRefused, OnlyFireArrow) as error:
             return _failed(given.prog, error, WRONG_USAGE)
         except (NoNameServer, TransportError) as error:
-            return _failed(given.prog, error, CANNOT_REACH)
+            return _failed(given.prog, _with_tls_hint(str(error), context), CANNOT_REACH)
         except RocketMQError as error:
             return _failed(given.prog, error, FOUND_TROUBLE)
         except KeyboardInterrupt:
             return INTERRUPTED
         except BrokenPipeError:  # such as `| head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             return OK
+        except (
+            OSError
+        ) as error:  # such as a full disk; those of connections and files are caught where they occur
+            _discard_output()
+            file = "the output" if error.filename is None else error.filename
+            return _failed(given.prog, f"cannot use {file}: {error.strerror or error}", FOUND_TROUBLE)
 
 
-def _failed(prog: str, error: Exception, code: int) -> int:
+def _failed(prog: str, error: Exception | str, code: int) -> int:
     print(f"{prog}: {printable(str(error))}", file=sys.stderr)
     return code
+
+
+def _with_tls_hint(error: str, context: Context) -> str:
+    """A server that accepts TLS only closes a plain connection, and cannot say why."""
+    if context.tls or not error.endswith(Failure.LOST.value):
+        return error
+    return f"{error}; if the server accepts TLS only: firearrow context add NAME --authority FILE"
+
+
+def _discard_output() -> None:
+    """What is still buffered goes nowhere, so that the interpreter's last flush does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _VerbParser(Parser):

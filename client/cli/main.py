@@ -4,7 +4,8 @@ Commands are entry points of the group `firearrow.commands`, ours and those of o
 arguments and return the exit code. Its module is imported when the command is called; the first line of the function's
 docstring, or of the module's, is the command's help.
 
-Exit codes: 0 ok, 1 found trouble, 2 wrong use, 3 cannot reach the servers, or cannot start.
+Exit codes: 0 ok, 1 found trouble, 2 wrong use, 3 cannot reach the servers, or cannot start, 130
+ended by Ctrl-C.
 """
 
 import gc
@@ -18,6 +19,8 @@ from typing import NamedTuple, NoReturn
 from firearrow._native.base.command_line import WRONG_USAGE, Parser, metadata_folder
 
 CANNOT_START = 3
+INTERRUPTED = 130
+"""As a shell reports a command that Ctrl-C ended."""
 GROUP = "firearrow.commands"
 
 
@@ -39,7 +42,10 @@ class EntryPoint(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command that the arguments name, by default those of the process, and exit with its code."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    try:
+        sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # while modules are imported
+        sys.exit(INTERRUPTED)
 
 
 def run(arguments: Sequence[str]) -> int:

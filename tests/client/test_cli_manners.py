@@ -119,6 +119,60 @@ def test_ctrl_c_ends_a_watch(peer: Peer, topic: str) -> None:
     assert (running.returncode, err) == (130, b"")
 
 
+INTERRUPTED_IMPORT = """
+import sys
+from firearrow.client.cli.main import main
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.endswith("cli.tail"):
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder)
+main()
+"""
+
+
+def test_ctrl_c_while_a_command_is_imported_shows_no_traceback() -> None:
+    words = [sys.executable, "-c", INTERRUPTED_IMPORT, "tail", "orders"]
+    ended = subprocess.run(words, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
+def test_output_that_cannot_be_written_is_one_sentence(peer: Peer, topic: str) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*PROGRAM, "topic", "list", "-n", peer.name_server],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    says = "firearrow topic list: cannot use the output: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (1, says)
+
+
+def test_ctrl_c_ends_a_bench_without_complaints(peer: Peer) -> None:
+    """Its consumer commits nothing of a topic that is deleted already."""
+    running = subprocess.Popen(
+        [*PROGRAM[:2], INTERRUPTIBLE + PROGRAM[2], "bench", "roundtrip", "--seconds", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"NAMESRV_ADDR": peer.name_server},
+    )
+    with blocking.Admin(peer.name_server) as admin:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            found = [name for name in admin.topics() if name.startswith("firearrow-bench-")]
+            if any(s.max_offset > 100 for name in found for s in admin.topic_stats(name).values()):
+                break
+            time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (130, b"")
+
+
 def test_a_watch_redraws_a_terminal(peer: Peer, topic: str) -> None:
     group = unique("watched")
     with blocking.Admin(peer.name_server) as admin:
