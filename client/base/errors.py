@@ -114,7 +114,10 @@ class OffsetUnknown(RocketMQError):
     """The stored offset could not be read; one may exist."""
 
 
-_NO_KEYS = "the broker requires a login: pass credentials=Credentials(access_key, secret_key)"
+_NO_KEYS = (
+    "the broker requires a login: pass credentials=Credentials(access_key, secret_key); "
+    "for commands: firearrow context add NAME --access-key KEY"
+)
 _WRONG_KEY = "the secret key is not that of this user, or a proxy changed the request"
 _HINTS = (
     (r"username cannot be null\.", _NO_KEYS),
@@ -125,7 +128,7 @@ _HINTS = (
     (r"No acl config for (?P<user>\S+)", "add the account {user} to plain_acl.yml"),
     (
         r"User:(?P<user>\S+) has no permission to access (?P<resource>\S+) from \S+, no matched",
-        "grant it: firearrow user grant {user} {resource} Pub, Sub, Get or what else it needs",
+        "grant it: firearrow user grant {user} {resource} Pub,Sub,Get, or the actions that it needs",
     ),
     (
         r"User:(?P<user>\S+) has no permission to access (?P<resource>\S+) from \S+, the decision is deny",
@@ -135,15 +138,23 @@ _HINTS = (
         r"No default permission for (?P<kind>topic|group):(?P<name>\S+)",
         "add {name}=PUB|SUB to the {kind}Perms of the account in plain_acl.yml",
     ),
+    (
+        r"The broker does not support consumer to filter message by SQL92",
+        "switch it on: firearrow config set enablePropertyFilter=true",
+    ),
+    (
+        r" *request type 30(0[1-9]|10) not supported",
+        "the broker has no users: start it with authenticationEnabled=true",
+    ),
 )
-NO_PERMISSION, SYSTEM_ERROR = 16, 1
-"""Codes of refused requests: of brokers from 5.3 on, and with the ACL of 4.x."""
+NO_PERMISSION, SYSTEM_ERROR, REQUEST_CODE_NOT_SUPPORTED = 16, 1, 3
+"""Codes of refused requests: of brokers from 5.3 on, with the ACL of 4.x or without a feature, and without users."""
 ACL_EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 
 
 def access_hint(code: int, remark: str) -> str:
-    """What is missing for a request that was refused for its login or its rights; "" for other errors."""
-    if code not in (NO_PERMISSION, SYSTEM_ERROR):
+    """What is missing for a request that was refused for its login, its rights or an option; "" for other errors."""
+    if code not in (NO_PERMISSION, SYSTEM_ERROR, REQUEST_CODE_NOT_SUPPORTED):
         return ""
     text = remark[:1024].removeprefix(ACL_EXCEPTION)
     for pattern, hint in _HINTS:

@@ -98,5 +98,5 @@ def _check(what: str, name: str, chars_max: int) -> str:
     if len(name) > chars_max:
         raise ConfigError(f"{what} has {len(name)} characters, at most {chars_max} are allowed")
     if not ALLOWED.fullmatch(name):
-        raise ConfigError(f"{what} {name!r}: only letters, digits, `%`, `|`, `_` and `-` are allowed")
+        raise ConfigError(f"{what} {name!r}: only a to z, A to Z, digits, `%`, `|`, `_` and `-` are allowed")
     return name

@@ -169,8 +169,13 @@ async def drop(call: Call) -> None:
     if given.before is not None:
         which, trims = f"dead letters from before {given.before}", [{"before": time_ms(given.before)}]
     if given.redriven:
-        which, trims = "redriven dead letters", await _redriven(admin, topic)
-    found = [queue for trim in trims for queue in await extensions.trim_topic(topic, **trim, dry_run=True)]
+        which, trims = "redriven dead letters", []
+        with _of_group(given.group):
+            trims = await _redriven(admin, topic)
+    with _of_group(given.group):
+        found = [
+            queue for trim in trims for queue in await extensions.trim_topic(topic, **trim, dry_run=True)
+        ]
     letters = sum(queue.trimmed for queue in found)
     if not letters:
         call.output.note(f"group {given.group} has no such dead letters")
@@ -198,7 +203,8 @@ async def redrive(call: Call) -> int:
     continue; no group that consumes is changed."""
     given, admin = call.arguments, await call.admin()
     topic = dlq_topic(check_group(given.group))
-    spans = await TopicReader(admin, topic).spans(Start(From.START))
+    with _of_group(given.group):
+        spans = await TopicReader(admin, topic).spans(Start(From.START))
     if not given.again:
         spans = {queue: await _after_progress(admin, queue, span) for queue, span in spans.items()}
     letters = sum(span.end - span.start for span in spans.values())
@@ -303,18 +309,26 @@ async def _ask_of_reader(
 # ---- letters ----
 
 
+@contextlib.contextmanager
+def _of_group(group: str) -> Iterator[None]:
+    """ClientError: the group has no dead-letter topic, and so no dead letters."""
+    try:
+        yield
+    except NoRoute:
+        raise ClientError(f"group {group} has no dead letters") from None
+
+
 async def _letters(call: Call, start: Start) -> AsyncGenerator[ReceivedMessage, None]:
     """ClientError: the group has none, or its topic cannot be read."""
     group = call.arguments.group
     reader = TopicReader(await call.admin(), dlq_topic(check_group(group)))
     since_ms = start.value if start.kind is From.TIME else 0
     try:
-        async with contextlib.aclosing(reader.stored(await reader.spans(start))) as letters:
-            async for letter in letters:
-                if letter.store_timestamp >= since_ms:
-                    yield letter
-    except NoRoute:
-        raise ClientError(f"group {group} has no dead letters") from None
+        with _of_group(group):
+            async with contextlib.aclosing(reader.stored(await reader.spans(start))) as letters:
+                async for letter in letters:
+                    if letter.store_timestamp >= since_ms:
+                        yield letter
     except BrokerError as refused:
         raise ClientError(f"the dead letters of group {group} cannot be read: {refused}") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from firearrow.client.admin_api.admin import Admin
-from firearrow.client.base.errors import BrokerError, NoRoute
+from firearrow.client.base.errors import BrokerError, ConfigError, NoRoute
 from firearrow.client.cli.command import Call, Command, count, positive
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.times import now_ms, time_ms
@@ -65,7 +65,10 @@ class Sample(NamedTuple):
 
 
 async def top(call: Call) -> None:
-    given, admin = call.arguments, await call.admin()
+    given = call.arguments
+    if given.series and given.since is None:
+        raise ConfigError("--series needs --since: it selects series of the history")
+    admin = await call.admin()
     if given.since is not None:
         await _history(call, admin, time_ms(given.since), given.series)
         return

@@ -1,7 +1,9 @@
 """ClientTls: the contexts of TLS connections, made again after the files have changed. Loop thread."""
 
+import errno
 import logging
 import os
+import socket
 import ssl
 
 from firearrow.client.base.errors import ConfigError
@@ -10,7 +12,8 @@ from firearrow.client.base.options import TlsOptions
 log = logging.getLogger("firearrow.client")
 
 _ADVICE = {
-    "CERTIFICATE_VERIFY_FAILED": "name the authority that signed the server's certificate in TlsOptions.authority",
+    "CERTIFICATE_VERIFY_FAILED": "name the authority that signed the server's certificate in TlsOptions.authority; "
+    "for commands: firearrow context add NAME --authority FILE",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server wants a certificate: set TlsOptions.certificate and key",
     "TLSV1_ALERT_UNKNOWN_CA": "the server does not trust the authority of TlsOptions.certificate",
     "WRONG_VERSION_NUMBER": "the server does not speak TLS",
@@ -69,6 +72,10 @@ def made_context(options: TlsOptions) -> ssl.SSLContext:
 def tls_fault(error: Exception) -> str:
     """What failed, and what to do about it if that is known."""
     advice = _ADVICE.get(getattr(error, "reason", None) or "")
+    if f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        return "nothing listens there: start the server, or give the address of one that runs"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
     if not str(error):  # asyncio's ConnectionResetError
         return "closed during the TLS handshake: the server does not speak TLS, or refuses this client"
     return f"{error}: {advice}" if advice else str(error)

@@ -62,7 +62,11 @@ def test_users_and_rules(tmp_path: Path) -> None:
             ("T", (), "the broker requires a login: pass credentials=Credentials(access_key, secret_key)"),
             ("T", ("app", "wrong"), "the secret key is not that of this user"),
             ("T", ("nobody", "x"), "add the user: firearrow user add nobody"),
-            ("Denied", ("app", "app-word"), "grant it: firearrow user grant app Topic:Denied Pub"),
+            (
+                "Denied",
+                ("app", "app-word"),
+                "grant it: firearrow user grant app Topic:Denied Pub,Sub,Get, or",
+            ),
         ):
             with pytest.raises(RocketMQError, match=re.escape(says)):
                 send(broker, topic, *keys)

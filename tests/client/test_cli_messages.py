@@ -129,6 +129,7 @@ def test_delay_levels_are_read() -> None:
         (["message", "find", "t", "--key", "k", "--limit", "1000000"], "at most"),
         (["message", "resend", "t", "0" * 32, "--client", "c"], "--group"),
         (["dlq", "drop", "g", "--redriven", "--before", "-1h"], "not both"),
+        (["top", "--series", "in."], "--series needs --since"),
     ],
 )
 def test_wrong_use(cli: Cli, words: list[str], reason: str) -> None:
@@ -146,7 +147,28 @@ def test_wrong_use(cli: Cli, words: list[str], reason: str) -> None:
     ],
 )
 def test_unreachable_servers(words: list[str]) -> None:
-    assert NOWHERE in Cli(NOWHERE)(*words, code=3).err
+    assert f"{NOWHERE}: nothing listens there: start the server" in Cli(NOWHERE)(*words, code=3).err
+
+
+def test_a_group_without_dead_letters(cli: Cli) -> None:
+    for words in (["show"], ["redrive", "--dry-run"], ["drop", "--yes"], ["drop", "--redriven", "--yes"]):
+        refused = cli("dlq", words[0], "no-such-group", *words[1:], code=1)
+        assert "group no-such-group has no dead letters" in refused.err
+
+
+def test_sql_that_is_switched_off_says_how_to_switch_it_on() -> None:
+    with LocalBroker() as broker:
+        cli, topic = Cli(broker.name_server), unique("topic")
+        cli("send", topic, "x")
+        words = ["tail", topic, "--from", "start", "--no-follow", "--sql", "a IS NULL"]
+        refused = cli(*words, code=1)
+        assert "switch it on: firearrow config set enablePropertyFilter=true" in refused.err
+        cli("config", "set", "enablePropertyFilter=true", "--yes")
+        assert [row["body"] for row in cli(*words).rows] == ["x"]
+
+
+def test_a_broker_without_users_says_so(cli: Cli) -> None:
+    assert "start it with authenticationEnabled=true" in cli("user", "list", code=1).err
 
 
 # ---- a terminal ----
