@@ -47,11 +47,11 @@ def main(arguments: Sequence[str]) -> int:
         example="firearrow tx ask 7F0000010001…",
     )
     verb.argument("id", metavar="ID").moving()
-    for name, action in (("commit", commit), ("rollback", roll_back)):
+    for name, action, words in (("commit", commit, "commit"), ("rollback", roll_back, "roll back")):
         verb = command.verb(
             name,
             action,
-            f"{name} an open transaction, without its producer",
+            f"{words} an open transaction, without its producer",
             example=f"firearrow tx {name} 7F0000010001…",
         )
         verb.argument("id", metavar="ID", help="of the message, or the half message's offset id").moving()

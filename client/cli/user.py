@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     verb = command.verb(
         "check",
         check,
-        "may this user do that, from there?",
+        "whether a user may do something, from an address",
         example="firearrow user check app send orders --from 10.0.0.5",
     )
     verb.argument("name")
