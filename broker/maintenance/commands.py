@@ -240,8 +240,8 @@ def promote_store(
         confirm(f"Make {root} the store of the master?", yes=yes)
         epoch = promote_stopped(root, role)
     print(
-        f"{root} is the master's with epoch {epoch}. Start it: firearrow broker --store {root}, with its options; set "
-        f"brokerRole={role} and brokerId=0 in its configuration. Start its old master as a slave only"
+        f"{root} is a master's store now, of epoch {epoch}. Start it: firearrow broker --store {root}, with its "
+        f"options; set brokerRole={role} and brokerId=0 in its configuration. Start its old master as a slave only"
     )
 
 

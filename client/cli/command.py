@@ -208,9 +208,7 @@ class Command:
         except BrokenPipeError:  # such as `| head`
             _discard_output()
             return OK
-        except (
-            OSError
-        ) as error:  # such as a full disk; those of connections and files are caught where they occur
+        except OSError as error:  # a full disk: those of connections and files are caught where they occur
             _discard_output()
             file = "the output" if error.filename is None else error.filename
             return _failed(given.prog, f"cannot use {file}: {error.strerror or error}", FOUND_TROUBLE)

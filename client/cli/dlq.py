@@ -170,9 +170,9 @@ async def drop(call: Call) -> None:
         which, trims = f"dead letters from before {given.before}", [{"before": time_ms(given.before)}]
     if given.redriven:
         which, trims = "redriven dead letters", []
-        with _of_group(given.group):
-            trims = await _redriven(admin, topic)
     with _of_group(given.group):
+        if given.redriven:
+            trims = await _redriven(admin, topic)
         found = [
             queue for trim in trims for queue in await extensions.trim_topic(topic, **trim, dry_run=True)
         ]

@@ -4,8 +4,7 @@ Commands are entry points of the group `firearrow.commands`, ours and those of o
 arguments and return the exit code. Its module is imported when the command is called; the first line of the function's
 docstring, or of the module's, is the command's help.
 
-Exit codes: 0 ok, 1 found trouble, 2 wrong use, 3 cannot reach the servers, or cannot start, 130
-ended by Ctrl-C.
+Exit codes: 0 ok, 1 found trouble, 2 wrong use, 3 cannot reach the servers, or cannot start, 130 ended by Ctrl-C.
 """
 
 import gc

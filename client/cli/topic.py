@@ -11,7 +11,7 @@ from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, Verb, count
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.times import time_ms
-from firearrow.client.cli.values import PERMISSIONS, is_of_user, of_each, pairs, perm_text
+from firearrow.client.cli.values import PERMISSIONS, is_of_user, members, of_each, pairs, perm_text
 
 TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY")
 LIST_COLUMNS = (
@@ -291,20 +291,11 @@ async def _trim(call: Call, offset: int | None, before_ms: int | None) -> None:
         found = await extensions.trim_topic(
             given.topic, offset=offset, before=before_ms, queue_id=given.queue, dry_run=dry_run
         )
-        return [
-            {
-                "broker": queue.broker,
-                "queueId": queue.queue_id,
-                "minOffset": queue.min_offset,
-                "maxOffset": queue.max_offset,
-                "trimmed": queue.trimmed,
-            }
-            for queue in found
-        ]
+        return [members(queue) for queue in found]
 
     rows = await ask(dry_run=True)
-    if given.dry_run:
-        call.output.rows(TRIM_COLUMNS, rows)
     removed = sum(row["trimmed"] for row in rows)
-    if call.may(f"remove {removed:,} messages of topic {given.topic}"):
+    if given.dry_run or not removed:
+        call.output.rows(TRIM_COLUMNS, rows)
+    if removed and call.may(f"remove {removed:,} messages of topic {given.topic}"):
         call.output.rows(TRIM_COLUMNS, await ask(dry_run=False))

@@ -113,7 +113,7 @@ def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
         assert (in_use.code, "is in use by a broker" in in_use.err) == (3, True)
         pair.slave.kill()
         ran = here("promote", str(tmp_path / "slave"), "--yes", "--role", "SYNC_MASTER")
-        assert (ran.code, "is the master's with epoch 2" in ran.out) == (0, True)
+        assert (ran.code, "is a master's store now, of epoch 2" in ran.out) == (0, True)
         again = here("promote", str(tmp_path / "slave"), "--yes")
         assert (again.code, "is promoted already, with epoch 2: start it" in again.err) == (3, True)
         unsure = here("promote", str(tmp_path / "slave"))
