@@ -171,6 +171,7 @@ class ReplicationServices:
             FollowedTables(context, progress),
             journal,
             self._config.options.ha_secret.encode(),
+            self._role.followed,
             lambda: self._tls.connecting,
         )
         return Slave(

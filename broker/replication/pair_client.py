@@ -45,12 +45,14 @@ STATES: dict[int, State] = {RefusalCode.DIVERGED: State.DIVERGED, RefusalCode.BE
 
 @dataclass(frozen=True, slots=True)
 class FollowedParts:
-    """What a slave needs to follow a master of ours. `tls()`: the context of connections to others; None: plain."""
+    """What a slave needs to follow a master of ours. `joined(epoch)`: called once a master has taken it; OSError.
+    `tls()`: the context of connections to others; None: plain."""
 
     log: PairLog
     tables: FollowedTables
     journal: JournalFollower
     secret: bytes
+    joined: Callable[[int], None]
     tls: Callable[[], ssl.SSLContext | None]
 
 
@@ -132,6 +134,7 @@ class PairClient:
             self._cut(point, ours.end, master)
         if epochs.entries != answer.facts.epochs:
             epochs.replace(answer.facts.epochs)
+        self._parts.joined(answer.facts.epoch)
         self._note_end(answer.facts.end)
         return answer.facts.first
 

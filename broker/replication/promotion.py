@@ -105,7 +105,7 @@ class Promotion:
 
     async def _promote(self, slave: Slave, master_role: str, force: bool) -> dict[str, object]:
         epoch, old_master = self._role.epoch, ""
-        if self._role.fenced and not force:
+        if self._role.is_fenced and slave.state[0] is not State.FOLLOWING and not force:
             raise Refusal(
                 ResponseCode.ILLEGAL_OPERATION,
                 f"this broker was fenced by epoch {epoch}, and lacks what the master takes since then: start it with "

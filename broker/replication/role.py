@@ -100,8 +100,6 @@ class PairRole:
                 self._epochs.promote(epoch, end)
                 self.begins = True
                 log.warning("this broker is the master of epoch %d, from %d on", epoch, end)
-            if kind is RoleKind.FENCED and not self.fenced:
-                self._store(StoredRole())
         except OSError as error:
             raise StartError(
                 f"the role of the store {self._root} cannot be written ({error.strerror or error}): free disk space, "
@@ -141,6 +139,12 @@ class PairRole:
     def epoch(self) -> int:
         """The newest one that this store knows; 0: it was never in a pair with epochs."""
         return max(self.epochs.last, self._stored.epoch)
+
+    def followed(self, epoch: int) -> None:
+        """This slave has joined the master of `epoch`. One that was fenced by it, or by an older one, is a slave like
+        others from now on; until then its log may lack what the new master has taken. OSError: it stays fenced."""
+        if self.is_fenced and epoch >= self._stored.epoch:
+            self._store(StoredRole())
 
     def promote(self, epoch: int, master_role: str) -> None:
         """The next start is a master's; on the disk when this returns. OSError: nothing has changed."""

@@ -103,6 +103,27 @@ def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Pa
             wait_for(lambda: end_of(client) == end_of(master), "that it has the master's log alone")
 
 
+def test_a_fenced_master_that_has_not_joined_the_new_one_keeps_its_epoch(tmp_path: Path) -> None:
+    """Else both would be masters of one epoch, and neither would give way."""
+    with PromotedPair(tmp_path) as pair:
+        with pair.master.connect() as client:
+            fill(client, 20)
+        promoted(pair.slave).succeeded()
+        with pair.slave.connect() as client:
+            assert send(client, TOPIC, b"of epoch 2").code == 0
+        pair.slave.kill()
+        pair.master.kill()
+        pair.master = pair.start_master(brokerRole="SLAVE", brokerId="1")
+        refused = promoted(pair.master)
+        assert (refused.code, "was fenced by epoch 2" in refused.err) == (1, True)
+        [row] = promoted(pair.master, "--force").rows
+        assert row["epoch"] == 3
+        pair.slave = pair.start_slave()
+        wait_for(lambda: state_of(pair.slave) not in ("", "no master"), "that it is no master")
+        with pair.master.connect() as client:
+            assert send(client, TOPIC, b"of epoch 3").code == 0
+
+
 def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
     with PromotedPair(tmp_path) as pair:
         with pair.master.connect() as client:

@@ -63,6 +63,11 @@ def test_a_fenced_store_takes_no_writes_until_it_is_a_slave(tmp_path: Path) -> N
     assert (role.epoch, "epoch 4" in role.fenced) == (4, True)
     role, effective = opened(tmp_path, SLAVE)
     assert (effective, role.fenced) == (SLAVE, "")
+    role.followed(3)
+    assert opened(tmp_path, MASTER)[0].fenced, "it has not joined the new master"
+    role, _ = opened(tmp_path, SLAVE)
+    assert role.epoch == 4
+    role.followed(4)
     assert stored_role(tmp_path / "config").kind is RoleKind.CONFIGURED
 
 
