@@ -36,6 +36,7 @@ from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.app.replication_services import ReplicationServices
 from firearrow.broker.app.store import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
+from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.base import systemd
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config, tls_pairs
@@ -184,7 +185,9 @@ class App:
         tables = self._tables
         drop_deleted_queues(tables.deleted, self._store)
         trim_again(tables.trimmed, self._store)
-        if killed or not tables.topics_loaded:
+        # the master may have created topics a moment before a slave took over
+        takes_over = not options.is_slave and FollowedLog(self._store).has_followed()
+        if killed or takes_over or not tables.topics_loaded:
             recover_topics(
                 tables.topics,
                 self._store,

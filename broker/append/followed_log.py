@@ -52,8 +52,7 @@ class FollowedLog:
 
     def end_following(self) -> None:
         """This broker is a master now; sets `until`. If it cannot be written, the next start sets a later one."""
-        self._file.load(self._read)
-        if not self.was_slave and not self._file.is_older:
+        if not self.has_followed():
             return
         self.until = self._store.written
         log.warning(
@@ -65,6 +64,11 @@ class FollowedLog:
             self._file.write(_text(self.until))
         except OSError as error:
             log.error("%s cannot be written: %s", self._file.path, error)
+
+    def has_followed(self) -> bool:
+        """Whether this broker has been a slave until this start; nothing is written."""
+        self._file.load(self._read)
+        return self.was_slave or self._file.is_older
 
     def _read(self, text: bytes) -> None:
         until = json_fields.members(fastjson.loads(text), FILE_NAME).get("until")

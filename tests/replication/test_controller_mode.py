@@ -1,6 +1,7 @@
 """Brokers of ours under a controller: who is the master, what is refused until then, failover, truncation, learners."""
 
 import contextlib
+import json
 import signal
 import threading
 import time
@@ -111,6 +112,33 @@ def test_a_broker_refuses_sends_until_the_controllers_made_it_the_master(under: 
         assert b'"brokerId":0' in body
         assert b'"epoch":1,"startOffset":0' in body
     assert broker.stop() == 0
+
+
+def test_a_topic_that_the_new_master_had_not_heard_of_is_found_in_its_queues(under: Under) -> None:
+    """A slave asks for topics each second; the master created this one right after it was asked, and died."""
+    master, slave = under.pair()
+    with master.connect() as client, slave.connect() as reader:
+        assert send(client, "Known", b"first").code == 0
+        known = {"topic": "Known"}
+        wait_for(lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, known).code == 0, "the first topic")
+        for number in range(4):
+            assert send(client, "New", b"%d" % number, queue_id=number).code == 0
+        wait_for(lambda: end_of(reader) == end_of(client), "the end")
+        assert reader.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "New"}).code == ResponseCode.TOPIC_NOT_EXIST
+        master.kill()
+    wait_for(lambda: under.controller.master == 2, "the election")
+    wait_for(lambda: is_leading(slave), "the new master")
+    with slave.connect() as connection:
+        found = [record.body for queue in range(4) for record in read_queue(connection, "New", queue)]
+        assert found == [b"0", b"1", b"2", b"3"]
+
+
+def is_leading(broker: BrokerProcess) -> bool:
+    try:
+        with broker.connect() as connection:
+            return bool(json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)["master"])
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

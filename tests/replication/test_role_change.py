@@ -13,6 +13,8 @@ from tests.replication.pairs import SIZES, end_of, wait_for, words
 from tests.replication.scene import Scene
 from tests.replication.taking_over import LEVELS, MESSAGES, each_comes_once, fill, in_the_middle
 from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import here
+from tests.support.requests import read_queue, send
 
 
 @pytest.fixture
@@ -46,6 +48,34 @@ def test_a_slave_started_as_master_delivers_what_is_left(tmp_path: Path, names: 
         with master_on(tmp_path / "b", names) as promoted:
             each_comes_once(promoted, MESSAGES)
             promoted.kill()
+
+
+@pytest.mark.parametrize("is_promoted", [True, False])
+def test_topics_that_the_slave_had_not_heard_of_are_found_in_its_queues(
+    tmp_path: Path, names: str, is_promoted: bool
+) -> None:
+    """The master had created them a moment before it died, and answered what was sent to them."""
+    topics = tmp_path / "b" / "config" / "topics.json"
+    with master_on(tmp_path / "a", names) as master, slave_on(tmp_path / "b", names) as slave:
+        with master.connect() as client, slave.connect() as reader:
+            assert send(client, "Known", b"first").code == 0
+            known = {"topic": "Known"}
+            wait_for(lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, known).code == 0, "the first topic")
+            wait_for(lambda: "Known" in topics.read_text(), "that it is saved")
+            before = topics.read_bytes()
+            for number in range(6):
+                assert send(client, "New", b"%d" % number, queue_id=number % 3).code == 0
+            wait_for(lambda: end_of(reader) == end_of(client), "the master's end")
+        master.kill()
+        assert slave.stop() == 0
+    for path in (topics, topics.with_name("topics.json.bak")):
+        path.write_bytes(before)
+    if is_promoted:
+        here("promote", str(tmp_path / "b"), "--yes").succeeded()
+    with master_on(tmp_path / "b", names) as promoted, promoted.connect() as client:
+        found = [[record.body for record in read_queue(client, "New", queue)] for queue in range(3)]
+        assert found == [[b"0", b"3"], [b"1", b"4"], [b"2", b"5"]]
+        assert send(client, "New", b"7", queue_id=0).ext["queueOffset"] == "2"
 
 
 def test_the_roles_are_exchanged_and_exchanged_again(tmp_path: Path, names: str) -> None:
