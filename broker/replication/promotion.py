@@ -111,6 +111,8 @@ class Promotion:
                 f"this broker was fenced by epoch {epoch}, and lacks what the master takes since then: start it with "
                 "brokerRole=SLAVE and promote it once it is in sync, or add --force and lose that",
             )
+        if not self._role.fenced:  # such a broker registers nowhere
+            await slave.ask_for_master()
         if await _answers(slave.master):
             try:
                 epoch, old_master = await self._take_over(slave)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.replication.follower import Follower
@@ -20,6 +21,8 @@ from firearrow.broker.replication.slave_tables import CopiedProgress, SlaveSynch
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")
+
+ASK_S = 3.0
 
 
 def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
@@ -68,6 +71,7 @@ class Slave:
             context.config, self._status, self.acting, lambda: self._store.written, self.lag, fenced
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._was_told = asyncio.Event()
 
     def _make_master(self, connect: Connect, options: Options) -> Master:
         return Master(connect, options.ha_master_address, leaves=options.acting_master)
@@ -86,6 +90,16 @@ class Slave:
     def registered(self, ext: Mapping[str, str]) -> None:
         """A name server answered our registration."""
         self._master.registered(ext)
+        self._was_told.set()
+
+    async def ask_for_master(self) -> None:
+        """Ask name servers who the master is now: another slave may have been promoted, and one that has just started
+        knows none. What is known stays if none answers within ASK_S."""
+        self._was_told.clear()
+        self._refresh()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASK_S):
+                await self._was_told.wait()
 
     @property
     def master(self) -> Master:

@@ -103,6 +103,41 @@ def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Pa
             wait_for(lambda: end_of(client) == end_of(master), "that it has the master's log alone")
 
 
+def test_of_two_slaves_that_are_promoted_one_is_the_master(tmp_path: Path) -> None:
+    """The second one has not heard of the first one yet when it is asked."""
+    second = SIZES | {"brokerRole": "SLAVE", "brokerId": "2"}
+    with (
+        PromotedPair(tmp_path) as pair,
+        BrokerProcess(tmp_path / "other", "--namesrv", pair.names, *words(second)) as other,
+    ):
+        with pair.master.connect() as client, other.connect() as reader:
+            fill(client, 20)
+            wait_for(lambda: end_of(reader) == end_of(client), "the second slave")
+        pair.caught_up()
+        pair.master.kill()
+        [first] = promoted(pair.slave).rows
+        [row] = promoted(other).rows
+        assert (first["epoch"], row["epoch"]) == (2, 3)
+        wait_for(lambda: state_of(pair.slave) == "following", "that the first one follows")
+        wait_for(lambda: pair.route() == {0: address_of(other), 1: address_of(pair.slave)}, "the route")
+
+
+def test_a_slave_that_has_just_started_takes_over_from_its_master(tmp_path: Path) -> None:
+    """It asks who the master is first, and does not take it for dead."""
+    with PromotedPair(tmp_path) as pair:
+        with pair.master.connect() as client:
+            fill(client, 20)
+        pair.caught_up()
+        pair.slave.kill()
+        with pair.master.connect() as client:
+            assert send(client, TOPIC, b"late").code == 0
+            end = end_of(client)
+        pair.slave = pair.start_slave()
+        [row] = promoted(pair.slave).rows
+        assert (row["end"], row["epoch"]) == (end, 2)
+        wait_for(lambda: state_of(pair.master) == "fenced", "that the old one is fenced", 1)
+
+
 def test_a_fenced_master_that_has_not_joined_the_new_one_keeps_its_epoch(tmp_path: Path) -> None:
     """Else both would be masters of one epoch, and neither would give way."""
     with PromotedPair(tmp_path) as pair:
