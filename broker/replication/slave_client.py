@@ -75,7 +75,7 @@ class HAClient:
         """Follow until cancelled."""
         while True:
             pause_s = RETRY_S
-            received = self._follower.records
+            written = self._store.written
             try:
                 await self._follow()
             except NotFollowed as error:
@@ -88,7 +88,7 @@ class HAClient:
             except (OSError, MasterError, FollowError, PutRefused, MemoryError) as error:
                 state = State.FAILED if self._master.address is not None else State.NO_MASTER
                 self._status.enter(state, str(error) or type(error).__name__)
-                if self._follower.records > received:
+                if self._store.written > written:
                     pause_s = AGAIN_S
             self._refresh_sometimes()
             await asyncio.sleep(pause_s)

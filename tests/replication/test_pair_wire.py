@@ -4,6 +4,7 @@ import json
 import os
 import random
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from firearrow.broker.replication.epoch_file import EpochFile
 from firearrow.broker.replication.pair_frames import Kind, frame
 from firearrow.broker.replication.pair_handshake import MAGIC
 from firearrow.broker.replication.pair_identity import NO_ID
+from tests.faults.small_disk import SmallDisk
 from tests.replication.pair_proxy import PairProxy
 from tests.replication.pairs import (
     TOPIC,
@@ -227,6 +229,26 @@ def test_tls(tmp_path: Path) -> None:
             equal(master, slave)
         assert is_closed(port, MAGIC)
         assert "only TLS" in str(refused(master))
+
+
+def test_a_slave_with_a_full_disk_tries_each_second_and_goes_on_once_there_is_space(tmp_path: Path) -> None:
+    with (
+        SmallDisk(tmp_path, 12, kind="tmpfs") as disk,
+        start_master(tmp_path / "master", haListenPort=str(free_port())) as master,
+        start_slave(disk.store, name_server(master)) as slave,
+        master.connect() as connection,
+        slave.connect() as reader,
+    ):
+        fill(connection, 20)
+        wait_for(lambda: end_of(reader) == end_of(connection), "the master's end")
+        disk.fill(leave_bytes=1 << 16)
+        fill(connection, 100, 10_000)
+        wait_for(lambda: "to the disk" in str(ha_client(reader)["reason"]), "the full disk")
+        before = master.log.read_text().count("copies the log from")
+        time.sleep(3)
+        assert 0 < master.log.read_text().count("copies the log from") - before <= 5
+        disk.free_space()
+        equal(master, slave)
 
 
 def test_garbage_closes_the_connection_and_leaks_nothing(tmp_path: Path) -> None:
