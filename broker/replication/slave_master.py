@@ -266,7 +266,10 @@ def address_or_none(text: str, host: str = "") -> Address | None:
 
 
 def _address(text: str) -> Address:
-    found = addresses(text)
+    try:
+        found = addresses(text)
+    except StartError:  # it names another setting
+        found = []
     if len(found) != 1:
         raise StartError(f"haMasterAddress must be host:port, not {text[:80]!r}")
     return found[0]

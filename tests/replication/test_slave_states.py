@@ -124,8 +124,19 @@ def test_files_of_another_size_are_refused(scene: Scene) -> None:
         assert end_of(connection) < 2 * 262144
 
 
-def test_a_slave_needs_a_name_server_of_another_process(tmp_path: Path) -> None:
-    settings = words({"brokerRole": "SLAVE", "brokerId": "1"})
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "--namesrv"),
+        (
+            {"namesrvAddr": "127.0.0.1:1", "haMasterAddress": "there"},
+            "haMasterAddress must be host:port, not 'there'",
+        ),
+    ],
+)
+def test_a_slave_without_a_way_to_its_master_does_not_start(
+    tmp_path: Path, settings: dict[str, str], says: str
+) -> None:
     ran = subprocess.run(
         [
             sys.executable,
@@ -135,7 +146,7 @@ def test_a_slave_needs_a_name_server_of_another_process(tmp_path: Path) -> None:
             str(tmp_path / "s"),
             "--listen",
             "127.0.0.1:0",
-            *settings,
+            *words({"brokerRole": "SLAVE", "brokerId": "1"} | settings),
         ],
         capture_output=True,
         text=True,
@@ -143,7 +154,7 @@ def test_a_slave_needs_a_name_server_of_another_process(tmp_path: Path) -> None:
         timeout=30,
     )
     assert ran.returncode == 3
-    assert "--namesrv" in ran.stderr
+    assert says in ran.stderr
 
 
 def test_a_slave_waits_for_a_master_that_comes_later(scene: Scene, tmp_path: Path) -> None:
