@@ -36,6 +36,8 @@ from firearrow.broker.services.timers import Periodic
 log = logging.getLogger("firearrow.replication")
 
 SLAVES_MAX = 64
+NEWCOMERS_MAX = 64
+"""Most connections that have not asked for the log yet, or not proved that they know the secret."""
 REFUSALS_MAX = 64
 HANDSHAKE_S = 10.0
 SlaveConnection = HAConnection | PairConnection
@@ -158,11 +160,21 @@ class HAService:
             if fault:
                 self._refuse(host, port, fault)
                 return accepted.close()
+            self._make_room()
             slave = self._make_connection(accepted)
         except OSError:  # it has gone already
             return accepted.close()
         self._slaves[slave] = 0
         return None
+
+    def _make_room(self) -> None:
+        """Whoever connects takes no slave's place: too many newcomers push each other out, those of one address
+        first."""
+        newcomers = [slave for slave in self._slaves if slave.is_newcomer]
+        if len(newcomers) >= NEWCOMERS_MAX:
+            hosts = [slave.remote[0] for slave in newcomers]
+            most = max(hosts, key=hosts.count)
+            newcomers[hosts.index(most)].close(f"{NEWCOMERS_MAX} connections have not asked for the log yet")
 
     def _make_connection(self, accepted: socket.socket) -> HAConnection:
         return HAConnection(
@@ -225,7 +237,7 @@ class HAService:
     def _fault_of(self, host: str, *, has_proof: bool | None = None, joining: bool = True) -> str:
         """Why no slave at this address may have the log; empty if it may. `has_proof`: whether its wire proves that it
         knows the secret, None: not known yet."""
-        if joining and len(self._slaves) >= SLAVES_MAX:
+        if joining and sum(not slave.is_newcomer for slave in self._slaves) >= SLAVES_MAX:
             return f"{SLAVES_MAX} slaves are connected already"
         allowed = self._config.options.ha_allowed_networks
         address = ipaddress.ip_address(host)
@@ -328,7 +340,8 @@ class HAService:
             self._pair.push_tables()
             self._push()
         for slave in list(self._slaves):
-            if now - slave.last_read >= options.ha_housekeeping_ms / 1000:
+            heard_at = slave.began if slave.is_newcomer else slave.last_read
+            if now - heard_at >= options.ha_housekeeping_ms / 1000:
                 slave.close()
             elif now - slave.last_written >= options.ha_heartbeat_ms / 1000:
                 slave.heartbeat()

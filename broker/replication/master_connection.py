@@ -67,12 +67,17 @@ class HAConnection:
         self._moved = 0
         self.end = -1
         """The log's end at the slave; -1 before its first request."""
-        self.last_read = self.last_written = loop.time()
+        self.began = self.last_read = self.last_written = loop.time()
         self.sent_bytes = 0
         self.in_sync = False
         self.target, self.target_at = 0, 0.0
         """The log's end at a time: a slave that has so much soon after is in sync."""
         loop.add_reader(accepted.fileno(), self._read)
+
+    @property
+    def is_newcomer(self) -> bool:
+        """It has not asked for the log yet."""
+        return self.end < 0
 
     @property
     def sent(self) -> int:

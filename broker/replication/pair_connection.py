@@ -85,10 +85,15 @@ class PairConnection(asyncio.Protocol):
         self._sent = -1
         self.end = self.flushed = -1
         self.noted = 0
-        self.last_read = self.last_written = loop.time()
+        self.began = self.last_read = self.last_written = loop.time()
         self.sent_bytes = 0
         self.in_sync = False
         self.target, self.target_at = 0, 0.0
+
+    @property
+    def is_newcomer(self) -> bool:
+        """Its slave has not proved that it knows the secret."""
+        return not self.is_proved
 
     @property
     def sent(self) -> int:

@@ -10,12 +10,25 @@ from typing import Any
 
 import pytest
 
+from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.replication.master import REFUSALS_MAX, SLAVES_MAX
+from firearrow.broker.replication.master import NEWCOMERS_MAX, REFUSALS_MAX, SLAVES_MAX
+from firearrow.broker.replication.pair_handshake import MAGIC
+from tests.replication.pairs import (
+    TOPIC,
+    end_of,
+    fill,
+    ha_client,
+    name_server,
+    start_master,
+    start_slave,
+    wait_for,
+)
 from tests.replication.raw_slave import FILE_BYTES, HEADER, Master, RawSlave, until
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
 
+SECRET = "a secret of sixteen or more"
 TWO_FILES = FILE_BYTES + FILE_BYTES // 2
 
 
@@ -215,6 +228,50 @@ def test_slaves_are_bounded(tmp_path: Path) -> None:
         until(lambda: len(slaves(master)) == SLAVES_MAX)
         assert stack.enter_context(master.slave()).refused()
         assert f"{SLAVES_MAX} slaves are connected already" in refusal(master)
+
+
+def test_strangers_take_no_slaves_place(tmp_path: Path) -> None:
+    """With a secret, every address may connect; who says nothing, or a byte now and then, is no slave."""
+    with (
+        start_master(tmp_path / "a", haListenPort=str(port := free_port()), haSecret=SECRET) as master,
+        master.connect() as client,
+        ExitStack() as stack,
+    ):
+        fill(client, 20)
+
+        def strangers(host: str, first: bytes) -> list[socket.socket]:
+            found = []
+            for _ in range(2 * NEWCOMERS_MAX):
+                stranger = socket.create_connection(("127.0.0.1", port), 10, (host, 0))
+                found.append(stack.enter_context(stranger))
+                stranger.sendall(first)
+            return found
+
+        strangers("127.0.2.1", b"")
+        strangers("127.0.2.2", MAGIC[:1])
+        with (
+            start_slave(tmp_path / "b", name_server(master), haSecret=SECRET) as slave,
+            slave.connect() as reader,
+        ):
+            wait_for(lambda: end_of(reader) == end_of(client), "the slave")
+            strangers("127.0.2.1", MAGIC[:1])
+            time.sleep(0.5)
+            assert send(client, TOPIC, b"later").code == 0
+            wait_for(lambda: end_of(reader) == end_of(client), "the slave, all the same")
+            assert ha_client(reader)["state"] == "following"
+
+
+def test_a_newcomer_has_a_limited_time(tmp_path: Path) -> None:
+    """A byte now and then does not keep its connection open: seven are no request."""
+    with (
+        Master(tmp_path / "store", haHousekeepingInterval=1000) as master,
+        master.slave() as stranger,
+    ):
+        for _ in range(4):
+            stranger.socket.sendall(b"\0")
+            time.sleep(0.4)
+        with pytest.raises(ConnectionError):
+            stranger.socket.sendall(b"\0")
 
 
 def test_addresses_that_were_refused_are_bounded(tmp_path: Path) -> None:
