@@ -22,6 +22,8 @@ from firearrow.broker.replication.slave_requests import REFUSALS
 
 log = logging.getLogger("firearrow.replication")
 
+CHANGES = frozenset({*REFUSALS, RequestCode.UPDATE_CONSUMER_OFFSET})
+"""What the slave that takes over would not hear of."""
 LEASE_S = 30.0
 PREPARE, FENCE, CANCEL = "prepare", "fence", "cancel"
 
@@ -45,7 +47,7 @@ class Fencing:
     def guarded(self, tables: Iterable[Routes]) -> list[Routes]:
         """These handlers, which change nothing any more once the broker gives its place to a slave."""
         return [
-            {code: self._guarded(to) if code in REFUSALS else to for code, to in table.items()}
+            {code: self._guarded(to) if code in CHANGES else to for code, to in table.items()}
             for table in tables
         ]
 

@@ -42,6 +42,8 @@ def test_a_master_that_hears_no_more_is_the_master_again(tmp_path: Path) -> None
             ready = json.loads(fence(client, "prepare").body)
             assert ready == {"epoch": 0, "end": end_of(client)}
             assert send(client, TOPIC, b"never").code == 14
+            commit = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
+            assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 14
             assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {"topic": "New"}).code == 14
             for step, ext in (
                 ("fence", {"epoch": "1", "end": "1"}),

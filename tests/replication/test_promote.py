@@ -25,6 +25,7 @@ SENDS = (
     RequestCode.RECALL_MESSAGE,
     RequestCode.POP_MESSAGE,
 )
+COMMIT = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "commitOffset": "3"}
 
 
 def test_a_slave_whose_master_died_becomes_the_master_and_stays_it(tmp_path: Path) -> None:
@@ -66,6 +67,7 @@ def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
             for code in SENDS:
                 answer = old.ask(code, send_ext(TOPIC), b"body")
                 assert answer.code == 14, code
+            assert old.ask(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT).code == 14
             assert end_of(old) == row["end"]
         assert pair.master.stop() == 0
         pair.master = pair.start_master()
