@@ -5,12 +5,14 @@ Loop thread.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.epoch_file import EPOCH_MAX
 from firearrow.broker.replication.fencing import Fencing
 from firearrow.broker.replication.master_watch import MasterWatch
+from firearrow.broker.replication.member_group import brokers_of_name
 from firearrow.broker.replication.promotion import Promotion
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave
@@ -54,6 +56,7 @@ class PairServices:
         """Register, unless this broker is fenced; a master of a pair takes writes once name servers were asked for a
         newer one, unless it has just been promoted. `names`: of the name server in this process."""
         registrar.epoch = lambda: self._role.epoch
+        self._promotion.others = partial(brokers_of_name, registrar, identity)
         if self._may_be_outdated:
             registrar.watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated).look
             names.outdated = self.outdated

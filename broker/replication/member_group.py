@@ -105,6 +105,13 @@ class MemberGroup:
         self._failing = True
 
 
+async def brokers_of_name(registrar: Registrar, identity: BrokerIdentity) -> Members:
+    """All that are registered under our name. OSError; ValueError: the answer is malformed or a refusal."""
+    answer = await registrar.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ANSWER_S)
+    brokers = members_or_none(_body(answer).get("brokerAddrTable"), "brokerAddrTable")
+    return _addresses(members_or_none(brokers.get(identity.broker), identity.broker).get("brokerAddrs"))
+
+
 def _body(answer: RemotingCommand) -> Mapping[object, object]:
     if answer.code != ResponseCode.SUCCESS:
         raise ValueError(f"the name server refused with code {answer.code}: {answer.remark}")

@@ -11,6 +11,7 @@ change of its configuration, and has to be stopped by its operator.
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import orjson
@@ -21,12 +22,14 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.fencing import CANCEL, FENCE, PREPARE
+from firearrow.broker.replication.member_group import Members
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
 from firearrow.broker.replication.rebuild import DAMAGED
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave import Slave
-from firearrow.broker.replication.slave_master import Master, MasterError, State
+from firearrow.broker.replication.slave_master import Master, MasterError, State, address_or_none
 from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.routes import MASTER_ID
 
 log = logging.getLogger("firearrow.replication")
 
@@ -56,6 +59,8 @@ class Promotion:
         self._role = role
         self._slave = slave
         self._running = False
+        self.others: Callable[[], Awaitable[Members]] = _nobody
+        """The brokers of our name, as a name server knows them. OSError, ValueError."""
 
     def routes(self) -> Routes:
         return {RequestCode.PROMOTE_BROKER: self.promote, RequestCode.REBUILD_REPLICA: self.rebuild}
@@ -123,6 +128,8 @@ class Promotion:
                 old_master = (
                     f"its old master {slave.master.text} may still take writes, which are lost: stop it now"
                 )
+        elif not force:
+            await self._check_other_slaves(slave)
         epoch += 1
         await slave.stop()
         self._context.write_batch.commit()
@@ -136,6 +143,31 @@ class Promotion:
         end = self._context.store.written
         self._context.restart(Restart(f"promoted to the master of epoch {epoch}"))
         return {"epoch": epoch, "end": end, "role": master_role, "oldMaster": old_master}
+
+    async def _check_other_slaves(self, slave: Slave) -> None:
+        """Refusal: one has more of the log than we have: perhaps what its master has answered. Those that do not answer
+        are passed over."""
+        ours, end = self._context.config.options.broker_id, self._context.store.written
+        try:
+            others = await self.others()
+        except (OSError, ValueError) as error:
+            return log.warning("no name server reports the other slaves: %s", error)
+        for number, text in others.items():
+            address = address_or_none(text)
+            if number in (MASTER_ID, ours) or address is None:
+                continue
+            try:
+                more = await slave.end_at(address) - end
+            except (OSError, MasterError) as error:
+                log.warning("the slave %s does not say how much of the log it has: %s", text, error)
+                continue
+            if more > 0:
+                raise Refusal(
+                    ResponseCode.ILLEGAL_OPERATION,
+                    f"the slave {text} has {more} bytes more of the log than this one: promote that one, or add "
+                    "--force and lose them",
+                )
+        return None
 
     # ---- a master that answers ----
 
@@ -214,6 +246,10 @@ class Promotion:
                 end, since = found, loop.time()
             await asyncio.sleep(10 * POLL_S)
         await self._copied(slave, end, REST_S)
+
+
+async def _nobody() -> Members:
+    return {}
 
 
 async def _answers(master: Master) -> bool:

@@ -58,6 +58,7 @@ class Slave:
         self._arrivals = arrivals
         self._refresh = refresh
         options = context.config.options
+        self._connect = connect
         self._master = self._make_master(connect, options)
         self.acting: ActingMaster | None = None
         if options.acting_master:
@@ -100,6 +101,15 @@ class Slave:
         with suppress(TimeoutError):
             async with asyncio.timeout(ASK_S):
                 await self._was_told.wait()
+
+    async def end_at(self, address: Address) -> int:
+        """Where the log of another slave ends. OSError, MasterError."""
+        other = Master(self._connect, "")
+        other.offered(address, address)
+        try:
+            return (await other.log_range()).end
+        finally:
+            other.close()
 
     @property
     def master(self) -> Master:

@@ -28,7 +28,8 @@ def add_arguments(verb: Verb) -> None:
     verb.argument(
         "--force",
         action="store_true",
-        help="also if its master answers, and does not stop taking writes: what it takes from now on is lost",
+        help="also if its master answers and does not stop taking writes, or another slave has more of the log: "
+        "that is lost",
     )
     verb.moving()
 

@@ -14,7 +14,7 @@ from tests.replication.promoted_pair import (
 )
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here
-from tests.support.requests import send, send_ext
+from tests.support.requests import read_queue, send, send_ext
 
 SENDS = (
     RequestCode.SEND_MESSAGE_V2,
@@ -122,6 +122,27 @@ def test_of_two_slaves_that_are_promoted_one_is_the_master(tmp_path: Path) -> No
         assert (first["epoch"], row["epoch"]) == (2, 3)
         wait_for(lambda: state_of(pair.slave) == "following", "that the first one follows")
         wait_for(lambda: pair.route() == {0: address_of(other), 1: address_of(pair.slave)}, "the route")
+
+
+def test_a_slave_that_lacks_what_another_one_has_is_not_promoted(tmp_path: Path) -> None:
+    """A SYNC_MASTER answers when one of the two has a message."""
+    with PromotedPair(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2") as pair:
+        role = words(SIZES | {"brokerRole": "SLAVE", "brokerId": "2"})
+        second = "--namesrv", pair.names, *role
+        with pair.master.connect() as client:
+            wait_for(lambda: send(client, TOPIC, b"first").code == 0, "a slave in sync")
+            with BrokerProcess(tmp_path / "other", *second) as other, other.connect() as reader:
+                wait_for(lambda: end_of(reader) == end_of(client), "the second slave")
+            assert send(client, TOPIC, b"in two copies").code == 0
+            pair.master.kill()
+        with BrokerProcess(tmp_path / "other", *second) as other:
+            wait_for(lambda: pair.route().keys() == {1, 2}, "the route")
+            refused = promoted(other)
+            assert (refused.code, "promote that one" in refused.err) == (1, True)
+            assert address_of(pair.slave) in refused.err
+            promoted(pair.slave).succeeded()
+        with pair.slave.connect() as client:
+            assert [record.body for record in read_queue(client, TOPIC, 0)][-1] == b"in two copies"
 
 
 def test_a_slave_that_has_just_started_takes_over_from_its_master(tmp_path: Path) -> None:
