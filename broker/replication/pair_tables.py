@@ -11,6 +11,7 @@ from firearrow.broker.append.progress_journal import Entry
 from firearrow.broker.base import fastjson
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.pair_frames import FrameError, Table, TableKind
+from firearrow.broker.replication.slave_tables import follow_topics
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.groups import GroupConfig
@@ -98,6 +99,7 @@ class FollowedTables:
 
     def __init__(self, context: BrokerContext, progress: PairProgress) -> None:
         self._tables = context.tables
+        self._store = context.store
         self._saver = context.saver
         self._clock = context.clock
         self._progress = progress
@@ -123,7 +125,7 @@ class FollowedTables:
     def _topics(self, table: Table) -> None:
         found = json_fields.members_or_none(_parsed(table).get("topicConfigTable"), "topicConfigTable")
         configs = [TopicConfig.from_object(value) for value in found.values()]
-        self._tables.topics.follow(configs, table.version)
+        follow_topics(self._tables, self._store, configs, table.version, table.place)
 
     def _groups(self, table: Table) -> None:
         parsed = _parsed(table)

@@ -8,14 +8,15 @@ does not know a request (4.9: 402, 60, 61) is not asked again until it changes i
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
-from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.replication.slave_master import Master, MasterError
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.dataversion import DataVersion
@@ -177,10 +178,11 @@ class SlaveSynchronize:
     # ---- topics and groups ----
 
     async def _copy_topics(self) -> None:
+        written = self._store.written
         copied = await self._changed_table(TOPICS, "topicConfigTable")
         if copied is not None:
             configs = [TopicConfig.from_object(value) for value in copied[0].values()]
-            self._tables.topics.follow(configs, copied[2])
+            follow_topics(self._tables, self._store, configs, copied[2], written)
 
     async def _copy_groups(self) -> None:
         copied = await self._changed_table(GROUPS, "subscriptionGroupTable")
@@ -277,6 +279,38 @@ class SlaveSynchronize:
 
     async def _ask(self, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
         return await self._master.ask(code, ext, timeout_s=ANSWER_S)
+
+
+def follow_topics(
+    tables: Tables, store: MessageStore, configs: Iterable[TopicConfig], version: DataVersion, place: int
+) -> None:
+    """Take a master's topics, which it had when its log ended at `place` or later. Queues and offsets of those that it
+    has deleted are deleted, too: else their messages would come back with a topic of the same name."""
+    known = list(tables.topics)
+    tables.topics.follow(configs, version)
+    for name in known:
+        if name not in tables.topics:
+            _forget(tables, store, name, place)
+
+
+def _forget(tables: Tables, store: MessageStore, topic: str, place: int) -> None:
+    """Unless it has messages from `place` on, or some that are not confirmed: it has been created again since."""
+    reader = store.reader
+    ends = {
+        queue_id: store.next_offset(topic, queue_id) for name, queue_id in reader.queues() if name == topic
+    }
+    for queue_id, end in ends.items():
+        newest = reader.entries(topic, queue_id, max(end - 1, 0), 1)
+        if end > reader.max_offset(topic, queue_id) or any(
+            entry.physical_offset >= place for entry in newest
+        ):
+            return
+    tables.deleted.note(topic, ends, place)
+    tables.offsets.remove_topic(topic)
+    try:
+        store.drop_topic(topic)
+    except OSError as error:  # the next start tries again
+        log.error("the queues of deleted topic %s cannot be deleted: %s", topic, error)
 
 
 async def _parsed(body: bytes) -> json_fields.Members:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from firearrow._native.wire.codes import RequestCode
 from tests.replication.pairs import SIZES, TOPIC, digests, end_of, fill, ha_client, wait_for, words
 from tests.replication.promoted_pair import (
@@ -14,7 +16,7 @@ from tests.replication.promoted_pair import (
 )
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here
-from tests.support.requests import read_queue, send, send_ext
+from tests.support.requests import read_queue, send, send_ext, topic_ext
 
 SENDS = (
     RequestCode.SEND_MESSAGE_V2,
@@ -143,6 +145,42 @@ def test_a_slave_that_lacks_what_another_one_has_is_not_promoted(tmp_path: Path)
             promoted(pair.slave).succeeded()
         with pair.slave.connect() as client:
             assert [record.body for record in read_queue(client, TOPIC, 0)][-1] == b"in two copies"
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_messages_of_a_deleted_topic_do_not_come_back(tmp_path: Path, is_away: bool) -> None:
+    """Nor do offsets of its groups, if the topic is created again at the new master."""
+    gone = {"topic": "Gone"}
+    of_group = {"consumerGroup": "CG", "topic": "Gone", "queueId": "0"}
+    with PromotedPair(tmp_path) as pair:
+        with pair.master.connect() as client:
+            client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b'{"groupName":"CG"}')
+            fill(client, 20)
+            fill(client, 12, topic="Gone")
+            pair.caught_up()
+            pair.knows("Gone")
+            assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, of_group | {"commitOffset": "2"}).code == 0
+            with pair.slave.connect() as reader:
+                of_zero = of_group | {"setZeroIfNotFound": "false"}
+                ask = lambda: reader.ask(RequestCode.QUERY_CONSUMER_OFFSET, of_zero).ext  # noqa: E731
+                wait_for(lambda: ask().get("offset") == "2", "the group's offset")
+            if is_away:
+                pair.slave.kill()
+            assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, gone).code == 0
+            assert send(client, TOPIC, b"later").code == 0
+            if is_away:
+                pair.slave = pair.start_slave()
+        with pair.slave.connect() as reader:
+            wait_for(lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, gone).code == 17, "that it is deleted")
+        pair.caught_up()
+        pair.master.kill()
+        promoted(pair.slave).succeeded()
+        with pair.slave.connect() as client:
+            assert client.ask(RequestCode.GET_TOPIC_CONFIG, gone).code == 17
+            client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Gone"))
+            assert send(client, "Gone", b"new", queue_id=0).ext["queueOffset"] == "0"
+            assert client.ask(RequestCode.QUERY_CONSUMER_OFFSET, of_group).ext["offset"] == "0"
+            assert [record.body for record in read_queue(client, "Gone", 0)] == [b"new"]
 
 
 def test_a_slave_that_has_just_started_takes_over_from_its_master(tmp_path: Path) -> None:
