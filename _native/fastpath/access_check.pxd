@@ -40,7 +40,7 @@ cdef class Login:
     cdef fa_hmac_key key
     cdef int64_t generation
     cdef double until                     # with the stateful strategy: when a signature is checked again
-    cdef set allowed                      # `topic`, and `topic\0group`, that it may use; None: everything
+    cdef set allowed                      # sends and pulls that it may make (see `may_use`); None: all
     cdef bytes last                       # of them, the last one
 
 

@@ -236,16 +236,17 @@ cdef class AccessCheck:
         """Whether the user may send to the topic (`group` NULL), or pull it for the group."""
         cdef Login login = <Login> connection.login
         cdef uint8_t *name = self.buffer
-        cdef Py_ssize_t length = topic.length
+        cdef Py_ssize_t length = 2 + topic.length
         if login.allowed is None:
             return True
         if topic.length + (group.length if group is not NULL else 0) >= NAME_BYTES_MAX:
             return False
-        memcpy(name, topic.at, topic.length)
+        # a binary header can hold any byte: only the length says where the topic ends
+        name[0], name[1] = group is not NULL, <uint8_t> topic.length
+        memcpy(name + 2, topic.at, topic.length)
         if group is not NULL:
-            name[length] = 0
-            memcpy(name + length + 1, group.at, group.length)
-            length += 1 + group.length
+            memcpy(name + length, group.at, group.length)
+            length += group.length
         if (
             login.last is not None and PyBytes_GET_SIZE(login.last) == length
             and memcmp(PyBytes_AS_STRING(login.last), name, length) == 0

@@ -141,6 +141,20 @@ def test_another_user_of_the_connection_is_another_user(pair: Pair) -> None:
     assert pair.send(b="Unknown").code == NO_PERMISSION
 
 
+def test_the_right_to_send_to_a_topic_is_none_to_pull_another(pair: Pair) -> None:
+    """The topic `T\\0CG`, which a binary header can name, is not the topic T pulled for the group CG."""
+    assert pair.send().code == 0
+    assert pair.app.ask(RequestCode.PULL_MESSAGE, pull_ext("T")).code == 0
+    create_user(pair.root, "sender", "secret88")
+    grant(pair.root, "sender", "Topic:*", "Pub")
+    pair.app.user = "sender"
+    binary = 1
+    assert pair.send().code == 0
+    pair.app.ask(RequestCode.SEND_MESSAGE_V2, send_ext("T\0CG"), b"x", serializer=binary)
+    answer = pair.app.ask(RequestCode.PULL_MESSAGE, pull_ext("T"), serializer=binary)
+    assert answer.code == NO_PERMISSION
+
+
 @pytest.mark.parametrize("field", ["a", "b", "e", "g", "i", "m", "extra", "body", "signature", "none"])
 def test_each_changed_part_is_refused(tmp_path: Path, field: str) -> None:
     with secured(tmp_path / "store", way=FAST) as broker, SignedSocket(broker.address) as root:
