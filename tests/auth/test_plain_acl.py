@@ -232,6 +232,27 @@ def test_the_checks_in_apaches_order(tmp_path: Path, connect: Open) -> None:
         assert plain.ask(RequestCode.GET_BROKER_CONFIG).code == 0
 
 
+def test_the_topic_of_traces_opens_no_other(tmp_path: Path, connect: Open) -> None:
+    """Every account may write traces; a request that names their topic and uses another one needs its right, too."""
+    with broker_with(tmp_path, FILE) as broker:
+        admin, plain = (connect(broker.address, name, "12345678") for name in ("rocketmq2", "RocketMQ"))
+        assert admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("topicD")).code == 0
+        half = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01k\x02"
+        sent = admin.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicD", f="4", i=half), b"x")
+        assert sent.code == 0, sent.remark
+        end = {
+            "topic": "RMQ_SYS_TRACE_TOPIC",
+            "producerGroup": "PG",
+            "tranStateTableOffset": sent.ext["queueOffset"],
+            "commitLogOffset": str(int(sent.ext["msgId"][-16:], 16)),
+            "commitOrRollback": "8",
+            "fromTransactionCheck": "false",
+            "msgId": "k",
+        }
+        answer = plain.ask(RequestCode.END_TRANSACTION, end)
+        assert (answer.code, answer.remark) == (1, EXCEPTION + "No default permission for topic:topicD")
+
+
 def test_a_white_address_needs_no_signature(tmp_path: Path) -> None:
     text = FILE.replace("10.10.103.*", "127.0.0.1")
     with broker_with(tmp_path, text) as broker, SignedSocket(broker.address, "") as nobody:
