@@ -14,6 +14,7 @@ from firearrow._native.protocol.access_model import Action, User, UserType
 from firearrow._native.protocol.authorization import Need
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth import bodies
 from firearrow.broker.auth.access_control import AccessControl, AccessSettings
 from firearrow.broker.auth.audit_log import AuditLog
 from firearrow.broker.auth.body_needs import consumed, sent
@@ -27,6 +28,7 @@ from firearrow.broker.auth.signatures import sign
 from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
 from firearrow.broker.base import auth_options
 from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import HeldAccess, Peer, Routes
 from firearrow.broker.handlers.acls import AclsHandler
@@ -111,9 +113,18 @@ class UserAccess(Access):
         )
         _load(saver, "users", folder / USERS_FILE, self._users)
         _load(saver, "acls", folder / ACLS_FILE, self._acls)
-        self._create_initial(options)
-        if options.migrate_accounts:
-            self._migrate(options)
+        try:
+            self._create_initial(options)
+            if options.migrate_accounts:
+                self._migrate(options)
+        except Refusal as refusal:
+            raise StartError(
+                f"a user that the configuration names cannot be created: {refusal.remark}"
+            ) from None
+        if not any(user.is_super and user.is_enabled for user in self._users):
+            log.warning(
+                "there is no Super user, so nobody can create users and rules: set initAuthenticationUser"
+            )
         self.check = self._control.check
 
     def _create_initial(self, options: Options) -> None:
@@ -121,11 +132,7 @@ class UserAccess(Access):
         are made with updateUser."""
         for found in (auth_options.initial_user(options), self._inner):
             if found is not None and self._users.get(found.name) is None:
-                self._users.create(User(found.name, found.password, UserType.SUPER))
-        if not any(user.is_super and user.is_enabled for user in self._users):
-            log.warning(
-                "there is no Super user, so nobody can create users and rules: set initAuthenticationUser"
-            )
+                self._users.create(bodies.bounded(User(found.name, found.password, UserType.SUPER)))
 
     def _migrate(self, options: Options) -> None:
         """Create a user with its rules for each account of `plain_acl.yml` whose user does not exist."""
@@ -134,9 +141,9 @@ class UserAccess(Access):
         for account in files.acl.accounts.values():
             if self._users.get(account.access_key) is None:
                 user, policies = migrated(account)
+                bodies.bounded(user)
+                self._acls.update(user.name, policies)  # first, as it may be too large
                 self._users.create(user)
-                if policies:
-                    self._acls.update(user.name, policies)
 
     def _changed(self, table: str) -> None:
         self._control.forget()

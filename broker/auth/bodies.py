@@ -51,10 +51,15 @@ def read_user(name: str, info: json_fields.Members) -> User:
     password = info.get("password")
     if not isinstance(password, str) or not password.strip():
         raise no_permission("password can not be blank")
-    _bound(name, TEXT_CHARS_MAX, "username")
-    _bound(password, PASSWORD_CHARS_MAX, "password")
     kind = UserType.named(info.get("userType")) or UserType.NORMAL
-    return User(name, password, kind, UserStatus.named(info.get("userStatus")) or UserStatus.ENABLE)
+    return bounded(User(name, password, kind, UserStatus.named(info.get("userStatus")) or UserStatus.ENABLE))
+
+
+def bounded(user: User) -> User:
+    """The user, if the file could be read with it. Refusal."""
+    _bound(user.name, TEXT_CHARS_MAX, "username")
+    _bound(user.password, PASSWORD_CHARS_MAX, "password")
+    return user
 
 
 def read_change(user: User, info: json_fields.Members) -> User:

@@ -121,11 +121,14 @@ def permission(text: str) -> Permission:
 
 
 def migrated(account: Account) -> tuple[User, Policies]:
-    """The user with the policies of an account, as Apache's AuthMigrator makes them. White addresses are left out."""
+    """The user with the policies of an account, as Apache's AuthMigrator makes them. White addresses are left out, and
+    permissions of names with a `*` at the end: here they meant no topic or group, as resources they mean many."""
     kind = UserType.SUPER if account.admin else UserType.NORMAL
     custom = [
-        *(_entry(Resource.topic(name), granted) for name, granted in account.topics.items()),
-        *(_entry(Resource.group(name), granted) for name, granted in account.groups.items()),
+        _entry(resource(name), granted)
+        for resource, named in ((Resource.topic, account.topics), (Resource.group, account.groups))
+        for name, granted in named.items()
+        if not name.endswith("*")
     ]
     defaults = [
         _entry(Resource(of, "", Pattern.ANY), granted)

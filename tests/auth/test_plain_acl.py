@@ -555,3 +555,37 @@ def test_accounts_are_migrated(tmp_path: Path, connect: Open) -> None:
         assert '{"actions":["Sub"],"decision":"Allow","resource":"Group:*"}],"policyType":"Default"' in body
         plain = connect(broker.address, "RocketMQ", "12345678")
         assert plain.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicC"), b"x").code == 16
+
+
+def test_a_star_means_no_more_after_the_migration(tmp_path: Path, connect: Open) -> None:
+    """In `plain_acl.yml` it is a letter of a name; as a resource it would mean every topic from the next start on."""
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(FILE.replace("topicA=DENY", "'*=PUB'").replace("topicC=SUB", "'topic*=PUB'"))
+    more = ("migrateAuthFromV1Enabled=true", f"rocketmq.acl.plain.file={path}")
+    for _ in range(2):
+        with BrokerProcess(tmp_path / "store", *options(*more)) as broker:
+            root, plain = connect(broker.address), connect(broker.address, "RocketMQ", "12345678")
+            assert root.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("topicD")).code == 0
+            assert plain.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicD"), b"x").code == 16
+            assert broker.stop() == 0
+
+
+def too_large(secret: str, permissions: int) -> str:
+    account = f"accounts:\n- accessKey: keykey00\n  secretKey: '{secret}'\n  topicPerms:\n"
+    return account + "".join(f"  - t{n}=SUB\n" for n in range(permissions))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (too_large("12345678", 1001), "1003 policy entries of one user, at most 1000 are allowed"),
+        (too_large("1" * 1025, 1), "the password has 1025 characters, at most 1024 are allowed"),
+    ],
+)
+def test_an_account_that_no_user_can_be_stops_each_start(tmp_path: Path, text: str, fault: str) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(text)
+    more = ("migrateAuthFromV1Enabled=true", f"rocketmq.acl.plain.file={path}")
+    for _ in range(2):
+        with pytest.raises(Exception, match=fault):
+            BrokerProcess(tmp_path / "store", *options(*more))

@@ -1,5 +1,6 @@
 """Users and acls: their files, their limits, and what is refused."""
 
+import json
 import logging
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from firearrow.broker.auth.bodies import ENTRIES_MAX, PASSWORD_CHARS_MAX, SOURCE
 from firearrow.broker.auth.tables import USERS_MAX, AclTable, UserTable
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.tables.config_file import ConfigFile
+from tests.support.broker_process import BrokerProcess
 
 
 def entry(resource: str = "Topic:a", *actions: str, **more: object) -> dict[str, object]:
@@ -142,6 +144,13 @@ def test_names_and_passwords_are_bounded() -> None:
         bodies.read_user("u", {"password": "p" * (PASSWORD_CHARS_MAX + 1)})
     with pytest.raises(Refusal, match="the resource has"):
         acl(entry("Topic:" + "t" * (TEXT_CHARS_MAX + 1)))
+
+
+def test_an_initial_user_that_the_file_cannot_hold_stops_the_start(tmp_path: Path) -> None:
+    initial = json.dumps({"username": "u" * (TEXT_CHARS_MAX + 1), "password": "p"})
+    pairs = ("authenticationEnabled=true", f"initAuthenticationUser={initial}")
+    with pytest.raises(Exception, match=f"the username has {TEXT_CHARS_MAX + 1} characters"):
+        BrokerProcess(tmp_path / "store", *(word for pair in pairs for word in ("--set", pair)))
 
 
 def test_policy_entries_of_a_user_are_bounded() -> None:
