@@ -6,7 +6,7 @@ cannot take effect is a TlsFault, so that no server starts without the protectio
 
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,21 @@ KEYS = (
     "tls.client.keyPath",
     "tls.client.keyPassword",
 )
+OF_LISTENERS = (
+    *("tls.server.authClient", "tls.server.need.client.auth", "tls.server.trustCertPath"),
+    "tls.server.keyPassword",
+)
+OF_CONNECTIONS = (
+    *("tls.client.authServer", "tls.client.trustCertPath", "tls.client.certPath", "tls.client.keyPath"),
+    "tls.client.keyPassword",
+)
+OF_BOTH = ("tls.protocols", "tls.ciphers")
+_OFF = ("", "false", "none")
 NOT_IN_FILE = ("tls.server.mode", "tls.enable", "useTLS", "tls.config.file")
+LISTENERS_NEED = (
+    "set tls.server.certPath and tls.server.keyPath, or tls.server.mode=disabled if it is not wanted"
+)
+CONNECTIONS_NEED = "set tls.enable=true, or remove it if connections to other servers shall be plain"
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -104,6 +118,13 @@ def settings_of(pairs: Mapping[str, str]) -> TlsSettings:
     made = mode != "disabled" and not certificate and not key
     if made and test == "false":
         raise TlsFault(f"tls.server.mode={mode} needs tls.server.certPath and tls.server.keyPath")
+    outgoing = flag("tls.enable") or flag("useTLS")
+    if mode == "disabled" and not text("tls.server.mode"):
+        _refuse_idle(pairs if path == DEFAULT_FILE else merged, OF_LISTENERS, LISTENERS_NEED)
+        if not outgoing:
+            _refuse_idle(pairs, OF_BOTH, LISTENERS_NEED)
+    if not outgoing:
+        _refuse_idle(pairs, OF_CONNECTIONS, CONNECTIONS_NEED)  # in a file, they may be those of clients
     return TlsSettings(
         mode=mode,
         made=made,
@@ -120,7 +141,7 @@ def settings_of(pairs: Mapping[str, str]) -> TlsSettings:
         ciphers=text("tls.ciphers"),
         protocols=text("tls.protocols"),
         file=path if Path(path).exists() else "",
-        outgoing=flag("tls.enable") or flag("useTLS"),
+        outgoing=outgoing,
         client=TlsFiles(
             text("tls.client.certPath"),
             text("tls.client.keyPath"),
@@ -129,6 +150,13 @@ def settings_of(pairs: Mapping[str, str]) -> TlsSettings:
             flag("tls.client.authServer"),
         ),
     )
+
+
+def _refuse_idle(given: Mapping[str, str], keys: Iterable[str], needed: str) -> None:
+    """TlsFault: one of these keys asks for something, and there is no TLS to which it could apply."""
+    for key in keys:
+        if given.get(key, "").lower() not in _OFF:
+            raise TlsFault(f"{key} has no effect without TLS: {needed}")
 
 
 def _of_file(path: str) -> dict[str, str]:

@@ -562,6 +562,11 @@ def test_a_clean_end(broker: BrokerProcess, files: CertificateFiles) -> None:
             "trustCertPath",
         ),
         ({"server_mod": "enforcing"}, "tls.server.mode"),
+        ({"server_need_client_auth": "require"}, "need.client.auth has no effect without TLS"),
+        ({"server_authClient": "true"}, "set tls.server.certPath and tls.server.keyPath"),
+        ({"server_trustCertPath": "{authority.pem}"}, "trustCertPath has no effect without TLS"),
+        ({"protocols": "TLSv1.3"}, "tls.protocols has no effect without TLS"),
+        ({"client_authServer": "true"}, "tls.client.authServer has no effect without TLS: set tls.enable"),
     ],
 )
 def test_tls_that_cannot_be_had_ends_the_start(
@@ -570,7 +575,7 @@ def test_tls_that_cannot_be_had_ends_the_start(
     found = {
         key: re.sub(r"\{(.*)\}", lambda match: files.path(match[1]), text) for key, text in pairs.items()
     }
-    if "protocols" in pairs:
+    if "TLSv1" in pairs.values():
         found |= {"server_certPath": files.path("server.pem"), "server_keyPath": files.path("server.key")}
     assert named in sentence(run_broker(tmp_path / "store", *settings(**found)), WRONG_USAGE)
     assert not (tmp_path / "store").exists()
