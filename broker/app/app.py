@@ -48,7 +48,6 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.base.process import StopSignals, seconds_since_start
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.base.tls import settings_of
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.context.tables import load, make_tables
 from firearrow.broker.handlers.assignment import AssignmentHandler
@@ -121,7 +120,7 @@ class App:
         self._naming_listen = naming
         self._signals = signals
         self._began = loop.time() if signals.are_handled else None
-        self._tls = ServerTls(settings_of(tls_pairs(config.options)))
+        self._tls = ServerTls(tls_pairs(config.options))
         self._clock = Clock()
         self._replication = ReplicationServices(
             loop, config, self._clock, self._tls, role, controllers, self.restart

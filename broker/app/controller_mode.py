@@ -19,7 +19,6 @@ from firearrow.broker.base.config import Config, tls_pairs
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.base.tls import settings_of
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.net.server import Server
 from firearrow.broker.net.tls import ServerTls
@@ -42,7 +41,7 @@ class ControllerConnections:
     """A client of the controllers with connections of its own. StartError."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: Options) -> None:
-        self._tls = ServerTls(settings_of(tls_pairs(options)))
+        self._tls = ServerTls(tls_pairs(options))
         self._server = Server(
             loop, idle_s=options.idle_s, frame_bytes_max=options.frame_bytes_max, tls=self._tls
         )

@@ -23,7 +23,6 @@ from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.options import Options, options_by_key
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.base.process import StopSignals, seconds_since_start
-from firearrow.broker.base.tls import TlsSettings
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.server import Server
@@ -45,10 +44,10 @@ FRAME_BYTES_MAX = 16 << 20
 
 
 class NameServerConfig(NamedTuple):
-    """`users`: the options of users and rules, of which a broker has the same."""
+    """`tls`: the options of TLS. `users`: those of users and rules, of which a broker has the same."""
 
     naming: NamingOptions
-    tls: TlsSettings
+    tls: Mapping[str, str]
     users: Options
 
 
@@ -77,7 +76,7 @@ def options_of(path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyTyp
             log.warning("%s: %s has no effect here", path, key)
             del pairs[key]
     try:
-        return NameServerConfig(NamingOptions(pairs), tls.settings_of(of_tls), users)
+        return NameServerConfig(NamingOptions(pairs), of_tls, users)
     except Refusal as refusal:
         raise ConfigError(f"{path}: {refusal.remark}") from None
 

@@ -7,11 +7,18 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from firearrow._native.wire.tls_session import SUPPORTED, TlsContext
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.base.tls import TlsFault, TlsSettings, client_context, expiry, server_context
+from firearrow.broker.base.tls import (
+    TlsFault,
+    TlsSettings,
+    client_context,
+    expiry,
+    server_context,
+    settings_of,
+)
 
 log = logging.getLogger("firearrow.tls")
 
@@ -25,17 +32,21 @@ Signature = tuple[tuple[int, int, int] | None, ...]
 
 class ServerTls:
     """`listening` is the context of new connections to us, None: they cannot speak TLS; `connecting` that of
-    connections to other servers, None: they are plain. StartError: the files cannot be used any more."""
+    connections to other servers, None: they are plain. `pairs`: the options of TLS. StartError: the files cannot be
+    used any more."""
 
-    def __init__(self, settings: TlsSettings) -> None:
-        self._settings = settings
-        self.enforcing = settings.mode == "enforcing"
+    def __init__(self, pairs: Mapping[str, str]) -> None:
+        self._pairs = pairs
         self.listening: ssl.SSLContext | None = None
         self.connecting: ssl.SSLContext | None = None
         self.session_context: TlsContext | None = None
         self._watching: asyncio.TimerHandle | None = None
         try:
-            self._load()
+            self._settings = settings_of(pairs)
+            self.enforcing = self._settings.mode == "enforcing"
+            self._watched = self._settings.watched()
+            self._loaded = self._signature()
+            self._load(self._settings)
         except TlsFault as fault:
             raise StartError(str(fault)) from None
         for warning in self._expiries():
@@ -43,18 +54,18 @@ class ServerTls:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read the files again whenever they change. Connections that exist keep what they have."""
-        if self._settings.watched() and self._watching is None:
-            self._watching = loop.call_later(WATCH_S, self._look, loop, self._signature())
+        if self._watched and self._watching is None:
+            self._watching = loop.call_later(WATCH_S, self._look, loop)
 
     def stop(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
 
-    def _load(self) -> None:
+    def _load(self, settings: TlsSettings) -> None:
         """TlsFault; then nothing has changed."""
-        listening = server_context(self._settings) if self._settings.listens else None
-        connecting = client_context(self._settings) if self._settings.outgoing else None
-        self.listening, self.connecting = listening, connecting
+        listening = server_context(settings) if settings.listens else None
+        connecting = client_context(settings) if settings.outgoing else None
+        self._settings, self.listening, self.connecting = settings, listening, connecting
         if listening is None or not SUPPORTED:
             return
         if self.session_context is None:
@@ -62,22 +73,32 @@ class ServerTls:
         else:
             self.session_context.replace(listening)
 
-    def _look(self, loop: asyncio.AbstractEventLoop, before: Signature) -> None:
-        now = self._signature()
-        if now != before:
+    def _load_again(self) -> None:
+        """With what `tls.config.file` says now. TlsFault; then nothing has changed, but the files that it names are
+        watched."""
+        settings = settings_of(self._pairs)
+        if settings.mode != self._settings.mode:
+            raise TlsFault(f"tls.server.mode would be {settings.mode}: restart to change it")
+        self._watched = settings.watched()
+        self._loaded = self._signature()
+        self._load(settings)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if (now := self._signature()) != self._loaded:
+            self._loaded = now
             try:
-                self._load()
+                self._load_again()
             except TlsFault as fault:
                 log.warning("the TLS files have changed, but those loaded before stay in use: %s", fault)
             else:
                 log.warning("the TLS files have changed: new connections use them")
                 for warning in self._expiries():
                     log.warning("%s", warning)
-        self._watching = loop.call_later(WATCH_S, self._look, loop, now)
+        self._watching = loop.call_later(WATCH_S, self._look, loop)
 
     def _signature(self) -> Signature:
         """What changes when a file is written or replaced."""
-        return tuple(_state(path) for path in self._settings.watched())
+        return tuple(_state(path) for path in self._watched)
 
     def _expiries(self) -> Iterator[str]:
         for path in (self._settings.server.certificate, self._settings.client.certificate):

@@ -230,6 +230,26 @@ def test_a_certificate_is_read_again_under_connections(tmp_path: Path, way: tupl
         assert running.stop() == 0
 
 
+def test_apaches_file_is_read_again(tmp_path: Path, way: tuple[str, ...]) -> None:
+    """It may name another certificate, which is then watched, too, also if it cannot be used yet."""
+    files, file = CertificateFiles(tmp_path / "certificates"), tmp_path / "tls.properties"
+
+    def name(certificate: str) -> None:
+        paths = ((each, files.path(f"{certificate}.{each}")) for each in ("pem", "key"))
+        keys = {"pem": "tls.server.certPath", "key": "tls.server.keyPath"}
+        file.write_text("".join(f"{keys[each]}={path}\n" for each, path in paths))
+
+    name("server")
+    arguments = settings(config_file=str(file), server_mode="enforcing")
+    with BrokerProcess(tmp_path / "store", *arguments, way=way) as running:
+        before = serial(running.address, files)
+        name("next")
+        wait_until(lambda: "those loaded before stay in use" in running.log.read_text())
+        assert serial(running.address, files) == before
+        files.issue("next")
+        wait_until(lambda: serial(running.address, files) != before)
+
+
 @pytest.mark.parametrize("name", ["server.pem", "server.key", "authority.pem"])
 @pytest.mark.parametrize("rubbish", ["rubbish", "empty", "binary", "cut", "no base64", "missing"])
 def test_files_that_become_rubbish_change_nothing(
