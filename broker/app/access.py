@@ -30,17 +30,19 @@ from firearrow.broker.base import auth_options
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.base.peer import HeldAccess, Peer, Routes
+from firearrow.broker.base.peer import Address, HeldAccess, Peer, Routes
 from firearrow.broker.handlers.acls import AclsHandler
 from firearrow.broker.handlers.plain_acl import PlainAclHandler
 from firearrow.broker.handlers.users import UsersHandler
 from firearrow.broker.net.dispatch import Check
+from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.config_file import ConfigFile
 
 log = logging.getLogger("firearrow.auth")
 
 SECRET_MODE = 0o600
+LOOPBACK = ("127.0.0.1", "::1")
 IPV4_HOST_BYTES, PORT_BYTES = 8, 4
 
 
@@ -251,6 +253,24 @@ def make_access(
     if options.plain_acl:
         return AccountAccess(options, store, clock, count_login)
     return Access()
+
+
+def warn_of_open_ports(addresses: list[Address], may: str, *, users: bool, tls: ServerTls) -> None:
+    """Say what others may do at those ports that they can reach, and how to change that; nothing with TLS and users."""
+    opened = [f"{host}:{port}" for host, port in addresses if host not in LOOPBACK]
+    warnings = []
+    if not users:
+        warnings.append(
+            f"whoever reaches these ports can {may}; to require users, set authenticationEnabled, "
+            "authorizationEnabled and initAuthenticationUser (SECURITY.md)"
+        )
+    if tls.listening is None:
+        warnings.append(
+            "others can read messages on the way; to encrypt, `firearrow tls init`, then add --tls-cert and "
+            "--tls-key as it says"
+        )
+    if opened and warnings:
+        log.warning("%s: %s", ", ".join(opened), ". And ".join(warnings))
 
 
 def _load(saver: TableSaver, name: str, path: Path, table: UserTable | AclTable) -> None:

@@ -28,7 +28,7 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.broker.app.access import make_access
+from firearrow.broker.app.access import LOOPBACK, make_access, warn_of_open_ports
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.message_services import MessageServices
 from firearrow.broker.app.metrics_services import MetricsServices
@@ -92,7 +92,6 @@ log = logging.getLogger("firearrow.app")
 STOP_S = 1.0
 CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
 VIP_PORT_GAP = 2
-LOOPBACK = ("127.0.0.1", "::1")
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
@@ -516,24 +515,8 @@ class App:
                 "listening on loopback only; to accept connections from other hosts: %s", " ".join(hints)
             )
         reached = [self._address, *([] if self._naming_listen is None else [self._naming])]
-        if opened := [f"{host}:{port}" for host, port in reached if host not in LOOPBACK]:
-            self._warn_of_open_ports(opened)
-
-    def _warn_of_open_ports(self, opened: list[str]) -> None:
-        """Say what others may do at the ports, and how to change that; nothing with TLS and users."""
-        warnings = []
-        if self._access.check is None:
-            warnings.append(
-                "whoever reaches these ports can read, send and delete everything; to require users, set "
-                "authenticationEnabled, authorizationEnabled and initAuthenticationUser (SECURITY.md)"
-            )
-        if self._tls.listening is None:
-            warnings.append(
-                "others can read messages on the way; to encrypt, `firearrow tls init`, then add --tls-cert and "
-                "--tls-key as it says"
-            )
-        if warnings:
-            log.warning("%s: %s", ", ".join(opened), ". And ".join(warnings))
+        may = "read, send and delete everything"
+        warn_of_open_ports(reached, may, users=self._access.check is not None, tls=self._tls)
 
     # ---- running ----
 

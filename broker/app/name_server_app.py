@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from firearrow.broker.app.access import Access, UserAccess
+from firearrow.broker.app.access import Access, UserAccess, warn_of_open_ports
 from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.auth.facts import ClusterFacts
 from firearrow.broker.base import auth_options, systemd, tls
@@ -154,6 +154,8 @@ class NameServerApp:
             naming.start(self._loop)
             running.callback(naming.stop)
             StopSignals(self._loop, self._reload).handle(stopping.set)
+            may = "say which brokers there are, and read routes"
+            warn_of_open_ports([(host, port)], may, users=access.check is not None, tls=self._tls)
             line = f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s"
             announce_ready(line)
             systemd.notify(systemd.READY, f"STATUS={line}")

@@ -637,6 +637,26 @@ def test_an_open_port_is_a_warning_until_it_has_tls_and_users(
     assert "ports" not in warnings_of(tmp_path / "users", *files.arguments, *words)
 
 
+def test_an_open_name_server_is_a_warning(tmp_path: Path, files: CertificateFiles) -> None:
+    config = tmp_path / "namesrv.conf"
+    config.write_text(f"kvConfigPath={tmp_path}/kvConfig.json\n")
+
+    def log(host: str, *more: str) -> str:
+        command = [COMMAND, "namesrv", "--listen", f"{host}:0", "--config", str(config), *more]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("firearrow ready")
+            process.terminate()
+            return process.communicate(timeout=10)[1]
+
+    assert "ports" not in log("127.0.0.1")
+    text = log("0.0.0.0")
+    assert "whoever reaches these ports can say which brokers there are" in text
+    assert "firearrow tls init" in text
+    config.write_text(config.read_text() + "authenticationEnabled=true\n")
+    assert "ports" not in log("0.0.0.0", *files.arguments)
+
+
 def test_the_key_s_password_is_not_printed(tmp_path: Path, files: CertificateFiles) -> None:
     words = ("--set", "tls.server.keyPassword=hush hush")
     with BrokerProcess(tmp_path / "store", *files.arguments, *words) as running:
