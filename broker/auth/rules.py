@@ -16,6 +16,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import body_needs
 from firearrow.broker.auth.body_needs import consumed, group_need, sent, topic_need
 from firearrow.broker.base.message_ids import offset_of
+from firearrow.broker.pop.receipt_handles import normal_topic
 from firearrow.broker.tables import name_rules
 
 PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
@@ -128,6 +129,13 @@ def _queried(actions: Action) -> Callable[[RemotingCommand, Facts], Iterator[Nee
     return needs
 
 
+def _acknowledged(request: RemotingCommand, _: Facts) -> Iterator[Need]:
+    """Of a message that was popped again, clients name the topic in which it waited, that of the group's retries."""
+    group = request.text("consumerGroup")
+    yield topic_need(normal_topic(request.text("topic"), group), SUB)
+    yield group_need(group, SUB)
+
+
 def _stats(request: RemotingCommand, _: Facts) -> Iterator[Need]:
     yield group_need(request.text("consumerGroup"), GET)
     for topic in {request.text_or("topic", ""), *request.text_or("topicList", "").split(";")}:
@@ -212,9 +220,9 @@ RULES: dict[int, Rule] = {
     # POP
     RequestCode.POP_MESSAGE: _both(SUB),
     RequestCode.PEEK_MESSAGE: _both(SUB),
-    RequestCode.ACK_MESSAGE: _both(SUB),
+    RequestCode.ACK_MESSAGE: Rule(_acknowledged, "Topic Sub and Group Sub"),
     RequestCode.BATCH_ACK_MESSAGE: Rule(body_needs.acknowledged, "for each entry: Group Sub and Topic Sub"),
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _both(SUB),
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Rule(_acknowledged, "Topic Sub and Group Sub"),
     RequestCode.NOTIFICATION: _both(SUB),
     RequestCode.POLLING_INFO: _both(GET),
     RequestCode.POP_ROLLBACK: _cluster(UPDATE),

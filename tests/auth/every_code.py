@@ -68,6 +68,8 @@ _LOCKS = {
 }
 _ACK = {"c": GROUP, "t": TOPIC, "r": "0", "q": 0, "so": 0, "pt": 1, "it": 1, "rq": 0, "b": "AQ=="}
 _TOPIC_UPDATE, _GROUP_UPDATE = ("Topic:T", "Update"), ("Group:G", "Update")
+POPPED = (TOPIC, "%RETRY%G_T", "%RETRY%G+T")
+"""Where a message of the topic T that G popped may be."""
 RECALL = "djEgVCBiIDEgaw=="  # v1 T b 1 k
 
 CASES: dict[int, list[Case]] = {
@@ -138,7 +140,7 @@ CASES: dict[int, list[Case]] = {
     ],
     Code.POP_MESSAGE: [Case(_pop(), BOTH_SUB)],
     Code.PEEK_MESSAGE: [Case(_pop(), BOTH_SUB)],
-    Code.ACK_MESSAGE: [Case(_handle(), BOTH_SUB)],
+    Code.ACK_MESSAGE: [Case(_handle() | {"topic": topic}, BOTH_SUB) for topic in POPPED],
     Code.BATCH_ACK_MESSAGE: [
         Case(
             {},
@@ -146,7 +148,7 @@ CASES: dict[int, list[Case]] = {
             {"brokerName": "b", "acks": [_ACK, _ACK | {"c": OTHER, "t": "T2"}]},
         )
     ],
-    Code.CHANGE_MESSAGE_INVISIBLETIME: [Case(_handle(), BOTH_SUB)],
+    Code.CHANGE_MESSAGE_INVISIBLETIME: [Case(_handle() | {"topic": topic}, BOTH_SUB) for topic in POPPED],
     Code.NOTIFICATION: [Case(_pop(), BOTH_SUB)],
     Code.POLLING_INFO: [Case(CONSUMER, BOTH_GET)],
     Code.QUERY_CONSUMER_OFFSET: [Case(CONSUMER, BOTH_GET)],
