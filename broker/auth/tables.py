@@ -7,7 +7,15 @@ decided before is void. Loop thread; `to_json` may run in another one.
 
 from collections.abc import Callable, Iterator
 
-from firearrow._native.protocol.access_model import Acl, PolicyType, Resource, User, user_of
+from firearrow._native.protocol.access_model import (
+    Acl,
+    PolicyType,
+    Resource,
+    User,
+    UserStatus,
+    UserType,
+    user_of,
+)
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, Policies, no_permission
 from firearrow.broker.base import fastjson
@@ -60,6 +68,9 @@ class UserTable:
         fresh: dict[str, User] = {}
         for info in _listed(text, "users"):
             name = json_fields.text(info, "username")
+            for member, allowed in (("userStatus", UserStatus), ("userType", UserType)):
+                if info.get(member) is not None and allowed.named(info[member]) is None:
+                    raise ValueError(f"user {name[:64]!r}: {member} must be {' or '.join(allowed)}")
             try:
                 fresh[name] = bodies.read_user(name, info)
             except Refusal as refusal:

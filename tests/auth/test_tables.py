@@ -64,6 +64,8 @@ def test_the_files_give_back_what_they_got() -> None:
         b'{"users":[{"username":"a"}]}',
         b'{"users":[{"password":"p"}]}',
         b'{"users":[1]}',
+        b'{"users":[{"username":"a","password":"p","userStatus":"disabled"}]}',
+        b'{"users":[{"username":"a","password":"p","userType":1}]}',
         b'{"users":[{"username":"a","password":"' + b"p" * (PASSWORD_CHARS_MAX + 1) + b'"}]}',
     ],
 )
