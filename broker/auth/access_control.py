@@ -15,7 +15,7 @@ from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.rules import Facts, rule_of
+from firearrow.broker.auth.rules import Facts, needs_of
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
@@ -174,7 +174,7 @@ class AccessControl:
             return
         address = ip_of(peer)
         try:
-            for need in rule_of(request.code).needs(request, self._facts):
+            for need in needs_of(request, self._facts):
                 reason = self._reason(user.name, need, address)
                 if reason is not None:
                     raise Refusal(ResponseCode.NO_PERMISSION, refusal_text(user.name, need, address, reason))

@@ -13,7 +13,7 @@ from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
 from firearrow.broker.auth.plain_files import PlainFiles
-from firearrow.broker.auth.rules import Facts, rule_of
+from firearrow.broker.auth.rules import Facts, needs_of
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
 
@@ -152,7 +152,7 @@ class PlainAccess:
 
     def _authorize(self, request: RemotingCommand, account: Account) -> None:
         try:
-            needs = list(rule_of(request.code).needs(request, self._facts))
+            needs = list(needs_of(request, self._facts))
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         if request.code in ADMIN_CODES and not account.admin:

@@ -19,6 +19,8 @@ from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.pop.receipt_handles import normal_topic
 from firearrow.broker.tables import name_rules
 
+NEEDS_MAX = 20_000
+"""Rights of a request: while they are looked up, all others wait."""
 PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
 CREATE, UPDATE, DELETE, LIST = Action.CREATE, Action.UPDATE, Action.DELETE, Action.LIST
 
@@ -396,3 +398,13 @@ OTHERS = _cluster(UPDATE)
 
 def rule_of(code: int) -> Rule:
     return RULES.get(code, OTHERS)
+
+
+def needs_of(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
+    """What the request needs. ValueError: a field that says so is missing or malformed, or there are too many."""
+    for count, need in enumerate(rule_of(request.code).needs(request, facts), 1):
+        if count > NEEDS_MAX:
+            raise ValueError(
+                f"the request needs more than {NEEDS_MAX} rights: name fewer topics and groups in it"
+            )
+        yield need

@@ -1,5 +1,6 @@
 """Attacks on users and signatures: unknown users without end, huge fields, and damaged files, which open no broker."""
 
+import json
 import random
 import socket
 import subprocess
@@ -11,10 +12,11 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.app.access import SECRET_MODE
+from firearrow.broker.auth.rules import NEEDS_MAX
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables.config_file import ConfigFile
-from tests.auth.secured import SignedSocket, options, secured
+from tests.auth.secured import SignedSocket, create_user, grant, options, secured
 from tests.hostile.mutation import mutated
 from tests.hostile.targets_access import ACLS, USERS
 from tests.support.client_socket import ClientSocket
@@ -65,6 +67,22 @@ def test_huge_fields_are_refused(tmp_path: Path, field: str, length: int) -> Non
         log = broker.log.read_text()
         assert "Traceback" not in log
         assert len(log) < 10_000
+
+
+def test_rights_of_a_request_are_bounded(tmp_path: Path) -> None:
+    """Those of one request are looked up in one go, while all others wait."""
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        create_user(root, "app", "secret88")
+        grant(root, "app", "*", "Sub")
+        with SignedSocket(broker.address, "app", "secret88") as app:
+            for topics, code in ((NEEDS_MAX - 1, 0), (NEEDS_MAX, 1)):
+                group = {"groupName": "G", "subscriptionDataSet": [{"topic": f"t{n}"} for n in range(topics)]}
+                heartbeat = {"clientID": "c", "consumerDataSet": [group]}
+                answer = app.ask(RequestCode.HEART_BEAT, {}, json.dumps(heartbeat).encode())
+                assert answer.code == code, answer.remark
+            assert answer.remark == (
+                f"the request needs more than {NEEDS_MAX} rights: name fewer topics and groups in it"
+            )
 
 
 @pytest.mark.parametrize(("name", "text"), [("users", USERS), ("acls", ACLS)])
