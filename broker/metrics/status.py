@@ -10,7 +10,7 @@ from firearrow._native.store.group_commit import FLUSH_BOUNDS_US
 from firearrow._native.wire.codes import PROTOCOL_VERSION
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import space_of
-from firearrow.broker.base.options import options_by_key, text_of
+from firearrow.broker.base.options import options_by_key
 from firearrow.broker.metrics.apache_families import REQUEST_NAMES, RESPONSE_NAMES, version_text
 from firearrow.broker.metrics.exposition import Buckets, buckets_of
 from firearrow.broker.metrics.lags import LagSnapshots
@@ -209,10 +209,10 @@ class Status:
 
 
 def changed_options(config: Config) -> dict[str, str]:
-    """The options whose values are not the defaults, by Apache's keys."""
-    default = type(config.options)()
+    """The options whose values are not the defaults, by Apache's keys, without secrets."""
+    default, shown = type(config.options)(), config.properties()
     return {
-        key: text_of(getattr(config.options, field.name))
+        key: shown[key]
         for key, field in sorted(options_by_key().items())
         if getattr(config.options, field.name) != getattr(default, field.name)
     }
