@@ -191,7 +191,7 @@ class AccountAccess(Access):
         self.fast_check: AccessCheck = AccessCheck(self._allows, authorization=True, each=True)
         self._plain = PlainAccess(
             _plain_files(options),
-            StoreFacts(options.cluster_name, store),
+            StoreFacts(options.cluster_name, store, names_lmqs=options.multi_dispatch),
             FailedLogins(lambda: clock.monotonic_ms() / 1000),
             self.audit,
             self._logged_in,
@@ -247,7 +247,7 @@ def make_access(
     """What the options ask for. `count_login(peer, user)`: a user logged in on a connection; a Refusal ends it.
     StartError."""
     if options.authentication:
-        facts = StoreFacts(options.cluster_name, store)
+        facts = StoreFacts(options.cluster_name, store, names_lmqs=options.multi_dispatch)
         folder = Path(options.store_root) / "config"
         return UserAccess(options, facts, folder, saver, clock, count_login)
     if options.plain_acl:

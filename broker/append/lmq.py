@@ -16,6 +16,8 @@ from firearrow.broker.tables import name_rules
 NOT_DISPATCHED = frozenset((name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC))
 NOT_DISPATCHED_PREFIXES = (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.SYSTEM_TOPIC_PREFIX)
 LMQ_QUEUE_ID = 0
+ITEM_HEAD_BYTES = 20
+"""Of a message in a batch: its size, three numbers, the size of its body."""
 
 
 class LmqDispatch:
@@ -57,6 +59,20 @@ class LmqDispatch:
             elif strict:
                 raise fault
         return offsets
+
+
+def states_offsets(batch: bytes) -> bool:
+    """Whether a message of the batch says at which offsets of LMQs it is: a batch is stored as it comes, so that it
+    would be there."""
+    wanted, at = Property.MULTI_QUEUE_OFFSET.encode(), 0
+    if wanted not in batch:
+        return False
+    while at + ITEM_HEAD_BYTES <= len(batch):
+        size, body_bytes = (int.from_bytes(batch[at + n : at + n + 4]) for n in (0, ITEM_HEAD_BYTES - 4))
+        if wanted in batch[at + ITEM_HEAD_BYTES + body_bytes : at + size]:
+            return True
+        at += max(size, ITEM_HEAD_BYTES)
+    return False
 
 
 def _fault(name: str) -> Refusal | None:

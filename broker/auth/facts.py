@@ -12,6 +12,8 @@ WITH_REAL_TOPIC = frozenset((name_rules.HALF_TOPIC, name_rules.SCHEDULE_TOPIC, n
 class ClusterFacts:
     """Of a name server alone, which has no messages."""
 
+    names_lmqs = False
+
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
 
@@ -20,8 +22,9 @@ class ClusterFacts:
 
 
 class StoreFacts:
-    def __init__(self, cluster: str, store: MessageStore) -> None:
+    def __init__(self, cluster: str, store: MessageStore, *, names_lmqs: bool) -> None:
         self.cluster = cluster
+        self.names_lmqs = names_lmqs
         self._store = store
 
     def topic_at(self, physical_offset: int) -> str | None:

@@ -15,6 +15,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import body_needs
 from firearrow.broker.auth.body_needs import consumed, group_need, sent, topic_need
+from firearrow.broker.base.message import Property, properties_of
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.pop.receipt_handles import normal_topic
 from firearrow.broker.tables import name_rules
@@ -29,6 +30,8 @@ class Facts(Protocol):
     """What rules know about the broker."""
 
     cluster: str
+    names_lmqs: bool
+    """Whether a message may name LMQs, which get it, too."""
 
     def topic_at(self, physical_offset: int) -> str | None:
         """The topic of the record that starts there: of a half message or a timer message, the one it is for. None:
@@ -61,13 +64,16 @@ def _names(action: Action, *, topic: str = "", group: str = "", more: tuple[str,
     return Rule(needs, " and ".join(parts))
 
 
-def _sent(topic: str) -> Rule:
-    """Sends: the topic is in this field."""
+def _sent(topic: str, properties: str) -> Rule:
+    """Sends: the topic and the properties are in these fields."""
 
-    def needs(request: RemotingCommand, _: Facts) -> Iterator[Need]:
-        return sent(request.text(topic))
+    def needs(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
+        yield from sent(request.text(topic))
+        if facts.names_lmqs and Property.MULTI_DISPATCH in (text := request.text_or(properties, "")):
+            for name in filter(None, properties_of(text).get(Property.MULTI_DISPATCH, "").split(",")):
+                yield topic_need(name, PUB)
 
-    return Rule(needs, "Topic Pub; a retry topic: Group Sub")
+    return Rule(needs, "Topic Pub, also of the LMQs that it names; a retry topic: Group Sub")
 
 
 def _route(request: RemotingCommand, _: Facts) -> Iterator[Need]:
@@ -193,9 +199,9 @@ def _listed(*, topic: bool = False, group: bool = False) -> Rule:
 
 RULES: dict[int, Rule] = {
     # messages
-    RequestCode.SEND_MESSAGE: _sent("topic"),
-    RequestCode.SEND_MESSAGE_V2: _sent("b"),
-    RequestCode.SEND_BATCH_MESSAGE: _sent("b"),
+    RequestCode.SEND_MESSAGE: _sent("topic", "properties"),
+    RequestCode.SEND_MESSAGE_V2: _sent("b", "i"),
+    RequestCode.SEND_BATCH_MESSAGE: _sent("b", "i"),
     RequestCode.SEND_REPLY_MESSAGE: _names(PUB, topic="topic"),
     RequestCode.SEND_REPLY_MESSAGE_V2: _names(PUB, topic="b"),
     RequestCode.PULL_MESSAGE: Rule(_queried(SUB), "Topic Sub and Group Sub"),

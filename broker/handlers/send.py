@@ -10,6 +10,7 @@ from firearrow._native.store.message_store import InnerMessage, PutRefused, PutR
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
+from firearrow.broker.append.lmq import states_offsets
 from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
 from firearrow.broker.base.errors import Refusal
@@ -177,6 +178,10 @@ class SendHandler:
     ) -> None:
         properties = properties_of(send_request.properties)
         self._check_batch(send_request, properties)
+        if self._config.options.multi_dispatch and states_offsets(request.body):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support {Property.MULTI_QUEUE_OFFSET}"
+            )
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         self._check_copies(waits)
         put = self._store.put_batch(

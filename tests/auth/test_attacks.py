@@ -16,10 +16,11 @@ from firearrow.broker.auth.rules import NEEDS_MAX
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables.config_file import ConfigFile
-from tests.auth.secured import SignedSocket, create_user, grant, options, secured
+from tests.auth.secured import SignedSocket, ask_ok, create_user, grant, options, secured
 from tests.hostile.mutation import mutated
 from tests.hostile.targets_access import ACLS, USERS
 from tests.support.client_socket import ClientSocket
+from tests.support.requests import send_ext, topic_ext
 
 STRANGERS = 10_000
 GROWTH_KIB = 8 << 10
@@ -67,6 +68,23 @@ def test_huge_fields_are_refused(tmp_path: Path, field: str, length: int) -> Non
         log = broker.log.read_text()
         assert "Traceback" not in log
         assert len(log) < 10_000
+
+
+def test_who_may_send_to_a_topic_may_not_send_to_every_lmq(tmp_path: Path) -> None:
+    with (
+        secured(tmp_path / "store", "enableLmq=true", "enableMultiDispatch=true") as broker,
+        SignedSocket(broker.address) as root,
+        SignedSocket(broker.address, "app", "secret88") as app,
+    ):
+        ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Rooms"))
+        create_user(root, "app", "secret88")
+        grant(root, "app", "Topic:Rooms", "Pub")
+        grant(root, "app", "Topic:%LMQ%own*", "Pub")
+        for names, refused in (("%LMQ%own1,%LMQ%own2", ""), ("%LMQ%own1,%LMQ%other", "%LMQ%other")):
+            ext = send_ext("Rooms", i=f"INNER_MULTI_DISPATCH\x01{names}\x02")
+            answer = app.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x")
+            assert answer.code == (16 if refused else 0)
+            assert f"Topic:{refused} " in f"{answer.remark}" or not refused
 
 
 def test_rights_of_a_request_are_bounded(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ class NoRecords:
     """Facts of a broker without messages."""
 
     cluster = "C"
+    names_lmqs = True
 
     def topic_at(self, physical_offset: int) -> str | None:
         return None

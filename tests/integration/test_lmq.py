@@ -13,6 +13,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages, wait_for_messages
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, send, send_ext, topic_ext
+from tests.support.stores import item
 
 ON = "--set", "enableLmq=true", "--set", "enableMultiDispatch=true", "--set", "messageDelayLevel=1s"
 
@@ -49,6 +50,21 @@ def test_a_message_is_in_every_queue_that_it_names(broker: BrokerProcess) -> Non
         assert one[1].properties["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
         assert "WAIT" not in one[1].properties
         assert bodies(read_messages(client, "Rooms", 3)) == [b"3"]
+
+
+def test_a_batch_cannot_say_where_it_is_in_lmqs(broker: BrokerProcess) -> None:
+    """Its messages are stored as they come; the same text in a body is no property."""
+    offset = b"INNER_MULTI_QUEUE_OFFSET\x010\x02"
+    batch = item(b"plain", b"UNIQ_KEY\x01k1\x02") + item(offset, b"INNER_MULTI_DISPATCH\x01%LMQ%one\x02")
+    with broker.connect() as client:
+        ext = send_ext("Rooms", m="true")
+        assert client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch).code == 0
+        batch += item(b"evil", b"INNER_MULTI_DISPATCH\x01%LMQ%one\x02" + offset)
+        answer = client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert answer.remark == "batch request does not support INNER_MULTI_QUEUE_OFFSET"
+        assert read_messages(client, "%LMQ%one") == []
+        assert bodies(read_messages(client, "Rooms")) == [b"plain", offset]
 
 
 def test_an_lmq_is_a_topic_that_needs_no_creation(broker: BrokerProcess) -> None:
