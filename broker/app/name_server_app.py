@@ -82,19 +82,20 @@ def options_of(path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyTyp
 
 
 class ConfigReader:
-    """Reads the name server's file again while it runs. `options` are those of the start."""
+    """Reads the name server's file again while it runs, but for the options of TLS. `config`: that of the start."""
 
     def __init__(self, path: Path | None, config: NameServerConfig) -> None:
         self._path = path
         self._options = options = config.naming
         self._users = config.users
+        self._tls = config.tls
         self._at_start = {key: options[key] for key in FIXED}
 
     def read_again(self) -> None:
         """Change the options as the file says now, as far as they can change while the name server runs. The log
         says what changes, what needs a restart, and which error leaves everything as it is."""
         try:
-            fresh, _, users = options_of(self._path)
+            fresh, _, users = options_of(self._path, self._tls)
         except (OSError, ValueError) as error:
             return log.warning("the configuration was not read again, nothing has changed: %s", error)
         changes = {key: fresh[key] for key in ACTING if key not in FIXED and fresh[key] != self._options[key]}

@@ -18,6 +18,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base import properties
 from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import send
 
@@ -350,6 +351,20 @@ def test_sighup_of_a_name_server(tmp_path: Path) -> None:
     assert changed == "enableTopicList=false, it was true"
     assert restart == "restart the name server to change listenPort"
     assert wrong.startswith("the configuration was not read again, nothing has changed: ")
+
+
+def test_sighup_of_a_name_server_with_its_certificate_in_arguments(tmp_path: Path) -> None:
+    """Lines of the file need it."""
+    files, config = CertificateFiles(tmp_path / "certificates"), tmp_path / "namesrv.conf"
+    lines = "tls.server.need.client.auth=optional\ntls.server.authClient=true\nenableTopicList={}\n"
+    config.write_text(lines.format("true"))
+    with name_server(tmp_path, "--config", str(config), *files.arguments) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        address = "127.0.0.1", int(line.split(":")[2].split(",")[0])
+        config.write_text(lines.format("false"))
+        process.send_signal(signal.SIGHUP)
+        until(lambda: in_force(address, RequestCode.GET_NAMESRV_CONFIG)["enableTopicList"] == "false")
 
 
 # ---- stopping ----
