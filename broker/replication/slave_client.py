@@ -194,7 +194,7 @@ class HAClient:
 
     async def _watch(self, connection: "ReplicationConnection") -> None:
         """Say how far we are, look for silence, until the connection ends."""
-        options, seen, seen_at = self._config.options, connection.received, self._loop.time()
+        seen, place, seen_at = connection.received, self._follower.next_offset, self._loop.time()
         asked_at = moved_at = self._loop.time()
         while True:
             done, _ = await asyncio.wait([connection.ended], timeout=TICK_S)
@@ -206,19 +206,21 @@ class HAClient:
             if now - connection.written_at >= options.ha_heartbeat_ms / 1000:
                 self._report()
             self._status.bytes_per_second = int((connection.received - seen) / max(now - seen_at, TICK_S))
-            if connection.received != seen:
-                moved_at = now
+            if self._follower.next_offset != place:
+                place, moved_at = self._follower.next_offset, now
             seen, seen_at = connection.received, now
             self._note_times(connection)
             if now - asked_at >= options.ha_heartbeat_ms / 1000:
                 asked_at = now
                 await self._ask_end()
                 await self._look_for_pair()
-            if (
-                self._status.master_end > self._follower.next_offset
-                and now - moved_at > options.ha_housekeeping_ms / 1000
-            ):
-                raise ConnectionError("the master's log is longer, but it sends no more of it")
+            is_behind = self._status.master_end > self._store.written
+            if is_behind and now - moved_at > options.ha_housekeeping_ms / 1000:
+                # also if all came: of a record whose size is damaged, the end never comes
+                raise ConnectionError(
+                    f"the master's log ends at {self._status.master_end}, ours at {self._store.written}, and it sends "
+                    "no more of it"
+                )
 
     async def _ask_end(self) -> None:
         try:

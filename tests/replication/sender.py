@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 HEADER = struct.Struct(">qi")
-PIECE = 32_768
+PIECE, HEARTBEAT_S = 32_768, 0.05
 Change = Callable[[int, bytes], bytes]
 """Offset and bytes of a piece → what is sent instead."""
 
@@ -23,7 +23,7 @@ class Sender:
 
     `change`: what is sent of a piece, without its header. `frame`: what is sent for a whole frame. `piece`: the
     largest piece. `cuts`: numbers of bytes of a frame after which the connection is closed, one each. `acks`: what was
-    acknowledged; `asked`: what each connection asked for.
+    acknowledged; `asked`: what each connection asked for. `heartbeats`: whether it says that nothing is new.
     """
 
     def __init__(self, folder: Path, end: Callable[[], int], segment: int) -> None:
@@ -31,6 +31,7 @@ class Sender:
         self.change: Change = lambda offset, data: data
         self.frame: Callable[[int, bytes], bytes] = lambda offset, frame: frame
         self.piece = PIECE
+        self.heartbeats = False
         self.cuts: list[int] = []
         self.acks: list[int] = []
         self.asked: list[int] = []
@@ -69,6 +70,9 @@ class Sender:
                 self._read_acks(connection)
                 data = self._read(offset)
                 if not data:
+                    if self.heartbeats:
+                        connection.sendall(HEADER.pack(offset, 0))
+                        time.sleep(HEARTBEAT_S)
                     time.sleep(0.005)
                 else:
                     sent = self.change(offset, data)

@@ -164,6 +164,42 @@ def test_a_turned_bit_is_not_appended_and_asked_for_again(scene: Scene, part: st
     verified(scene.store)
 
 
+def test_a_last_record_that_comes_too_long_is_asked_for_again(scene: Scene) -> None:
+    """Nothing comes after it that would tell: all that the master has is here, and only heartbeats follow."""
+    scene.fill(200)
+    target = record_end(scene, scene.end() - 1)
+    turned = threading.Event()
+
+    def turn(offset: int, data: bytes) -> bytes:
+        at = target + 2 - offset
+        if turned.is_set() or not 0 <= at < len(data):
+            return data
+        turned.set()
+        return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+
+    scene.sender.change = turn
+    scene.sender.heartbeats = True
+    with scene.slave(haHousekeepingInterval="600") as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        assert turned.is_set()
+        scene.equal()
+
+
+def test_a_master_that_only_sends_heartbeats_is_asked_again(scene: Scene) -> None:
+    """As Apache's does of which the next file was deleted."""
+    scene.fill(200)
+    scene.limit = record_end(scene, scene.end() // 2)
+    scene.sender.heartbeats = True
+    with scene.slave(haHousekeepingInterval="600") as slave, slave.connect() as connection:
+        scene.caught_up(connection)
+        wait_for(lambda: len(scene.sender.asked) > 2, "that it asks again")
+        assert scene.sender.asked[-1] == scene.limit
+        wait_for(lambda: "it sends no more of it" in slave.log.read_text(), "the reason")
+        scene.limit = None
+        scene.caught_up(connection)
+        scene.equal()
+
+
 def test_a_record_that_always_comes_damaged_is_reported(scene: Scene) -> None:
     scene.fill(40)
     target = record_end(scene, scene.end() // 2)
