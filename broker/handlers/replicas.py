@@ -4,6 +4,8 @@ has the smallest id (NOTIFY_MIN_BROKER_ID_CHANGE 905).
 Loop thread.
 """
 
+import struct
+
 import orjson
 
 from firearrow._native.store.message_store import MessageStore
@@ -12,7 +14,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer, Routes, with_host
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.pair_handshake import VERSION as PAIR_VERSION
-from firearrow.broker.replication.slave_master import PAIR_MEMBER
+from firearrow.broker.replication.slave_master import PAIR_MEMBER, RECORD_OFFSET, RECORD_SUM, record_sum
 from firearrow.broker.tables.registration import BrokerIdentity
 
 CLIENT = (
@@ -22,6 +24,10 @@ CLIENT = (
     "maxOffset",
     "transferredByteInSecond",
 )
+RECORD_HEAD = struct.Struct(">i24xq")
+"""Its size, and its own offset."""
+SUMMED_MAX = 32 << 20
+"""Bytes of a record that is summed on the loop; a longer one is compared as a whole (VIEW_MESSAGE_BY_ID)."""
 
 
 class ReplicasHandler:
@@ -44,7 +50,8 @@ class ReplicasHandler:
         return request.answer()
 
     def exchange(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Tell a slave from where it copies; what a slave would take from the request, a master does not need."""
+        """Tell a slave from where it copies, and of a record whether it is the same; what a slave would take from the
+        request, a master does not need."""
         if self._master is None or "masterHaAddress" in request.ext:
             return request.answer()
         ext = {
@@ -53,7 +60,24 @@ class ReplicasHandler:
             "masterFlushOffset": str(self._master.start_offset),
             "masterHaAddress": with_host(self._identity.ha_address(""), peer),
         }
+        if RECORD_OFFSET in request.ext:
+            found = self._record_sum(request.integer(RECORD_OFFSET))
+            ext |= {} if found is None else {RECORD_SUM: found}
         return request.answer(ext=ext)
+
+    def _record_sum(self, offset: int) -> str | None:
+        """Also of a record that readers do not see, as it is not confirmed yet, or was trimmed; empty if there is
+        none, None if it is too long."""
+        head = self._store.log_bytes(offset, RECORD_HEAD.size) if offset >= 0 else None
+        if head is None or len(head) < RECORD_HEAD.size:
+            return ""
+        size, own_offset = RECORD_HEAD.unpack(head)
+        if size <= 0 or own_offset != offset:
+            return ""
+        if size > SUMMED_MAX:
+            return None
+        record = self._store.log_bytes(offset, size)
+        return "" if record is None else record_sum(record)
 
     def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """`refused` is ours: slaves that get nothing, and why."""

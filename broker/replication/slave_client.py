@@ -185,7 +185,7 @@ class HAClient:
         if last is None or last[0] < master.begin:
             return
         offset, record = last
-        if await self._master.record_at(offset) != record:
+        if not await self._master.has_record(offset, record):
             raise NotFollowed(
                 State.DIVERGED,
                 f"our last record, at {offset}, is not the master's: the logs are of different brokers, or one was "

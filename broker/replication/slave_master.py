@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, cast
+from zlib import crc32
 
 import orjson
 
@@ -22,6 +23,8 @@ from firearrow.broker.tables import json_fields
 
 PAIR_MEMBER = "firearrowPairVersion"
 """Of the answer to EXCHANGE_BROKER_HA_INFO: our masters say which version of the wire of a pair they speak."""
+RECORD_OFFSET, RECORD_SUM = "firearrowRecordOffset", "firearrowRecordSum"
+"""Of the request, and of our masters' answer: the record there, as `record_sum` has it; empty if there is none."""
 
 log = logging.getLogger("firearrow.slave")
 
@@ -198,8 +201,23 @@ class Master:
             raise
         return answer.ext.get(PAIR_MEMBER) == str(PAIR_VERSION)
 
-    async def record_at(self, offset: int) -> bytes | None:
-        """The record's bytes; None if the master has no record there. OSError, TimeoutError, MasterError."""
+    async def has_record(self, offset: int, record: bytes) -> bool:
+        """Whether the master has these bytes there. OSError, TimeoutError, MasterError."""
+        found = await self._record_sum(offset)
+        return await self._record_at(offset) == record if found is None else found == record_sum(record)
+
+    async def _record_sum(self, offset: int) -> str | None:
+        """None: the master is none of ours."""
+        try:
+            answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, {RECORD_OFFSET: str(offset)})
+        except MasterError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        return answer.ext.get(RECORD_SUM)
+
+    async def _record_at(self, offset: int) -> bytes | None:
+        """The record's bytes; None if the master has no record there."""
         try:
             return (await self.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)})).body
         except MasterError as error:
@@ -255,6 +273,11 @@ class MasterStream(asyncio.BaseProtocol):
     def fail(self, error: Exception) -> None:
         if not self.ended.done():
             self.ended.set_result(error)
+
+
+def record_sum(record: bytes | memoryview) -> str:
+    """Size and CRC32: a record is compared without giving it to whoever asks."""
+    return f"{len(record)}-{crc32(record)}"
 
 
 def address_or_none(text: str, host: str = "") -> Address | None:
