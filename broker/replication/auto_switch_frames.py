@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from firearrow.broker.replication.epoch_file import EPOCHS_MAX, Epoch
+from firearrow.broker.replication.epoch_file import EPOCHS_MAX, Epoch, checked
 
 HANDSHAKE, TRANSFER = 1, 2
 GREETING, ACKNOWLEDGEMENT = struct.Struct(">ihhq"), struct.Struct(">iq")
@@ -98,7 +98,11 @@ def welcome_of(data: bytes) -> Welcome | None:
         return None
     if len(data) > WELCOME.size + size:
         raise FrameError("the master sent more than its handshake")
-    return Welcome(max(end, 0), tuple(Epoch(*each) for each in EPOCH.iter_unpack(data[WELCOME.size :])))
+    try:
+        epochs = checked(Epoch(*each) for each in EPOCH.iter_unpack(data[WELCOME.size :]))
+    except ValueError as error:
+        raise FrameError(f"the master's epochs do not follow each other: {error}") from None
+    return Welcome(max(end, 0), epochs)
 
 
 def piece_header(header: PieceHeader) -> bytes:

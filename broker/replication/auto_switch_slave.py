@@ -184,18 +184,30 @@ class AutoSwitchClient(HAClient):
                     frames.Greeting(role.number, options.from_last_file, options.async_learner)
                 )
             )
-            await self._meet(await self._welcome(connection))
+            welcome = await self._welcome(connection)
+            self._check_role(role)
+            await self._meet(welcome)
+            self._check_role(role)
             await self._serve(connection)
+
+    def _check_role(self, role: Role) -> None:
+        """Our log is truncated where an older master's ends only while that is the master. ConnectionError."""
+        if self._role is not role:
+            raise ConnectionError("the controllers named another master")
 
     async def _welcome(self, connection: AutoSwitchConnection) -> Welcome:
         assert self._greeted is not None
-        greeted = asyncio.ensure_future(asyncio.wait_for(self._greeted, CONNECT_S))
-        try:
-            return await greeted
-        except TimeoutError:
-            raise ConnectionError(
-                "the master sent no handshake: set enableControllerMode there as here"
-            ) from None
+        await asyncio.wait(
+            (self._greeted, connection.ended), timeout=CONNECT_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        if self._greeted.done():
+            return self._greeted.result()
+        fault = connection.ended.result() if connection.ended.done() else None
+        if isinstance(fault, FollowError):
+            raise fault
+        raise ConnectionError(
+            "the master sent no handshake: set enableControllerMode there as here"
+        ) from fault
 
     async def _meet(self, welcome: Welcome) -> None:
         """Find the common point; returns if our log ends there, and the follower is to go on from its end. NotFollowed;
@@ -249,7 +261,10 @@ class AutoSwitchClient(HAClient):
         data = self._switched.received_bytes(length)
         if self._greeted is not None and not self._greeted.done():
             self._received_welcome += bytes(data)
-            welcome = frames.welcome_of(self._received_welcome)
+            try:
+                welcome = frames.welcome_of(self._received_welcome)
+            except frames.FrameError as error:
+                raise FollowError(str(error)) from None
             if welcome is not None:
                 self._greeted.set_result(welcome)
             return

@@ -12,7 +12,8 @@ from firearrow._native.wire.command import RemotingCommand
 
 
 class OneController:
-    """`address` as host:port. `answers`: whether it answers; `elects`: whether it notices a dead master.
+    """`address` as host:port. `answers`: whether it answers; `elects`: whether it notices a dead master; `alters`:
+    whether it lets the master change the set.
 
     `members`: number → address; `alive`: number → its connection; `heartbeats`: the newest one of each.
     """
@@ -20,7 +21,7 @@ class OneController:
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self.answers = self.elects = True
+        self.answers = self.elects = self.alters = True
         self.members: dict[int, str] = {}
         self.alive: dict[int, socket.socket] = {}
         self.heartbeats: dict[int, dict[str, str]] = {}
@@ -37,6 +38,14 @@ class OneController:
         self._listener.close()
         for connection in self._open:
             connection.close()
+
+    def appoint(self, number: int, address: str) -> None:
+        """This one is the master, in a new epoch."""
+        with self._lock:
+            self.members[number] = address
+            self.epoch += 1
+            self.set_epoch += 1
+            self.master, self.set = number, {number}
 
     def elect(self, candidates: set[int]) -> None:
         """One of these, if it is alive and in the set; its set has nobody else."""
@@ -132,6 +141,8 @@ class OneController:
     def _alter(self, request: RemotingCommand) -> RemotingCommand:
         body = json.loads(request.body)
         wanted = set(body["syncStateSet"])
+        if not self.alters:
+            return request.answer(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, "not now")
         if int(request.ext["masterBrokerId"]) != self.master:
             return request.answer(ResponseCode.CONTROLLER_INVALID_MASTER, "another master")
         if int(request.ext["masterEpoch"]) != self.epoch:

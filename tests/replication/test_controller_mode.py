@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow.broker.replication.auto_switch_frames import welcome_frame
+from firearrow.broker.replication.epoch_file import Epoch
 from tests.replication.controllers import SEGMENT, broker_under, sent, takes_writes
 from tests.replication.one_controller import OneController
 from tests.replication.pairs import digests, end_of, ha_client, wait_for
+from tests.replication.scripted_master import ScriptedMaster
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
@@ -231,6 +234,40 @@ def test_slaves_show_what_is_confirmed(under: Under) -> None:
         third.process.send_signal(signal.SIGCONT)
 
 
+def test_a_slave_follows_again_although_its_last_record_is_not_confirmed(under: Under) -> None:
+    """The set cannot change meanwhile, so the record is confirmed only once the slave follows."""
+    master, slave = under.pair(slaveTimeout="60000")
+    sent(master.address, 10)
+    common = under.equal(master, slave)
+    under.controller.alters = False
+    slave.process.send_signal(signal.SIGSTOP)
+    third = under.start("c")
+    with master.connect() as connection:
+        opaque = connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T", 0), b"held")
+        wait_for(lambda: end_of(connection) > common, "the record")
+        await_end(third, end_of(connection))
+        third.kill()
+        third = under.start("c", third.address[1])
+        wait_for(lambda: state_of(third) == "following", "the third follows again")
+        slave.process.send_signal(signal.SIGCONT)
+        assert connection.answer_to(opaque).code == 0
+
+
+def test_a_slave_follows_again_although_the_last_record_was_trimmed(under: Under) -> None:
+    master, slave = under.pair()
+    sent(master.address, 10)
+    under.equal(master, slave)
+    with master.connect() as connection:
+        trimmed = connection.ask(RequestCode.TRIM_TOPIC, {"topic": "T", "offset": "-1"})
+        assert trimmed.code == 0, trimmed.remark
+        assert record_sum(connection, 0).startswith(f"{len(first_record(master))}-")
+        for offset in (-1, 1, end_of(connection) - 4, end_of(connection), 1 << 40):
+            assert record_sum(connection, offset) == ""
+    slave.kill()
+    slave = under.start("b", slave.address[1])
+    wait_for(lambda: state_of(slave) == "following", "the state")
+
+
 def test_learners_follow_and_never_count(under: Under) -> None:
     master = under.start("a")
     await_writes(master)
@@ -329,6 +366,73 @@ def test_a_log_of_another_broker_is_not_followed(under: Under) -> None:
     slave = under.start("b")
     wait_for(lambda: state_of(slave) == "diverged", "the state")
     assert under.controller.set == {1}
+
+
+def record_sum(connection: ClientSocket, offset: int) -> str:
+    ext = {"firearrowRecordOffset": str(offset)}
+    return connection.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, ext).ext["firearrowRecordSum"]
+
+
+def first_record(broker: BrokerProcess) -> bytes:
+    data = (broker.store / "commitlog" / f"{0:020d}").read_bytes()
+    return data[: int.from_bytes(data[:4])]
+
+
+@pytest.fixture
+def scripted(under: Under) -> Iterator[tuple[BrokerProcess, int, ScriptedMaster]]:
+    """A broker with a log that ends there, which was the master of epoch 1, and a master that was none yet."""
+    broker = under.start("a")
+    await_writes(broker)
+    end = sent(broker.address, 20)
+    master = ScriptedMaster(broker.store / "commitlog", end, lambda: b"")
+    try:
+        yield broker, end, master
+    finally:
+        master.close()
+
+
+def test_a_handshake_of_a_former_master_truncates_nothing(
+    under: Under, scripted: tuple[BrokerProcess, int, ScriptedMaster]
+) -> None:
+    """It comes after the controllers have named another one, and its log is shorter."""
+    broker, end, former = scripted
+    answered = threading.Event()
+    newer = ScriptedMaster(former.folder, end, lambda: welcome_frame(end, [Epoch(1, 0), Epoch(3, end)]))
+
+    def welcome() -> bytes:
+        answered.wait(10)
+        return welcome_frame(end - 100, [Epoch(1, 0), Epoch(2, end - 100)])
+
+    former.welcome = welcome
+    under.controller.appoint(8, former.address)
+    assert former.greeted.wait(20)
+    under.controller.appoint(9, newer.address)
+    wait_for(lambda: " in epoch 3" in broker.log.read_text(), "the role")
+    answered.set()
+    try:
+        wait_for(lambda: end in newer.acks.values(), "that it follows the newer one")
+        assert set(former.acks.values()) == {-1}
+        assert ends_at(broker, end)
+        assert "truncated" not in broker.log.read_text()
+    finally:
+        newer.close()
+
+
+@pytest.mark.parametrize("fault", ["epochs", "frame"])
+def test_a_handshake_that_cannot_be_is_reported_and_tried_again(
+    under: Under, scripted: tuple[BrokerProcess, int, ScriptedMaster], fault: str
+) -> None:
+    broker, end, master = scripted
+    epochs = [Epoch(1, 0), Epoch(2, 200), Epoch(2, 100)]
+    master.welcome = lambda: welcome_frame(end, epochs) if fault == "epochs" else bytes(20)
+    under.controller.appoint(9, master.address)
+    why = {"epochs": "epochs do not follow each other", "frame": "no handshake of a controller's member"}[
+        fault
+    ]
+    wait_for(lambda: why in broker.log.read_text(), "the reason")
+    master.welcome = lambda: welcome_frame(end, [Epoch(1, 0), Epoch(2, end)])
+    wait_for(lambda: end in master.acks.values(), "that it follows")
+    assert "truncated" not in broker.log.read_text()
 
 
 def state_of(slave: BrokerProcess) -> object:
