@@ -245,6 +245,7 @@ class AutoSwitchService(HAService):
         """One change at a time: what else there is to change is found at the next acknowledgement or check."""
         if self._asking is None or self._asking.done():
             self._set.ask_for(wanted)
+            self._confirm()  # it may count before the answer comes
             self._asking = asyncio.ensure_future(self._ask_controllers(wanted))
 
     async def _ask_controllers(self, wanted: frozenset[int]) -> bool:

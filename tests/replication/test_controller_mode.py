@@ -268,6 +268,27 @@ def test_a_slave_follows_again_although_the_last_record_was_trimmed(under: Under
     wait_for(lambda: state_of(slave) == "following", "the state")
 
 
+def test_a_slave_counts_from_the_moment_the_controllers_are_asked(under: Under) -> None:
+    """They may have taken it into the set already, and elect it next."""
+    master = under.start("a", slaveTimeout="300")
+    await_writes(master)
+    under.controller.alters = False
+    slave = under.start("b")
+    asked = under.controller.asked
+    alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
+    wait_for(lambda: asked.count(alter) > 2, "that it asks for the set although nobody writes")
+    under.controller.answers = False
+    before = asked.count(alter)
+    wait_for(lambda: asked.count(alter) > before, "that it asks again")
+    slave.process.send_signal(signal.SIGSTOP)
+    try:
+        with master.connect() as connection:
+            answer = send(connection, "T", b"x", queue_id=0)
+            assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    finally:
+        slave.process.send_signal(signal.SIGCONT)
+
+
 def test_learners_follow_and_never_count(under: Under) -> None:
     master = under.start("a")
     await_writes(master)
