@@ -215,7 +215,7 @@ cdef class WriteBatch:
             waiting.reject(remark)
         while self.unsynced:
             (<Pending> self.unsynced.popleft()).reject_synced(remark)
-        self.set_if_all_synced()
+        self.all_synced.set()
 
     def set_sync_timeout(self, int64_t timeout_ms):
         self.sync_timeout_ms = timeout_ms
@@ -263,7 +263,7 @@ cdef class WriteBatch:
         await self.all_synced.wait()
 
     cdef int set_if_all_synced(self) except -1:
-        if not self.unsynced:
+        if not self.unsynced and not self.unsynced_callbacks:
             self.all_synced.set()
         return 0
 

@@ -1,5 +1,6 @@
 """Faults in a write batch: a sync that fails while the next batch collects, and callbacks that raise."""
 
+import asyncio
 import errno
 from pathlib import Path
 
@@ -102,6 +103,32 @@ def test_a_callback_that_fails_on_success_does_not_stop_the_others(
             write_batch.synced(store.sync())
         assert results == [True]
     assert "MemoryError" in caplog.text
+
+
+def test_a_write_without_a_reply_is_waited_for(tmp_path: Path) -> None:
+    """A slave asks its master for what comes after a log that is on the disk."""
+
+    async def settled(write_batch: WriteBatch) -> bool:
+        try:
+            async with asyncio.timeout(0.05):
+                await write_batch.settled()
+        except TimeoutError:
+            return False
+        return True
+
+    results: list[bool] = []
+    with open_store(tmp_path, sync_flush=True) as store:
+        write_batch = write_batch_of(store)
+        write_batch.on_durable(put(store, b"a").end, results.append)
+        write_batch.commit()
+        first = store.sync()
+        write_batch.on_durable(put(store, b"b").end, results.append)
+        write_batch.commit()
+        write_batch.synced(first)
+        assert results == [True]
+        assert not asyncio.run(settled(write_batch))
+        write_batch.synced(store.sync())
+        assert asyncio.run(settled(write_batch))
 
 
 def test_a_callback_that_fails_on_refusal_does_not_stop_the_others(tmp_path: Path) -> None:
