@@ -230,12 +230,17 @@ class Master:
             self._peer.close()
 
     async def _connected(self) -> Peer:
-        if self.address is None:
-            raise ConnectionError(NO_ADDRESS)
         async with self._connecting:
+            address = self.address
+            if address is None:
+                raise ConnectionError(NO_ADDRESS)
             if self._peer is None or self._peer.closed:
                 async with asyncio.timeout(CONNECT_S):
-                    self._peer = await self._connect(*self.address)
+                    peer = await self._connect(*address)
+                if address != self.address:
+                    peer.close()
+                    raise ConnectionError("the master's address has changed")
+                self._peer = peer
             return self._peer
 
 
