@@ -187,6 +187,12 @@ class AutoSwitchService(HAService):
         assert slave.greeting is not None
         greeting, written, now = slave.greeting, self._store.written, self._loop.time()
         if slave.target_at == 0.0:
+            if greeting.number == self._role.number:
+                return slave.close(
+                    f"it has our own number {greeting.number}: its brokerIdentity is a copy of ours; delete it there, "
+                    "so that the controllers give it another one"
+                )
+            self._close_older(slave, greeting)
             self._refused.pop(slave.remote[0], None)
             slave.target, slave.target_at = written, now
             log.warning(
@@ -198,15 +204,27 @@ class AutoSwitchService(HAService):
             slave.target, slave.target_at = written, now
             self._expand(greeting, slave.end)
         self._confirm()
+        return None
+
+    def _close_older(self, slave: SlaveConnection, greeting: Greeting) -> None:
+        """What a connection from before still says must not count: its slave may have truncated its log."""
+        for other in list(self._slaves):
+            known = other.greeting if isinstance(other, AutoSwitchConnection) else None
+            if other is not slave and known is not None and known.number == greeting.number:
+                other.close()
 
     def _left(self, slave: SlaveConnection, why: str, state: str = "") -> None:
         super()._left(slave, why, state)
         greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
-        if greeting is None or any(
-            isinstance(other, AutoSwitchConnection)
-            and other.greeting is not None
-            and other.greeting.number == greeting.number
-            for other in self._slaves
+        if (
+            greeting is None
+            or greeting.number == self._role.number
+            or any(
+                isinstance(other, AutoSwitchConnection)
+                and other.greeting is not None
+                and other.greeting.number == greeting.number
+                for other in self._slaves
+            )
         ):
             return  # it came again before this connection ended
         wanted = self._set.left(greeting.number)

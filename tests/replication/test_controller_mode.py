@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.broker.replication.auto_switch_frames import welcome_frame
+from firearrow.broker.replication.auto_switch_frames import (
+    Greeting,
+    acknowledgement,
+    greeting_frame,
+    welcome_frame,
+)
 from firearrow.broker.replication.epoch_file import Epoch
 from tests.replication.controllers import SEGMENT, broker_under, sent, takes_writes
 from tests.replication.one_controller import OneController
@@ -323,6 +328,32 @@ def test_a_slave_without_controllers_is_told_why(under: Under) -> None:
         assert raw.closed_by_peer(5)
     why = "set enableControllerMode there as here"
     wait_for(lambda: why in master.log.read_text(), "the reason")
+
+
+def test_a_slave_is_one_connection_and_never_the_master_itself(under: Under) -> None:
+    """A store that was copied with its brokerIdentity, and a slave whose old connection is still open."""
+    master = under.start("a", haListenPort="0")
+    await_writes(master)
+    with master.connect() as connection:
+        ha = connection.ask(RequestCode.EXCHANGE_BROKER_HA_INFO).ext["masterHaAddress"]
+        end = end_of(connection)
+    host, port = ha.split(":")
+    with contextlib.ExitStack() as stack:
+
+        def connected(number: int, at: int) -> ClientSocket:
+            raw = stack.enter_context(contextlib.closing(ClientSocket((host, int(port)))))
+            raw.send_raw(greeting_frame(Greeting(number)) + acknowledgement(at))
+            return raw
+
+        assert connected(1, 0).closed_by_peer(5)
+        wait_for(lambda: "it has our own number 1" in master.log.read_text(), "the reason")
+        first = connected(2, end)
+        wait_for(lambda: "slave 2 at" in master.log.read_text(), "that it copies")
+        second = connected(2, 0)
+        assert first.closed_by_peer(5)
+        assert not second.closed_by_peer(0.3)
+    assert under.controller.set == {1}
+    assert takes_writes(master.address)
 
 
 def test_only_the_controllers_promote(under: Under) -> None:
