@@ -17,6 +17,7 @@ from firearrow._native.fastpath.fast_connection import FastConnection, FastHandl
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.keep_alive import keep_alive
 from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message_ids import host_bytes
@@ -275,7 +276,7 @@ class Server:
         as asyncio's loop has it."""
         context = None if self._tls is None else self._tls.connecting
         try:
-            _, connection = await self.loop.create_connection(
+            transport, connection = await self.loop.create_connection(
                 lambda: ServerConnection(self, _refuse, outgoing=True),
                 host,
                 port,
@@ -284,6 +285,8 @@ class Server:
             )
         except ConnectionRefusedError as error:
             raise ConnectionRefusedError(error.errno, f"Connect call failed {(host, port)}") from None
+        with contextlib.suppress(OSError):  # it has ended already
+            keep_alive(transport.get_extra_info("socket"))
         connection.sign = sign
         return connection
 

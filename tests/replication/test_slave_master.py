@@ -1,11 +1,15 @@
 """The master as a slave sees it: what happens while a connection to it is being opened."""
 
 import asyncio
+import os
+import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.keep_alive import OPTIONS
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.net.server import Server
 from firearrow.broker.replication.slave_master import Master
@@ -58,6 +62,32 @@ def test_a_connection_to_a_former_master_is_not_used(tmp_path: Path) -> None:
         BrokerProcess(tmp_path / "b", "--set", "brokerName=newer") as newer,
     ):
         assert "brokerName=newer" in asyncio.run(run(former, newer))
+
+
+def test_a_master_that_is_gone_without_a_word_is_noticed_by_the_kernel(tmp_path: Path) -> None:
+    async def run(broker: BrokerProcess) -> None:
+        way = SlowWay()
+        way.open.set()
+        master = Master(way.connect, "")
+        master.registered(registered(broker))
+        await master.log_range()
+        ours = socket.fromfd(descriptor_to(broker.address), socket.AF_INET, socket.SOCK_STREAM)
+        with ours:
+            assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == OPTIONS["TCP_USER_TIMEOUT"]
+        await way.close()
+
+    with BrokerProcess(tmp_path) as broker:
+        asyncio.run(run(broker))
+
+
+def descriptor_to(address: tuple[str, int]) -> int:
+    """Of this process's connection to that address."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as copy:
+            if copy.getpeername() == address:
+                return int(name)
+    raise LookupError(address)
 
 
 def test_who_waits_for_a_connection_hears_that_the_master_has_left() -> None:
