@@ -28,6 +28,9 @@ class Follower:
     """How many were received, and how many records were staged."""
     skipped_lmqs: int
     """How many records have no entries in the LMQs that they name, because these do not continue there."""
+    @property
+    def is_empty(self) -> bool:
+        """The log has no byte yet, also if it is known where it begins."""
     def begin(self, min_offset: int, end: int) -> int:
         """Forget unfinished bytes; returns the offset to ask for: the end of the log, of an empty one the
         master's `min_offset`, or 1 if that is 0 and the master has messages (`end` > 0), because a request for 0

@@ -67,11 +67,15 @@ cdef class Follower:
 
     # ---- pieces ----
 
+    @property
+    def is_empty(self):
+        return not self.store.log.segments
+
     def begin(self, int64_t min_offset, int64_t end):
         cdef CommitLog log = self.store.log
         self.header_bytes = self.pending_bytes = 0
         self.piece_left = 0
-        if log.segments or log.written > 0:
+        if log.segments:
             self.next_offset = log.written
             return log.written
         if min_offset % log.segment_bytes or min_offset < 0:
@@ -79,13 +83,8 @@ cdef class Follower:
                 f"the master's log begins at {min_offset}, which is no multiple of our "
                 f"mappedFileSizeCommitLog={log.segment_bytes}: set the master's value"
             )
-        if min_offset > 0:
-            log.written = log.flushed = min_offset
-            self.store.reader.confirmed = min_offset
-            self.next_offset = min_offset
-        elif end == 0:
-            self.next_offset = 0
-        else:
+        log.written = log.flushed = self.store.reader.confirmed = self.next_offset = min_offset
+        if min_offset == 0 and end > 0:
             self.keep(b"\0", 1)           # a record's size is less than 16 MiB or so: its first byte is 0
             self.next_offset = 1
         return self.next_offset

@@ -214,7 +214,7 @@ class AutoSwitchClient(HAClient):
         OSError, MasterError."""
         end = self._store.written
         self._note_end(welcome.end)
-        self._is_empty = end == 0
+        self._is_empty = self._follower.is_empty
         if self._is_empty:
             self._asked = self._durable = 0
             return
@@ -237,7 +237,7 @@ class AutoSwitchClient(HAClient):
         if point < end:
             self._truncate(point, end)
         master = await self._master.log_range()
-        if 0 < end < master.begin:
+        if end < master.begin:
             raise NotFollowed(
                 State.BEHIND,
                 f"our log ends at {end}, but the master's begins at {master.begin}, for it has deleted older files: "

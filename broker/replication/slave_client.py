@@ -164,13 +164,13 @@ class HAClient:
         """Compare the two logs; returns the master's ends. NotFollowed; OSError, MasterError."""
         master, end = await self._master.log_range(), self._store.written
         self._note_end(master.end)
-        if end > master.end:
+        if not self._follower.is_empty and end > master.end:
             raise NotFollowed(
                 State.DIVERGED,
                 f"our log ends at {end}, the master's at {master.end}: it has lost {end - master.end} bytes, or is "
                 "another one; decide which of the two logs is kept",
             )
-        if 0 < end < master.begin:
+        if not self._follower.is_empty and end < master.begin:
             raise NotFollowed(
                 State.BEHIND,
                 f"our log ends at {end}, but the master's begins at {master.begin}, for it has deleted older files: "

@@ -117,6 +117,22 @@ def test_a_fresh_slave_of_a_shortened_log_begins_at_its_first_file(scene: Scene)
         assert "ERROR" not in slave.log.read_text()
 
 
+def test_a_fresh_slave_that_got_nothing_begins_later_if_files_expire_meanwhile(scene: Scene) -> None:
+    """Its first connection is closed before a byte comes, as by a master that does not know it."""
+    scene.fill(2500)
+    assert shortened(scene) > 0
+    scene.sender.cuts = [0] * 1000
+    with scene.slave() as slave, slave.connect() as connection:
+        wait_for(lambda: len(scene.sender.asked) > 1, "that it asks")
+        scene.fill(2500)
+        wait_for(lambda: shortened(scene) > scene.sender.asked[0], "the deletion of what it asked for")
+        begins = shortened(scene)
+        scene.sender.cuts.clear()
+        scene.caught_up(connection)
+        assert scene.sender.asked[-1] == begins
+        scene.equal()
+
+
 def test_files_of_another_size_are_refused(scene: Scene) -> None:
     scene.fill(2500)
     with scene.slave(mappedFileSizeCommitLog="524288") as slave, slave.connect() as connection:
