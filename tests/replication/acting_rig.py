@@ -50,11 +50,12 @@ class Rig:
     def name_server(self) -> ClientSocket:
         return ClientSocket(address(self.names.name_server))
 
-    def start(self, role: str, **more: str) -> Broker:
+    def start(self, role: str, *, listen: str = "127.0.0.1", **more: str) -> Broker:
+        """`listen`: address of one of ours."""
         settings = PAIR | ROLES[role] | more
         folder, port = self.folder / role, self._ports[role]
         if self._kinds[role] == "ours":
-            ports = ("--listen", f"127.0.0.1:{port}", "--namesrv", self.names.name_server)
+            ports = ("--listen", f"{listen}:{port}", "--namesrv", self.names.name_server)
             broker: Broker = BrokerProcess(folder, *ports, *words(settings | OURS))
         else:
             broker = Apache(folder, settings | APACHES | {"namesrvAddr": self.names.name_server})

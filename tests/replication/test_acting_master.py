@@ -134,6 +134,21 @@ def test_a_master_that_its_slave_does_not_know_stays_isolated(rig: Rig) -> None:
     assert "isolated" not in status(rig, "master")
 
 
+def test_a_master_takes_over_from_a_slave_with_two_addresses(rig: Rig) -> None:
+    """It is registered at one, and copies the log from the other, as behind a translation of addresses."""
+    rig.start("master")
+    rig.start("slave", listen="0.0.0.0", brokerIP1="127.0.0.2")
+    wait_for(lambda: len(rig.route("TBW102")[0]) == 2, "both registered")
+    with rig.connect("master") as master:
+        fill(master)
+    rig.in_step()
+    rig.kill("master")
+    wait_for(lambda: rig.route()[1] == 4, "that the slave acts")
+    rig.start("master")
+    wait_for(lambda: (len(rig.route()[0]), rig.route()[1]) == (2, 6), "that the master is online")
+    rig.in_step()
+
+
 def test_nobody_else_turns_a_slave_around(rig: Rig) -> None:
     pair(rig)
     own = "{}:{}".format(*rig.running["master"].address)
