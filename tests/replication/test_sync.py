@@ -97,6 +97,14 @@ def test_sends_are_refused_and_nothing_is_shown_below_the_least_number_of_copies
         assert timed(client)[0].code == 0
 
 
+def test_a_sync_master_that_waits_for_nobody_says_so(tmp_path: Path) -> None:
+    """Apache's default of inSyncReplicas."""
+    with Master(tmp_path / "store", brokerRole="SYNC_MASTER") as master, master.connect() as client:
+        answer, seconds = timed(client)
+        assert (answer.code, seconds < 0.5) == (0, True)
+        assert "waits for no slave while inSyncReplicas is 1" in master.log.read_text()
+
+
 def test_messages_that_wait_for_nobody_are_bounded_while_slaves_are_missing(tmp_path: Path) -> None:
     """They are taken, but invisible, and each is remembered until a slave has it."""
     settings = SETTINGS | {"minInSyncReplicas": 2, "mappedFileSizeCommitLog": 1 << 26}
