@@ -115,9 +115,11 @@ def test_a_broker_records_and_answers_also_after_a_kill(tmp_path: Path) -> None:
         for _ in range(50):
             send(connection, "T", b"x")
         deadline = time.monotonic() + 25
-        while not (found := history_of(connection, began_ms)):
+        # a busy machine may send some of them in the next step
+        while sum(value or 0 for value in history_of(connection, began_ms).get("in:T", ())) < 4.9:
             assert time.monotonic() < deadline
             time.sleep(0.5)
+        found = history_of(connection, began_ms)
         assert sum(value or 0 for value in found["in:T"]) == pytest.approx(5, abs=0.1)
         assert found["in.messages_per_s"]
         assert [value for value in found["connections"] if value]
