@@ -162,6 +162,8 @@ def test_a_slave_without_a_way_to_its_master_does_not_start(
             str(tmp_path / "s"),
             "--listen",
             "127.0.0.1:0",
+            "--namesrv-listen",
+            "127.0.0.1:0",
             *words({"brokerRole": "SLAVE", "brokerId": "1"} | settings),
         ],
         capture_output=True,

@@ -111,7 +111,7 @@ def test_a_file_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
 
 def test_a_group_s_name_is_checked() -> None:
     target = Cluster.of(SERVER)
-    with pytest.raises(InvalidOption, match="group: group 'no name': only letters"):
+    with pytest.raises(InvalidOption, match="group: group 'no name': only a to z"):
         BrokerSource(target, "no name").open()
 
 

@@ -92,7 +92,7 @@ def test_what_says_where_rows_were_read_must_be_there_when_it_is_asked_for() -> 
         ({}, "nameServer: `host:port`"),
         ({**THERE, "path": "/store"}, "path: a store's files are never written"),
         ({**THERE, "topics": "a"}, r"topics: unknown option; did you mean topic\?"),
-        ({**THERE, "topic": "a b"}, "topic='a b': .*only letters"),
+        ({**THERE, "topic": "a b"}, "topic='a b': .*only a to z"),
         ({**THERE, "queues": "some"}, "queues='some': expected exact or modulo or any"),
         ({**THERE, "sendbatchbytes": "5m"}, "sendBatchBytes='5m': expected 1024 to"),
         ({**THERE, "compression": "gzip"}, "compression='gzip': expected none or zlib or lz4 or zstd"),
