@@ -62,7 +62,9 @@ def test_dead_letters_and_the_path_to_them(broker: Peer, cli: Cli, topic: str) -
     assert letter["properties"]["traceparent"] == PARENT
     steps = {"stored", "traceparent", "delivered", "dead"}
     # the consumer's last commit is one-way: the broker may take it after the consumer has ended
-    until(lambda: steps <= {row["step"] for row in cli("message", "path", topic, letter["msgId"], code=1).lines})
+    until(
+        lambda: steps <= {row["step"] for row in cli("message", "path", topic, letter["msgId"], code=1).lines}
+    )
     assert cli("dlq", "redrive", group, "--yes", "--limit", "1").lines[0]["sent"] == 1
     assert cli("dlq", "redrive", group, "--yes", "--retry-topic").lines[0]["sent"] == 1
     assert len(cli("tail", topic, "--from", "start", "-e").lines) == 3
