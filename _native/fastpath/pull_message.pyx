@@ -156,14 +156,14 @@ cdef class Puller:
             return self.leave(LEFT_OFFSET)
         if subscription.may_be_old(fields.queue_id, fields.queue_offset, queue):
             return self.leave(LEFT_OFFSET)
+        if self.quotas is not None and self.quotas.debt_here(
+            OUT, connection, subscription.topic, subscription.group
+        ) > 0:
+            return self.leave(LEFT_QUOTA)  # also what would be held: an arrival answers it, whatever the debt
         if fields.queue_offset == queue.visible:
             if queue.min_entry == queue.visible and fields.queue_offset > 0:
                 return self.leave(LEFT_OFFSET)
             return self.hold(connection, frame, header, subscription, &fields)
-        if self.quotas is not None and self.quotas.debt_here(
-            OUT, connection, subscription.topic, subscription.group
-        ) > 0:
-            return self.leave(LEFT_QUOTA)
         if not self.find(subscription, queue, fields.queue_offset, fields.max_messages):
             return self.leave(LEFT_NO_MATCH)
         self.note(subscription, fields.queue_id, self.scan.next_offset)

@@ -106,7 +106,7 @@ cdef class Quotas:
 
     cdef EntityQuota find(self, int kind, name):
         """None: it has no quota."""
-        if name is None or len(name) > NAME_CHARS_MAX:
+        if not name or len(name) > NAME_CHARS_MAX:
             return None
         found = (<dict> self.entities[kind]).get(name)
         if found is None and self.defaults[kind] is not None:

@@ -181,6 +181,7 @@ cdef class Sender:
     ) except -1:
         """As `put` or `put_batch`, if the quotas allow it. Over them, the connection is throttled."""
         cdef int64_t before = topic.messages
+        cdef int64_t given_bytes = frame.body_bytes + done.text.length  # `put` adds the broker's properties
         cdef int status
         if self.quotas.debt_here(IN, connection, topic.text, None) > DELAY_MAX:
             return self.leave(LEFT_QUOTA)
@@ -190,7 +191,7 @@ cdef class Sender:
             status = self.put(connection, frame, fields, topic, message, done)
         if status == HANDLED:
             self.quotas.use_here(
-                IN, connection, topic.text, None, topic.messages - before, frame.body_bytes
+                IN, connection, topic.text, None, topic.messages - before, given_bytes
             )
         return status
 

@@ -346,7 +346,7 @@ class App:
         topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
         handlers = (
             pulls,
-            QueryHandler(store, clients, config),
+            QueryHandler(store, clients, config, context.quotas),
             self._clients_handler,
             OffsetsHandler(
                 store, topics, groups, offsets, tables.deleted, config, context.make_offsets_durable

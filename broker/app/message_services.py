@@ -116,7 +116,7 @@ class MessageServices:
             prepare=self._transactions.prepare,
             recall_handle=self._timer_services.recall_handle,
         )
-        back = SendBackHandler(context.store, appender, retries, config, stats)
+        back = SendBackHandler(context.store, appender, retries, config, stats, context.quotas)
         replies = RepliesHandler(appender, tables.topics, tables.clients, config, clock, stats)
         return [send.routes(), back.routes(), replies.routes()]
 

@@ -31,12 +31,15 @@ class StoreFacts:
         """The topic of the record that starts there: of a half message or a timer message, the one it is for. None:
         there is no record."""
         raw = self._store.reader.record_at(physical_offset)
-        if raw is None:
-            return None
-        try:
-            record = decode(raw, False)
-        except RecordError:
-            return None
-        if record.topic in WITH_REAL_TOPIC:
-            return record.properties.get(Property.REAL_TOPIC, record.topic)
-        return record.topic
+        return None if raw is None else topic_of(raw)
+
+
+def topic_of(raw: bytes) -> str | None:
+    """The topic that the record's message is for. None: it is no record."""
+    try:
+        record = decode(raw, False)
+    except RecordError:
+        return None
+    if record.topic in WITH_REAL_TOPIC:
+        return record.properties.get(Property.REAL_TOPIC, record.topic)
+    return record.topic

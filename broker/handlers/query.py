@@ -6,10 +6,12 @@ VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321).
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.facts import topic_of
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.tables.clients import ClientTable
 
 ENTRIES_MAX = 10_000
@@ -20,10 +22,11 @@ BODY_BYTES_MAX = 8 << 20
 
 
 class QueryHandler:
-    def __init__(self, store: MessageStore, clients: ClientTable, config: Config) -> None:
+    def __init__(self, store: MessageStore, clients: ClientTable, config: Config, quotas: QuotaCheck) -> None:
         self._store = store
         self._clients = clients
         self._config = config
+        self._quotas = quotas
 
     def routes(self) -> Routes:
         return {
@@ -37,6 +40,7 @@ class QueryHandler:
         record = self._store.reader.record_at(offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        self._quotas.view(request, topic_of(record) or "", len(record))
         return request.answer(body=record)
 
     def query_message(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -44,8 +48,9 @@ class QueryHandler:
         count = min(request.integer("maxNum", 32), options.query_count)
         if request.boolean_or(UNIQUE_KEY_QUERY, False):
             count = options.unique_query_count
+        topic = request.text("topic")
         records, last_ms, last_offset = self._store.reader.query(
-            request.text("topic"),
+            topic,
             request.text("key"),
             max(count, 0),
             request.integer("beginTimestamp"),
@@ -57,7 +62,10 @@ class QueryHandler:
             ext = {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"}
             return request.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext)
         ext = {"indexLastUpdatePhyoffset": str(last_offset), "indexLastUpdateTimestamp": str(last_ms)}
-        return request.answer(ext=ext, body=b"".join(_within(records, BODY_BYTES_MAX)))
+        records = _within(records, BODY_BYTES_MAX)
+        body = b"".join(records)
+        self._quotas.read(request, "", topic, len(records), len(body))
+        return request.answer(ext=ext, body=body)
 
     def query_consume_queue(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Raw entries of a queue, with the subscription of the group in the request, if any."""

@@ -15,19 +15,27 @@ from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
+from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 
 
 class SendBackHandler:
     def __init__(
-        self, store: MessageStore, appender: Appender, retries: RetryRouting, config: Config, stats: Stats
+        self,
+        store: MessageStore,
+        appender: Appender,
+        retries: RetryRouting,
+        config: Config,
+        stats: Stats,
+        quotas: QuotaCheck,
     ) -> None:
         self._store = store
         self._appender = appender
         self._retries = retries
         self._config = config
         self._stats = stats
+        self._quotas = quotas
 
     def routes(self) -> Routes:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -55,6 +63,7 @@ class SendBackHandler:
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
         self._stats.put(message.topic, 1, put.end - put.physical_offset)
+        self._quotas.sent_back(request, peer, put.end - put.physical_offset)
         count_retry(self._stats.events, message, group.name)
         return None
 

@@ -4,8 +4,8 @@ A send over its quota is stored. The connection is throttled, which means that i
 until the quota allows what was sent, at most DELAY_MAX_S. With more debt than that, further sends are refused with
 SYSTEM_BUSY, as Apache's broker refuses sends, and the refusal is as late. Kafka throttles in the same way.
 
-A read (pull, pop, peek) over its quota waits until the quota allows the next one: as long as its client waits for
-messages, and at least DELAY_MAX_S. Then it is refused with FLOW_CONTROL, after which Java's consumers read again.
+A read (pull, pop, peek, query) over its quota waits until the quota allows the next one: as long as its client waits
+for messages, and at least DELAY_MAX_S. Then it is refused with FLOW_CONTROL, after which Java's consumers read again.
 Other requests of the connection do not wait for it.
 
 Plain sends and pulls are counted by the fast path, all others here.
@@ -40,6 +40,8 @@ KINDS = (USER, TOPIC, GROUP)
 READ_WAIT_MAX_S = 15.0
 """Most that a read waits: clients expect an answer to a held request after 15 s, and give up after 20 s or more."""
 WAIT_MIN_S = 0.001
+ASKED_AGAIN_S = 1.0
+"""A read that waits longer is asked about again: its quota may have become higher."""
 REFUSED_LOG_S = 1.0
 ITEM_BYTES_MIN = 22
 """Of a message in a batch: its fixed fields."""
@@ -51,14 +53,12 @@ TOPIC_FIELDS = {
     RequestCode.SEND_REPLY_MESSAGE_V2: "b",
 }
 SENDS = frozenset((*TOPIC_FIELDS, RequestCode.CONSUMER_SEND_MSG_BACK))
-READS = frozenset(
-    (
-        RequestCode.PULL_MESSAGE,
-        RequestCode.LITE_PULL_MESSAGE,
-        RequestCode.POP_MESSAGE,
-        RequestCode.PEEK_MESSAGE,
-    )
-)
+PROPERTIES_FIELDS = {"topic": "properties", "b": "i"}
+"""The topic's field → that of the properties."""
+PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+QUERIES = frozenset((RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID))
+READS = frozenset((*PULLS, *QUERIES, RequestCode.POP_MESSAGE, RequestCode.PEEK_MESSAGE))
+SUSPEND_FIELD = "suspendTimeoutMillis"
 
 
 class QuotaCheck:
@@ -110,21 +110,43 @@ class QuotaCheck:
         if self.quotas.debt(IN, user, topic, None, now) > DELAY_MAX_S:
             peer.throttle(DELAY_MAX_S)
             raise self._refusal(ResponseCode.SYSTEM_BUSY, IN, user, topic, None, now)
-        size = len(request.body)
-        debt_s = self.quotas.charge(IN, user, topic, None, _messages_of(request), size, now)
+        if request.code != RequestCode.CONSUMER_SEND_MSG_BACK:  # its size is not known yet
+            self._charge_send(request, peer, topic, _messages_of(request), _bytes_of(request), now)
+
+    def sent_back(self, request: RemotingCommand, peer: Peer, size: int) -> None:
+        """The request has stored a copy of a message, of `size` bytes."""
+        if self._limits_sends:
+            self._charge_send(request, peer, _topic_of(request), 1, size, time.monotonic())
+
+    def _charge_send(
+        self, request: RemotingCommand, peer: Peer, topic: str, messages: int, size: int, now: float
+    ) -> None:
+        debt_s = self.quotas.charge(IN, request.user, topic, None, messages, size, now)
         if debt_s > 0:
             peer.throttle(min(debt_s, DELAY_MAX_S))
 
     def _admit_read(self, request: RemotingCommand, waited_s: float) -> float:
         now, user = time.monotonic(), request.user
         topic, group = request.text_or("topic", ""), request.text_or("consumerGroup", "")
+        if request.code in QUERIES:
+            topic, group = "" if request.code == RequestCode.VIEW_MESSAGE_BY_ID else topic, ""
         debt_s = self.quotas.debt(OUT, user, topic, group, now)
         if debt_s <= 0:
+            if waited_s > 0 and request.code in PULLS:
+                _shorten_hold(request, waited_s)
             return 0.0
         left_s = _patience_s(request) - waited_s
         if left_s <= 0:
             raise self._refusal(ResponseCode.FLOW_CONTROL, OUT, user, topic, group, now)
-        return max(min(debt_s, left_s), WAIT_MIN_S)
+        return max(min(debt_s, left_s, ASKED_AGAIN_S), WAIT_MIN_S)
+
+    def view(self, request: RemotingCommand, topic: str, size: int) -> None:
+        """A message of the topic, of `size` bytes, was found by its offset, and is given to the request. Refusal: the
+        topic is too far over its quota. Which topic it is was not known before."""
+        now = time.monotonic()
+        if self._limits_reads and self.quotas.debt(OUT, None, topic, None, now) > DELAY_MAX_S:
+            raise self._refusal(ResponseCode.FLOW_CONTROL, OUT, None, topic, None, now)
+        self.read(request, "", topic, 1, size)
 
     def read(self, request: RemotingCommand, group: str, topic: str, messages: int, size: int) -> None:
         """`messages` with `size` bytes are given to the request."""
@@ -193,8 +215,7 @@ def _topic_of(request: RemotingCommand) -> str:
 def _messages_of(request: RemotingCommand) -> int:
     """How many messages it sends."""
     field = "m" if request.code == RequestCode.SEND_MESSAGE_V2 else "batch"
-    is_batch = request.code == RequestCode.SEND_BATCH_MESSAGE or request.ext.get(field) == "true"
-    if not is_batch or request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+    if request.code != RequestCode.SEND_BATCH_MESSAGE and not request.boolean_or(field, False):
         return 1
     body, at, count = request.body, 0, 0
     while at + ITEM_BYTES_MIN <= len(body):
@@ -203,11 +224,23 @@ def _messages_of(request: RemotingCommand) -> int:
     return max(count, 1)
 
 
+def _bytes_of(request: RemotingCommand) -> int:
+    """Of what it sends to be stored."""
+    properties = request.ext.get(PROPERTIES_FIELDS[TOPIC_FIELDS[RequestCode(request.code)]], "")
+    return len(request.body) + len(properties.encode("utf-8", "replace"))
+
+
+def _shorten_hold(request: RemotingCommand, waited_s: float) -> None:
+    """What the pull has waited for its quota, it does not wait for messages: its client gives up after a time."""
+    left_ms = request.integer_or(SUSPEND_FIELD, 0) - int(waited_s * 1000)
+    request.ext[SUSPEND_FIELD] = str(max(left_ms, 0))
+
+
 def _patience_s(request: RemotingCommand) -> float:
     """How long the client of a read waits for its answer in any case."""
     wait_ms = 0
     if request.code == RequestCode.POP_MESSAGE:
         wait_ms = request.integer_or("pollTime", 0)
     elif request.integer_or("sysFlag", 0) & PullFlag.PULL_SUSPEND:
-        wait_ms = request.integer_or("suspendTimeoutMillis", 0)
+        wait_ms = request.integer_or(SUSPEND_FIELD, 0)
     return min(max(wait_ms / 1000, DELAY_MAX_S), READ_WAIT_MAX_S)

@@ -42,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     _entity(verb)
     verb.argument("--messages-in", metavar="N", help="messages sent per second (user, topic)")
-    verb.argument("--bytes-in", metavar="SIZE", help="bytes of bodies sent per second (user, topic)")
+    verb.argument(
+        "--bytes-in", metavar="SIZE", help="bytes of bodies and properties sent per second (user, topic)"
+    )
     verb.argument("--messages-out", metavar="N", help="messages read per second (user, topic, group)")
     verb.argument(
         "--bytes-out", metavar="SIZE", help="bytes of messages read per second (user, topic, group)"

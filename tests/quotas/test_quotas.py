@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.auth.secured import SignedSocket, create_user, grant, revoke_all, secured
 from tests.quotas.limited import (
@@ -216,6 +216,99 @@ def test_half_messages_count(connection: ClientSocket) -> None:
     assert set_quota(connection, "topic", "T", **{IN: 20}).code == 0
     half = {"f": "4", "i": "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01k\x02"}
     assert rate_of(lambda: send(connection, **half), limit=20) == pytest.approx(20, rel=NEAR)
+
+
+def offset_of(sent: RemotingCommand) -> str:
+    """The physical offset of the message that was sent."""
+    return str(int(sent.ext["msgId"][-16:], 16))
+
+
+class TestWaysRound:
+    """What clients might do to use more than their quota."""
+
+    def test_properties_are_bytes(self, connection: ClientSocket) -> None:
+        assert set_quota(connection, "topic", "T", **{BYTES_IN: 100_000}).code == 0
+        properties = f"KEY\x01{'x' * 1994}\x02"
+        rate = rate_of(lambda: send(connection, b"x", i=properties), limit=50)
+        assert rate == pytest.approx(50, rel=NEAR)
+
+    def test_a_batch_however_it_is_marked(self, connection: ClientSocket) -> None:
+        item = (24).to_bytes(4, "big") + bytes(12) + (2).to_bytes(4, "big") + b"ab" + bytes(2)
+        assert set_quota(connection, "topic", "T", **{IN: 100}).code == 0
+        since = time.monotonic()
+        assert send(connection, item * 150, m="TRUE").code == 0
+        assert 0.4 < time.monotonic() - since < 2
+
+    def test_a_message_that_is_sent_back_again_and_again(self, connection: ClientSocket) -> None:
+        """Each time the broker stores a copy."""
+        offset = offset_of(send(connection, b"x" * 10_000, e="0"))
+        assert pull(connection).code == 0, "now there is the group"
+        assert set_quota(connection, "topic", "%RETRY%CG", **{BYTES_IN: 100_000}).code == 0
+        ext = {"offset": offset, "group": "CG", "delayLevel": "3", "originMsgId": "", "originTopic": "T"}
+
+        def send_back() -> None:
+            assert connection.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext).code == 0
+
+        assert rate_of(send_back, limit=10) == pytest.approx(10, rel=2 * NEAR)
+
+    def test_pulls_of_messages_that_are_about_to_come(
+        self, broker: BrokerProcess, connection: ClientSocket
+    ) -> None:
+        """A client that always waits at the end of the queue gets each message at once, unless that is limited, too."""
+        assert set_quota(connection, "group", "CG", **{OUT: 10}).code == 0
+        ext = {"sysFlag": str(SUSPEND | SUBSCRIPTION), "suspendTimeoutMillis": "500"}
+        since, read = time.monotonic(), 0
+        with ClientSocket(broker.address) as producer:
+            while time.monotonic() - since < 3:
+                connection.send_request(RequestCode.PULL_MESSAGE, pull_ext("T", read, maxMsgNums="1", **ext))
+                connection.send_request(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+                assert connection.receive().code == 0, "the pull was read, and is held or waits"
+                send(producer, e="0")
+                read += connection.receive().code == 0
+        assert read <= 10 * (3 + 1) + 2
+
+    def test_messages_by_key_and_by_offset(self, connection: ClientSocket) -> None:
+        offset = offset_of(send(connection, i="KEYS\x01k\x02"))
+        query = {"topic": "T", "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": str(1 << 50)}
+        for code, ext in (
+            (RequestCode.QUERY_MESSAGE, query),
+            (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": offset}),
+        ):
+            assert set_quota(connection, "topic", "T", **{OUT: 2}).code == 0
+            answers = [connection.ask(code, ext) for _ in range(6)]
+            if code == RequestCode.VIEW_MESSAGE_BY_ID:  # whose topic is known only when it was found
+                assert FLOW_CONTROL in {answer.code for answer in answers}
+            else:
+                assert {answer.code for answer in answers} == {0}
+                assert quotas_of(connection)["topic", "T"]["delayed"] >= 3
+            assert set_quota(connection, "topic", "T", **{OUT: None}).code == 0
+
+
+def test_a_read_waits_no_longer_than_its_quota(broker: BrokerProcess, connection: ClientSocket) -> None:
+    for _ in range(30):
+        send(connection, e="0")
+    assert set_quota(connection, "topic", "T", **{OUT: 2}).code == 0
+    assert pull(connection, 0, 30).code == 0
+    since = time.monotonic()
+    connection.send_request(
+        RequestCode.PULL_MESSAGE, pull_ext("T", sysFlag="6", suspendTimeoutMillis="15000")
+    )
+    with ClientSocket(broker.address) as other:
+        assert set_quota(other, "topic", "T", **{OUT: None}).code == 0
+    assert connection.receive().code == 0
+    assert time.monotonic() - since < 3
+
+
+def test_a_pull_waits_once(connection: ClientSocket) -> None:
+    """What it has waited for its quota, it does not wait for messages: its client would give up."""
+    for _ in range(6):
+        send(connection, e="0")
+    assert set_quota(connection, "topic", "T", **{OUT: 2}).code == 0
+    assert pull(connection, 0, 6).code == 0
+    since = time.monotonic()
+    answer = pull(connection, 6, sysFlag="6", suspendTimeoutMillis="3000")
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert 2.5 < time.monotonic() - since < 4
 
 
 def test_quotas_survive_a_kill(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.handlers.query import QueryHandler
+from firearrow.broker.quotas.quota_check import QuotaCheck
+from firearrow.broker.quotas.quota_table import QuotaTable
 from tests.support.handler_harness import HandlerHarness
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
@@ -31,7 +33,7 @@ def test_a_query_without_messages_reports_no_index_update(
     store: MessageStore, key: str, code: int, last_ms: str
 ) -> None:
     harness = HandlerHarness()
-    harness.serve(QueryHandler(store, harness.table, harness.config))
+    harness.serve(QueryHandler(store, harness.table, harness.config, QuotaCheck(QuotaTable())))
     ext = {"topic": "T", "key": key, "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 1 << 50}
     answer = harness.ask(12, ext)
     assert (answer.code, answer.ext["indexLastUpdateTimestamp"]) == (code, last_ms)
