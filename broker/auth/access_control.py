@@ -117,11 +117,12 @@ class AccessControl:
         user = self._users.get(name)
         until = self._logged_in.get(peer, {}).get(name)
         if until is None:
-            self._wait_for(address)
+            self._wait_for(address, name)
         elif user is not None and until > self._now() and user.is_enabled:
             return user
         fault = self._login_fault(request, user)
         if fault is not None:
+            self._logged_in.get(peer, {}).pop(name, None)
             delay_s = self._failed.failed(address, fault, name)
             raise _failed_login(fault, name, delay_s)
         assert user is not None
@@ -140,9 +141,9 @@ class AccessControl:
         is_verified = user is not None and request.secret == user.password and user.is_enabled
         return None if is_verified else self._login_fault(request, user)
 
-    def _wait_for(self, address: str) -> None:
+    def _wait_for(self, address: str, user: str) -> None:
         """Refusal: too many failed logins from the address."""
-        wait_s = self._failed.wait_s(address)
+        wait_s = self._failed.wait_s(address, user)
         if wait_s > 0:
             remark = f"too many failed logins from {address}: try again in {wait_s:.1f} s"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
@@ -157,6 +158,7 @@ class AccessControl:
         if self._settings.stateful_s or user.name not in logins:
             until = self._now() + self._settings.stateful_s if self._settings.stateful_s else 0.0
             self._report_login(peer, user, until)
+            self._failed.succeeded(ip_of(peer), user.name)
             logins[user.name] = until
 
     def _closed(self, peer: Peer) -> None:

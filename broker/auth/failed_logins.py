@@ -2,9 +2,13 @@
 
 The answer to a failed login waits, longer with each failure of the address. While too many of an address wait, none of
 its connections that has not logged in yet may try: more connections do not help. Connections that have logged in are
-served as ever, so that a guesser does not lock out its neighbours.
+served as ever, and a user whose last login from the address was good may log in on further ones, so that neither a
+guesser nor a program with an old password locks out its neighbours.
+
+A network of 64 bits counts as one address in IPv6, where each host has as many addresses as it likes.
 """
 
+import ipaddress
 import logging
 import math
 from collections import OrderedDict
@@ -19,6 +23,9 @@ WAITING_MAX = 16
 """Failed logins of an address whose answers wait; then its others are not tried."""
 ADDRESSES_MAX = 10_000
 """Addresses that are remembered; the one that failed first is forgotten."""
+LOGINS_MAX = 10_000
+"""Good logins that are remembered."""
+PREFIX_BITS = 64
 FORGET_S = 300.0
 LOG_PERIOD_S = 60.0
 USER_CHARS_SHOWN = 64
@@ -41,11 +48,21 @@ class FailedLogins:
         self._now = now
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
         self._logged: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
+        self._good: OrderedDict[tuple[str, str], None] = OrderedDict()
         self.total = 0
 
-    def wait_s(self, address: str) -> float:
-        """How long nobody may try to log in from the address; 0: now."""
-        found = self._addresses.get(address)
+    def succeeded(self, address: str, user: str) -> None:
+        """The user logged in from the address."""
+        key = (host_of(address), user)
+        self._good[key] = None
+        self._good.move_to_end(key)
+        if len(self._good) > LOGINS_MAX:
+            self._good.popitem(last=False)
+
+    def wait_s(self, address: str, user: str) -> float:
+        """How long the user may not try to log in from the address; 0: now."""
+        host = host_of(address)
+        found = None if (host, user) in self._good else self._addresses.get(host)
         if found is None or not found.waiting:
             return 0.0
         now = self._now()
@@ -56,7 +73,8 @@ class FailedLogins:
         """Note a failed login; returns how long its answer waits, in s. `reason` is one of few texts, `user` what the
         peer calls itself."""
         self.note(address, reason, user)
-        now = self._now()
+        now, address = self._now(), host_of(address)
+        self._good.pop((address, user), None)
         found = self._addresses.pop(address, None)
         if found is None or now - found.last_s > FORGET_S:
             found = _Address()
@@ -74,7 +92,7 @@ class FailedLogins:
     def note(self, address: str, reason: str, user: str = "") -> None:
         """Count a refusal; log the first one of an address and reason, and then their number once a minute."""
         self.total += 1
-        now = self._now()
+        now, address = self._now(), host_of(address)
         key = (address, reason)
         entry = self._logged.get(key)
         if entry is None:
@@ -88,3 +106,14 @@ class FailedLogins:
             log.warning("refused %s: %s (%d times more)", address, reason, int(entry[1]))
             entry[0], entry[1] = now, 0.0
         return None
+
+
+def host_of(address: str) -> str:
+    """What counts as one address: of a public IPv6 address its network, any other one itself."""
+    if ":" not in address:
+        return address
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, PREFIX_BITS), strict=False)) if found.is_global else address

@@ -54,6 +54,7 @@ class PlainAccess:
         self._report_login = logged_in
         self._changed = changed
         self._logins: dict[Peer, str] = {}
+        """"": it has to log in again."""
 
     @property
     def acl(self) -> PlainAcl:
@@ -74,7 +75,7 @@ class PlainAccess:
 
     def forget(self) -> None:
         """Accounts or white addresses changed."""
-        self._logins.clear()
+        self._logins = dict.fromkeys(self._logins, "")
         self._changed()
 
     def check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
@@ -116,26 +117,28 @@ class PlainAccess:
         if any(white.match(address) for white in self.acl.white):
             return
         name = request.ext.get(signatures.ACCESS_KEY, "")
-        if self._logins.get(peer) != name and (wait_s := self._failed.wait_s(ip)) > 0:
+        if self._logins.get(peer) != name and (wait_s := self._failed.wait_s(ip, name)) > 0:
             raise _refused(f"too many failed logins from {ip}: try again in {wait_s:.1f} s")
         if not name:
             self._failed.note(ip, "No accessKey is configured")
             raise _refused("No accessKey is configured")
         account = self.acl.accounts.get(name)
         if account is None:
-            raise self._failed_login(ip, NO_ACCOUNT, name)
+            raise self._failed_login(peer, NO_ACCOUNT, name)
         if account.white.match(address):
             request.user = account.access_key
             return
         if not signatures.is_signed(request, account.secret_key, always_without_query=True):
-            raise self._failed_login(ip, WRONG_SIGNATURE, name)
+            raise self._failed_login(peer, WRONG_SIGNATURE, name)
         request.user, request.secret = account.access_key, account.secret_key
         self._note_login(peer, account)
         if is_served:
             self._authorize(request, account)
 
-    def _failed_login(self, ip: str, fault: str, name: str) -> Refusal:
-        delay_s = self._failed.failed(ip, fault.rstrip(" ="), name)
+    def _failed_login(self, peer: Peer, fault: str, name: str) -> Refusal:
+        if self._logins.get(peer) == name:
+            self._logins[peer] = ""
+        delay_s = self._failed.failed(ip_of(peer), fault.rstrip(" ="), name)
         return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + fault + name[:TEXT_CHARS_MAX], delay_s=delay_s)
 
     def _note_login(self, peer: Peer, account: Account) -> None:
@@ -145,6 +148,7 @@ class PlainAccess:
         if known is None:
             peer.on_close(self._closed)
         self._report_login(peer, account)
+        self._failed.succeeded(ip_of(peer), account.access_key)
         self._logins[peer] = account.access_key
 
     def _closed(self, peer: Peer) -> None:

@@ -106,11 +106,12 @@ class Dispatch:
 
     def _refuse(self, request: RemotingCommand, peer: Peer, error: Exception) -> None:
         answer = self._failed(request, peer, error)
-        if isinstance(error, Refusal) and error.delay_s > 0:
-            loop = asyncio.get_running_loop()
-            loop.call_later(error.delay_s, self._answer, request, peer, answer)
+        if request.is_oneway:
+            return
+        if isinstance(error, Refusal) and error.delay_s > 0:  # the body is not kept: it may be large
+            asyncio.get_running_loop().call_later(error.delay_s, peer.reply, answer)
         else:
-            self._answer(request, peer, answer)
+            peer.reply(answer)
 
     def _admit(self, request: RemotingCommand, peer: Peer) -> float:
         if self.admission is None or not self.admission.active:

@@ -14,6 +14,7 @@ from firearrow.broker.auth.failed_logins import (
     DELAY_MAX_S,
     FREE,
     LOG_PERIOD_S,
+    LOGINS_MAX,
     WAITING_MAX,
     FailedLogins,
 )
@@ -48,12 +49,38 @@ def test_nobody_of_an_address_tries_while_too_many_wait() -> None:
     failed = FailedLogins(times)
     for _ in range(FREE + WAITING_MAX - 1):
         failed.failed("1.1.1.1", "wrong", "u")
-    assert failed.wait_s("1.1.1.1") == 0
+    assert failed.wait_s("1.1.1.1", "u") == 0
     failed.failed("1.1.1.1", "wrong", "u")
-    assert 0 < failed.wait_s("1.1.1.1") <= DELAY_MAX_S
-    assert failed.wait_s("2.2.2.2") == 0
+    assert 0 < failed.wait_s("1.1.1.1", "u") <= DELAY_MAX_S
+    assert failed.wait_s("2.2.2.2", "u") == 0
     times.now += DELAY_MAX_S + 1
-    assert failed.wait_s("1.1.1.1") == 0
+    assert failed.wait_s("1.1.1.1", "u") == 0
+
+
+def test_a_public_network_of_64_bits_is_one_address() -> None:
+    failed = FailedLogins(Times())
+    for n in range(FREE + WAITING_MAX):
+        failed.failed(f"2400:cb00:1:2::{n:x}", "wrong", "u")
+    assert failed.wait_s("2400:cb00:1:2:a:b:c:d", "u") > 0
+    assert failed.wait_s("2400:cb00:1:3::1", "u") == 0
+    for n in range(FREE + WAITING_MAX):
+        failed.failed(f"fe80::{n:x}", "wrong", "u")
+    assert failed.wait_s("fe80::1", "u") == 0, "neighbours on a link share its network"
+
+
+def test_whose_last_login_from_the_address_was_good_may_try() -> None:
+    failed = FailedLogins(Times())
+    failed.succeeded("1.1.1.1", "ann")
+    for _ in range(FREE + WAITING_MAX):
+        failed.failed("1.1.1.1", "wrong", "bob")
+    assert failed.wait_s("1.1.1.1", "ann") == 0
+    assert failed.wait_s("1.1.1.1", "bob") > 0
+    failed.failed("1.1.1.1", "wrong", "ann")
+    assert failed.wait_s("1.1.1.1", "ann") > 0
+    for n in range(LOGINS_MAX + 1):
+        failed.succeeded("1.1.1.1", f"user {n}")
+    assert failed.wait_s("1.1.1.1", "user 0") > 0
+    assert failed.wait_s("1.1.1.1", "user 1") == 0
 
 
 def test_addresses_are_bounded_and_the_one_that_failed_first_is_forgotten() -> None:
@@ -119,6 +146,33 @@ def test_a_guesser_is_slowed_down_and_its_neighbour_is_not(tmp_path: Path) -> No
         assert time.monotonic() - begin < 0.5
         assert "refused 127.0.0.1: check signature failed." in broker.log.read_text()
         assert broker.log.read_text().count("check signature failed") == 1
+
+
+def test_a_program_with_an_old_password_locks_nobody_out(tmp_path: Path) -> None:
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        create_user(root, "app", "word1234")
+        with SignedSocket(broker.address, "app", "word1234") as app:
+            assert app.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
+            with SignedSocket(broker.address, "old", "guess") as old:
+                for _ in range(FREE + 2 * WAITING_MAX):
+                    old.send_request(RequestCode.HEART_BEAT, {}, HEARTBEAT)
+                for _ in range(FREE):
+                    old.receive()
+                grant(root, "app", "Topic:a", "Pub")  # ends all logins
+                assert app.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
+                with SignedSocket(broker.address, "app", "word1234") as another:
+                    assert another.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
+
+
+def test_whoever_has_logged_in_does_not_guess_faster(tmp_path: Path) -> None:
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        assert root.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
+        root.password = "guess"
+        count = 4 * WAITING_MAX
+        for _ in range(count):
+            root.send_request(RequestCode.HEART_BEAT, {}, HEARTBEAT)
+        remarks = [str(root.receive().remark) for _ in range(count)]
+        assert remarks.count("check signature failed.") == FREE + WAITING_MAX
 
 
 def test_the_audit_log_has_changes_and_refusals(tmp_path: Path) -> None:
