@@ -18,6 +18,7 @@ from firearrow._native.wire.pending_calls import Failure, PendingCalls
 from firearrow.client.base.errors import ClientError, ConnectionLost, RequestTimeout, TooManyRequests
 from firearrow.client.base.message import java_order
 from firearrow.client.base.options import Credentials
+from firearrow.client.remoting.tls import tls_fault
 
 log = logging.getLogger("firearrow.client")
 
@@ -39,11 +40,14 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         request_received: Callable[[RemotingCommand, "Channel"], None],
         left: Callable[["Channel"], None],
         pending_max: int,
+        *,
+        tls: bool = False,
     ) -> None:
         super().__init__(loop, pending_max=pending_max)
         self.address = address
         self._request_received = request_received
         self._left = left
+        self._tls = tls
 
     def received(self, command: RemotingCommand) -> None:
         self._request_received(command, self)
@@ -61,7 +65,12 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         return int(self.transport.get_write_buffer_size())
 
     def failure(self, kind: Failure, reason: Exception | None = None) -> ClientError:
-        return ERRORS[kind](f"{self.address}: {kind.value}{f': {reason}' if reason else ''}")
+        why = ""
+        if reason is not None:
+            why = f": {tls_fault(reason)}"
+        elif kind is Failure.LOST and not self.received_frames and not self._tls:
+            why = " before any answer; if the server accepts TLS only, set ClientOptions.tls"
+        return ERRORS[kind](f"{self.address}: {kind.value}{why}")
 
     def broken(self, fault: str) -> None:
         log.warning("closed %s: %s", self.address, fault)

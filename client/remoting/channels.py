@@ -221,7 +221,9 @@ class Channels:
         name = None if self._tls is None else self._tls.server_name(host)
 
         def new_channel() -> Channel:
-            return Channel(self.loop, address, self._request_received, self._left, options.pending_max)
+            return Channel(
+                self.loop, address, self._request_received, self._left, options.pending_max, tls=bool(context)
+            )
 
         proxy = self._proxies.of(host)
         if proxy is None:

@@ -12,13 +12,27 @@ from firearrow.client.base.options import TlsOptions
 log = logging.getLogger("firearrow.client")
 
 _ADVICE = {
-    "CERTIFICATE_VERIFY_FAILED": "name the authority that signed the server's certificate in TlsOptions.authority; "
-    "for commands: firearrow context add NAME --authority FILE",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server wants a certificate: set TlsOptions.certificate and key",
     "TLSV1_ALERT_UNKNOWN_CA": "the server does not trust the authority of TlsOptions.certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "TlsOptions.certificate has expired: renew it, the new one is read for the next "
+    "connection",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the server refuses TlsOptions.certificate: look at its dates and its authority",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "the server may want a certificate: set TlsOptions.certificate and key",
     "WRONG_VERSION_NUMBER": "the server does not speak TLS",
     "UNEXPECTED_EOF_WHILE_READING": "the server does not speak TLS, or refuses this client",
 }
+
+_UNTRUSTED = (
+    "name the authority that signed the server's certificate in TlsOptions.authority; "
+    "for commands: firearrow context add NAME --authority FILE"
+)
+_VERIFY_ADVICE = {
+    9: "the server's certificate is not valid yet: compare the clocks of both machines",
+    10: "the server's certificate, or its authority's, has expired: renew it there",
+    62: "name what is in the server's certificate in TlsOptions.server_name",
+    64: "name what is in the server's certificate in TlsOptions.server_name",
+} | dict.fromkeys((2, 18, 19, 20, 21, 27), _UNTRUSTED)
+"""By OpenSSL's verify code."""
 
 
 class ClientTls:
@@ -71,13 +85,16 @@ def made_context(options: TlsOptions) -> ssl.SSLContext:
 
 def tls_fault(error: Exception) -> str:
     """What failed, and what to do about it if that is known."""
-    advice = _ADVICE.get(getattr(error, "reason", None) or "")
     if f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return "nothing listens there: start the server, or give the address of one that runs"
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)
     if not str(error):  # asyncio's ConnectionResetError
         return "closed during the TLS handshake: the server does not speak TLS, or refuses this client"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = _VERIFY_ADVICE.get(error.verify_code)
+    else:
+        advice = _ADVICE.get(getattr(error, "reason", None) or "")
     return f"{error}: {advice}" if advice else str(error)
 
 

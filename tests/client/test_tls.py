@@ -3,10 +3,13 @@
 import asyncio
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.client import (
     ClientOptions,
     ConfigError,
@@ -18,7 +21,7 @@ from firearrow.client import (
     PushConsumerOptions,
     TlsOptions,
 )
-from firearrow.client.base.errors import ConnectFailed
+from firearrow.client.base.errors import ConnectFailed, TransportError
 from firearrow.client.remoting.channels import Channels
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles, settings
@@ -81,15 +84,15 @@ async def test_a_message_there_and_back(broker: BrokerProcess, files: Certificat
 
 async def fault(broker: BrokerProcess, tls: TlsOptions | ssl.SSLContext | bool) -> str:
     """What opening a channel and a first request say; empty: both worked."""
-    channels = Channels(
-        asyncio.get_running_loop(), options_of(broker, tls), lambda *_: None, lambda address: None
-    )
+    channels = Channels(asyncio.get_running_loop(), options_of(broker, tls), lambda *_: None, lambda *_: None)
+    request = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO, {})
     try:
-        await channels.open("{}:{}".format(*broker.address), 5)
-    except ConnectFailed as error:
+        answer = await channels.call("{}:{}".format(*broker.address), request, 5)
+    except TransportError as error:
         return str(error)
     finally:
         await channels.close()
+    assert answer.code == 0
     return ""
 
 
@@ -100,6 +103,35 @@ async def test_whom_the_client_trusts(broker: BrokerProcess, files: CertificateF
     assert "TlsOptions.authority" in await fault(broker, TlsOptions(authority=files.path("stranger.pem")))
     unchecked = TlsOptions(verify=False, certificate=files.path("client.pem"), key=files.path("client.key"))
     assert await fault(broker, unchecked) == ""
+
+
+async def test_whom_the_server_trusts(broker: BrokerProcess, files: CertificateFiles) -> None:
+    """With TLS 1.3 the refusal comes after the client's handshake, with its first request."""
+    assert "set ClientOptions.tls" in await fault(broker, False)
+    authority = TlsOptions(authority=files.path("authority.pem"))
+    assert "set TlsOptions.certificate" in await fault(broker, authority)
+    older = files.client(version=ssl.TLSVersion.TLSv1_2)
+    assert "set TlsOptions.certificate" in await fault(broker, older)
+    assert "does not trust the authority of TlsOptions.certificate" in await fault(
+        broker, own(files, "stranger")
+    )
+    now = datetime.now(UTC)
+    files.issue("expired", not_before=now - timedelta(days=2), not_after=now - timedelta(days=1))
+    assert "TlsOptions.certificate has expired" in await fault(broker, own(files, "expired"))
+    files.issue("early", not_before=now + timedelta(days=1), not_after=now + timedelta(days=2))
+    assert "look at its dates" in await fault(broker, own(files, "early"))
+
+
+@pytest.mark.parametrize(("from_days", "to_days", "advice"), [(-2, -1, "renew it"), (1, 2, "the clocks")])
+async def test_a_server_s_certificate_out_of_its_time(
+    tmp_path: Path, from_days: int, to_days: int, advice: str
+) -> None:
+    files, now = CertificateFiles(tmp_path / "files"), datetime.now(UTC)
+    files.issue("server", not_before=now + timedelta(days=from_days), not_after=now + timedelta(days=to_days))
+    with BrokerProcess(tmp_path / "store", *files.arguments) as running:
+        said = await fault(running, TlsOptions(authority=files.path("authority.pem")))
+    assert advice in said
+    assert "TlsOptions.authority" not in said
 
 
 async def test_a_key_with_a_password(broker: BrokerProcess, files: CertificateFiles) -> None:
@@ -113,7 +145,11 @@ async def test_a_key_with_a_password(broker: BrokerProcess, files: CertificateFi
 
 async def test_the_server_s_name(broker: BrokerProcess, files: CertificateFiles) -> None:
     assert await fault(broker, own(files, server_name="localhost")) == ""
-    assert "elsewhere.example" in await fault(broker, own(files, server_name="elsewhere.example"))
+    for wrong in ("elsewhere.example", "10.9.8.7"):
+        said = await fault(broker, own(files, server_name=wrong))
+        assert wrong in said
+        assert "TlsOptions.server_name" in said
+        assert "TlsOptions.authority" not in said
 
 
 async def test_a_server_without_tls(tmp_path: Path, files: CertificateFiles) -> None:
@@ -131,7 +167,7 @@ async def test_files_are_read_again(tmp_path: Path) -> None:
             asyncio.get_running_loop(),
             options_of(running, TlsOptions(authority=str(authority))),
             lambda *_: None,
-            lambda address: None,
+            lambda *_: None,
         )
         address = "{}:{}".format(*running.address)
         with pytest.raises(ConnectFailed):
