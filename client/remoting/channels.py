@@ -90,21 +90,22 @@ RequestReceived = Callable[[RemotingCommand, Channel], None]
 
 
 class Channels:
-    """`lost(address)` is called when a connection is gone, `reopened(address)` when it was opened again."""
+    """`lost(address)` is called when a connection is gone, `opened(address, again)` when one was
+    opened; `again`: another one was lost before."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         options: ClientOptions,
         request_received: RequestReceived,
-        reopened: Callable[[str], None],
+        opened: Callable[[str, bool], None],
         lost: Callable[[str], None] = lambda address: None,
     ) -> None:
         self.loop = loop
         self.hooks: list[RpcHook] = []
         self._options = options
         self._request_received = request_received
-        self._reopened = reopened
+        self._opened = opened
         self._lost = lost
         self._open: dict[str, Channel] = {}
         self._opening: dict[str, asyncio.Task[Channel]] = {}
@@ -201,7 +202,7 @@ class Channels:
         options = self._options
         try:
             async with asyncio.timeout(options.connect_timeout_s):
-                channel = await self._opened(address, host, port)
+                channel = await self._new_channel(address, host, port)
         except TimeoutError:
             raise ConnectFailed(f"{address}: not connected within {options.connect_timeout_s} s") from None
         except (OSError, ssl.SSLError) as error:
@@ -209,12 +210,12 @@ class Channels:
         self._open[address] = channel
         self._all.add(channel)
         self._empty.clear()
-        if address in self._reached:
-            self._reopened(address)
+        again = address in self._reached
         self._reached.add(address)
+        self._opened(address, again)
         return channel
 
-    async def _opened(self, address: str, host: str, port: int) -> Channel:
+    async def _new_channel(self, address: str, host: str, port: int) -> Channel:
         """A direct connection, or one through the proxy of that host."""
         options = self._options
         context = None if self._tls is None else self._tls.context()

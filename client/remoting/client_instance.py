@@ -68,7 +68,7 @@ class ClientInstance:
         self.client_id = client_id
         self.producers: dict[str, ProducerRole] = {}
         self.consumers: dict[str, ConsumerRole] = {}
-        self.channels = Channels(loop, options, self._request_received, self._reopened, self._lost)
+        self.channels = Channels(loop, options, self._request_received, self._opened, self._lost)
         self.lost_listeners: list[Callable[[str], None]] = []
         """Called with the address of a broker or name server whose connection is gone."""
         self.name_servers = NameServers(self.channels, options)
@@ -257,12 +257,15 @@ class ClientInstance:
         for listener in list(self.lost_listeners):
             listener(address)
 
-    def _reopened(self, address: str) -> None:
+    def _opened(self, address: str, again: bool) -> None:
+        """A broker that came back, maybe at another address, must get a heartbeat before other requests."""
+        used = bool(self.producers or self.consumers)
+        if not again and (not used or self.heartbeats.is_beating(address)):
+            return
         if any(address == known for _, _, known in self.routes.addresses()):
             self.spawn(self._send_heartbeat_to(address))
 
     async def _send_heartbeat_to(self, address: str) -> None:
-        """A broker that is reachable again must get a heartbeat before other requests."""
         if await self.heartbeats.beat(address):
             self.rebalance_soon()
 

@@ -87,6 +87,10 @@ class Heartbeats:
         """Whether the broker was reached and has not answered since: a request to it may wait in vain."""
         return address in self._silent
 
+    def is_beating(self, address: str) -> bool:
+        """Whether a heartbeat to this broker is under way."""
+        return address in self._running
+
     def close(self) -> None:
         for beat in (*self._running.values(), *self._next.values()):
             beat.cancel()
