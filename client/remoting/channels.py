@@ -8,14 +8,14 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.keep_alive import keep_alive
-from firearrow.client.base.errors import ConfigError, ConnectFailed, NotRunning
+from firearrow.client.base.errors import ClientError, ConfigError, ConnectFailed, NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.options import ClientOptions, SocksProxy
 from firearrow.client.remoting.channel import Channel, sign
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
 ANY_HOST = "*"
+HOLD_UP_S = 0.5
+"""How long one server without an answer may delay what another one could answer."""
 
 
 class SocksProxies:
@@ -118,17 +120,54 @@ class Channels:
         self._empty.set()
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """The answer, with any code. TransportError and its subclasses, TooManyRequests."""
+        """The answer, with any code. TransportError and its subclasses, TooManyRequests.
+
+        A server that shuts down (GO_AWAY) is called once more, on a new connection.
+        """
         deadline = self.loop.time() + timeout_s
+        again = True
         while True:
             channel = self.held(address) or await self.open(address, deadline - self.loop.time())
             self.prepare(command, address)
             answer = await channel.call(command, max(deadline - self.loop.time(), 0))
             for hook in self.hooks:
                 hook.after(address, command, answer)
-            if answer.code != ResponseCode.GO_AWAY or channel.retired:
+            if answer.code != ResponseCode.GO_AWAY:
                 return answer
             self._retire(channel)
+            if not again:
+                return answer
+            again = False
+
+    async def call_first(
+        self, addresses: Sequence[str], request: Callable[[], RemotingCommand], timeout_s: float
+    ) -> tuple[RemotingCommand, str]:
+        """Call these, one after the other, until one answers: the answer and its address.
+
+        The next one is called when the previous one failed or has not answered for HOLD_UP_S. The error of the
+        last one that failed.
+        """
+        left = list(addresses)
+        failure: BaseException = ClientError("no address to call")
+        calls: dict[asyncio.Task[RemotingCommand], str] = {}
+        try:
+            while left or calls:
+                if left:
+                    address = left.pop(0)
+                    calls[self.loop.create_task(self.call(address, request(), timeout_s))] = address
+                await asyncio.wait(
+                    calls, timeout=HOLD_UP_S if left else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for call in [call for call in calls if call.done()]:
+                    address, error = calls.pop(call), call.exception()
+                    if error is None:
+                        return call.result(), address
+                    failure = error
+        finally:
+            for call in calls:
+                call.add_done_callback(_ignore_failure)
+                call.cancel()
+        raise failure
 
     async def oneway(self, address: str, command: RemotingCommand) -> None:
         """Send without waiting for an answer. ConnectFailed."""
@@ -162,7 +201,10 @@ class Channels:
             sign(command, options.credentials)
 
     async def open(self, address: str, timeout_s: float) -> Channel:
-        """The channel to this address; concurrent callers share one attempt to open it. ConnectFailed."""
+        """The channel to this address; concurrent callers share one attempt to open it.
+
+        ConnectFailed. NotRunning: the client is closed, maybe meanwhile.
+        """
         if self._closed:
             raise NotRunning("the client is closed")
         opening = self._opening.get(address)
@@ -175,6 +217,10 @@ class Channels:
                 return await asyncio.shield(opening)
         except TimeoutError:
             raise ConnectFailed(f"{address}: not connected in time") from None
+        except asyncio.CancelledError:
+            if not opening.cancelled():
+                raise  # the caller was cancelled, not the attempt
+            raise NotRunning("the client was closed") from None
 
     async def close(self, within_s: float = 3) -> None:
         """Wait at most `within_s` for outstanding answers, then close every connection."""
@@ -241,8 +287,7 @@ class Channels:
 
     def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
         self._opening.pop(address, None)
-        if not task.cancelled():
-            task.exception()
+        _ignore_failure(task)
 
     def retire(self, address: str) -> None:
         """Stop using the channel to this address; the next request opens another."""
@@ -267,6 +312,12 @@ class Channels:
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
             self._lost(channel.address)
+
+
+def _ignore_failure(task: asyncio.Task[Any]) -> None:
+    """No caller may wait for it any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def host_port(address: str) -> tuple[str, int]:

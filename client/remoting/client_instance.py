@@ -13,7 +13,14 @@ from weakref import WeakKeyDictionary
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.base.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
+from firearrow.client.base.errors import (
+    ClientError,
+    ConfigError,
+    NotRunning,
+    RequestTimeout,
+    RocketMQError,
+    check,
+)
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.remoting.channel import Channel
@@ -23,15 +30,13 @@ from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
 from firearrow.client.remoting.heartbeat import Heartbeats
 from firearrow.client.remoting.name_servers import NameServers
 from firearrow.client.remoting.route_retry import RETRY_S, WAIT_MAX_S, RouteRetry
-from firearrow.client.remoting.routes import RouteTable
+from firearrow.client.remoting.routes import MASTER, RouteTable
 
 log = logging.getLogger("firearrow.client")
 
 HandlerAnswer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 InboundHandler = Callable[[RemotingCommand, str], HandlerAnswer]
 REBALANCE_GAP_S = 1.0
-HOLD_UP_S = 0.5
-"""How long one broker without an answer may delay what another one could answer."""
 FETCH_NAME_SERVERS_S = 120
 SHARED_OPTIONS = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
 """Options that must be equal for all users of an instance. Of the others, the first user's values apply."""
@@ -174,30 +179,14 @@ class ClientInstance:
     ) -> tuple[RemotingCommand, str]:
         """Call brokers of the topic, one after the other, until one answers: the answer and its address.
 
-        The next one is called when the previous one failed or has not answered for HOLD_UP_S. ClientError.
+        ClientError.
         """
         if not self.routes.brokers_of(topic):
             await self.routes.refresh(topic)
-        addresses = sorted(self.routes.brokers_of(topic), key=self.heartbeats.is_silent, reverse=True)
-        failure: BaseException = ClientError(f"topic {topic} has no known broker")
-        calls: dict[asyncio.Task[RemotingCommand], str] = {}
-        try:
-            while addresses or calls:
-                if addresses:
-                    address = addresses.pop()
-                    calls[self.loop.create_task(self.call(address, request(), timeout_s))] = address
-                done, _ = await asyncio.wait(
-                    calls, timeout=HOLD_UP_S if addresses else None, return_when=asyncio.FIRST_COMPLETED
-                )
-                for call in done:
-                    address, error = calls.pop(call), call.exception()
-                    if error is None:
-                        return call.result(), address
-                    failure = error
-        finally:
-            for call in calls:
-                call.cancel()
-        raise failure
+        addresses = sorted(self.routes.brokers_of(topic), key=self.heartbeats.is_silent)
+        if not addresses:
+            raise ClientError(f"topic {topic} has no known broker")
+        return await self.channels.call_first(addresses, request, timeout_s)
 
     async def oneway_master(
         self, broker_name: str, command: RemotingCommand, topic: str | None = None
@@ -211,7 +200,12 @@ class ClientInstance:
             await self.routes.refresh(topic)
             address = self.routes.master(broker_name)
         if address is None:
-            raise ClientError(f"broker {broker_name} is not known")
+            only_slaves = self.routes.address(broker_name, MASTER) is not None
+            raise ClientError(
+                f"broker {broker_name} has no master now: promote a slave, or start its master"
+                if only_slaves
+                else f"broker {broker_name} is not known"
+            )
         return address
 
     async def master_of(self, queue: MessageQueue) -> str:
@@ -397,11 +391,21 @@ class FirstHeartbeat:
         self._options = options
         self._known: set[str] = set()
 
-    async def ensure_known(self, topic: str) -> None:
+    async def ensure_known(self, topic: str, within_s: float) -> None:
         """Send a heartbeat to each master of the topic (named as brokers know it) that has not got one yet.
 
-        A broker that does not answer is tried again next time. NoRoute, TransportError of name servers.
+        A broker that does not answer is tried again next time. NoRoute, TransportError of name servers;
+        RequestTimeout: the time is over.
         """
+        try:
+            async with asyncio.timeout(within_s):
+                await self._ensure_known(topic)
+        except TimeoutError:
+            raise RequestTimeout(
+                f"topic {topic}: name servers or brokers did not answer within {within_s:g} s, nothing was sent"
+            ) from None
+
+    async def _ensure_known(self, topic: str) -> None:
         options, routes = self._options, self._instance.routes
         info = await routes.publish_info(topic, options.template_topic, options.default_queues)
         masters = (routes.master(name) for name in {routes.broker_name_of(queue) for queue in info.queues})

@@ -1,11 +1,11 @@
-"""NameServers: calls one name server until it fails, then the next. Loop thread."""
+"""NameServers: calls one name server until it fails or is slow, then the next. Loop thread."""
 
 import asyncio
 import logging
 import random
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.base.errors import ConfigError, NoNameServer, TransportError
+from firearrow.client.base.errors import ConfigError, NoNameServer
 from firearrow.client.base.options import ClientOptions
 from firearrow.client.remoting.channels import Channels, host_port
 
@@ -55,24 +55,21 @@ class NameServers:
             log.warning("could not get the name servers from %s: %s", url, error)
 
     async def call(self, command: RemotingCommand, timeout_s: float | None = None) -> RemotingCommand:
-        """The answer of the first name server that answers.
+        """The answer of the first name server that answers; the one that answered last is called first.
 
-        NoNameServer, TransportError (of the last one tried).
+        NoNameServer, and the errors of `Channels.call_first`.
         """
         if not self._addresses:
             raise NoNameServer(
                 "no name server is configured: set name_server, or NAMESRV_ADDR in the environment"
             )
-        failure: TransportError | None = None
-        for _ in range(len(self._addresses)):
-            address = self._addresses[self._chosen % len(self._addresses)]
-            try:
-                return await self._channels.call(address, command, timeout_s or self._options.api_timeout_s)
-            except TransportError as error:
-                failure = error
-                self._chosen += 1
-        assert failure is not None
-        raise failure
+        addresses = [*self._addresses[self._chosen :], *self._addresses[: self._chosen]]
+        answer, address = await self._channels.call_first(
+            addresses, lambda: command, timeout_s or self._options.api_timeout_s
+        )
+        if address in self._addresses:  # not replaced meanwhile
+            self._chosen = self._addresses.index(address)
+        return answer
 
     async def call_all(self, command: RemotingCommand) -> list[RemotingCommand]:
         """Send a change to every name server. TransportError: at least one did not answer."""

@@ -17,7 +17,7 @@ import orjson
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.base.errors import ClientError, NoRoute, check
+from firearrow.client.base.errors import ClientError, NoRoute, TransportError, check
 from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.remoting.name_servers import NameServers
 
@@ -229,7 +229,10 @@ class RouteTable:
                 ) from None
             info = PublishInfo.of(topic, self._routes[template], default_queues)
         if not info.queues:
-            raise NoRoute(f"topic {topic} has no writable queue")
+            raise NoRoute(
+                f"topic {topic} has no writable queue: its brokers have no master now, or its permissions "
+                "forbid writing"
+            )
         return info
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
@@ -252,7 +255,16 @@ class RouteTable:
         ]
 
     async def refresh(self, topic: str) -> bool:
-        """Request the route. Returns whether it changed. NoRoute (the old one stays), ClientError."""
+        """Request the route. Returns whether it changed. NoRoute (the old one stays), ClientError.
+
+        A caller that joined a request which then fails for its connection joins one more.
+        """
+        running = self._refreshes.get(topic)
+        if running is not None:
+            try:
+                return await asyncio.shield(running)
+            except TransportError:
+                pass  # it may have begun long ago, at a connection that was dead then
         refresh = self._refreshes.get(topic)
         if refresh is None:
             refresh = asyncio.get_running_loop().create_task(self._request_route(topic))
@@ -324,7 +336,8 @@ class RouteTable:
         return changed
 
     def _refreshed(self, topic: str, task: asyncio.Task[bool]) -> None:
-        self._refreshes.pop(topic, None)
+        if self._refreshes.get(topic) is task:
+            del self._refreshes[topic]
         if not task.cancelled():
             task.exception()
 

@@ -138,7 +138,7 @@ class Requests:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic))
+        await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic), timeout_s)
         correlation_id = str(uuid.uuid4())
         request = self._as_request(message, correlation_id, timeout_s)
         reply: asyncio.Future[ReceivedMessage] = loop.create_future()

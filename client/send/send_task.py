@@ -6,9 +6,9 @@ future ends the attempts.
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -35,6 +35,8 @@ from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.send.fault_strategy import LatencyFaultTolerance
 from firearrow.client.send.prepare import BATCH, PreparedMessage
 from firearrow.client.send.queue_selection import QueueSelector, Selector
+
+Result = TypeVar("Result")
 
 
 class Answer(Protocol):
@@ -220,12 +222,14 @@ class SendTask:
         options, routes, topic = environment.options, environment.instance.routes, prepared.topic.wrapped
         queue = self._fixed_queue
         if queue is None:
-            info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+            info = await self._in_time(
+                routes.publish_info(topic, options.template_topic, options.default_queues)
+            )
             queue = self._choose(info)
             if queue is None:
                 await self.future
                 return
-        address = environment.vip(await environment.instance.master_of(queue))
+        address = environment.vip(await self._in_time(environment.instance.master_of(queue)))
         if (environment.hooks or environment.forbidden) and not self._run_before_hooks(queue, address):
             await self.future
             return
@@ -277,7 +281,9 @@ class SendTask:
         options, routes = self._environment.options, self._environment.instance.routes
         try:
             topic = self._prepared.topic.wrapped
-            info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+            info = await self._in_time(
+                routes.publish_info(topic, options.template_topic, options.default_queues)
+            )
             queue = self._choose(info)
             if queue is not None:
                 await self._connect(queue)
@@ -290,7 +296,7 @@ class SendTask:
         self._began_s = instance.loop.time()
         self._queue, self._broker = queue, queue.broker_name
         try:
-            address = self._environment.vip(await instance.master_of(queue))
+            address = self._environment.vip(await self._in_time(instance.master_of(queue)))
             left_s = self._deadline_s - instance.loop.time()
             channel = instance.channels.held(address) or await instance.channels.open(address, left_s)
         except NoRoute as error:
@@ -300,6 +306,17 @@ class SendTask:
         else:
             if not self.future.done():
                 self._send(queue, address, channel)
+
+    async def _in_time(self, asked: Awaitable[Result]) -> Result:
+        """What the name servers say. RequestTimeout: not before the deadline."""
+        try:
+            async with asyncio.timeout_at(self._deadline_s):
+                return await asked
+        except TimeoutError:
+            topic = self._prepared.topic.wrapped
+            raise RequestTimeout(
+                f"topic {topic}: no name server answered within the send's timeout"
+            ) from None
 
     def _choose(self, info: PublishInfo) -> MessageQueue | None:
         """Select a queue. None: the selector failed, and so did the future."""

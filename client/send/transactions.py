@@ -112,11 +112,14 @@ class Transactions:
         delayed = message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None
         if delayed or not DELAYS.isdisjoint(message.properties):
             raise MessageRefused("a transactional message cannot be delayed")
-        await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic))
+        timeout_s = self._sender.options.send_timeout_s if timeout_s is None else timeout_s
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic), timeout_s)
         prepared = {Property.TRANSACTION_PREPARED: "true", Property.PRODUCER_GROUP: self._sender.group}
         half = replace(message, properties=message.properties | prepared)
         try:
-            sent = await self._sender.send(half, timeout_s=timeout_s)
+            sent = await self._sender.send(half, timeout_s=max(deadline_s - loop.time(), 0.001))
         finally:
             message.unique_id = half.unique_id
         if sent.transaction_id:
