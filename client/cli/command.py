@@ -18,7 +18,6 @@ from contextlib import AsyncExitStack
 from typing import Any, Self, TypeVar
 
 from firearrow._native.base.command_line import WRONG_USAGE, Parser
-from firearrow._native.wire.pending_calls import Failure
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import (
     ConfigError,
@@ -200,7 +199,7 @@ class Command:
         except (ConfigError, MessageRefused, OnlyFireArrow) as error:
             return _failed(given.prog, error, WRONG_USAGE)
         except (NoNameServer, TransportError) as error:
-            return _failed(given.prog, _with_tls_hint(str(error), context), CANNOT_REACH)
+            return _failed(given.prog, error, CANNOT_REACH)
         except RocketMQError as error:
             return _failed(given.prog, error, FOUND_TROUBLE)
         except KeyboardInterrupt:
@@ -217,13 +216,6 @@ class Command:
 def _failed(prog: str, error: Exception | str, code: int) -> int:
     print(f"{prog}: {printable(str(error))}", file=sys.stderr)
     return code
-
-
-def _with_tls_hint(error: str, context: Context) -> str:
-    """A server that accepts TLS only closes a plain connection, and cannot say why."""
-    if context.tls or not error.endswith(Failure.LOST.value):
-        return error
-    return f"{error}; if the server accepts TLS only: firearrow context add NAME --authority FILE"
 
 
 def _discard_output() -> None:

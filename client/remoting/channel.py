@@ -69,7 +69,10 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         if reason is not None:
             why = f": {tls_fault(reason)}"
         elif kind is Failure.LOST and not self.received_frames and not self._tls:
-            why = " before any answer; if the server accepts TLS only, set ClientOptions.tls"
+            why = (
+                " before any answer; if the server accepts TLS only, set ClientOptions.tls, "
+                "for commands: firearrow context add NAME --authority FILE"
+            )
         return ERRORS[kind](f"{self.address}: {kind.value}{why}")
 
     def broken(self, fault: str) -> None:
