@@ -58,7 +58,9 @@ def options_of(path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyTyp
     OSError, ConfigError.
     """
     pairs = read(path) if path is not None else {}
-    if (fault := security_fault(pairs, (*tls.KEYS, *auth_options.NAME_SERVER_KEYS))) is not None:
+    options = NamingOptions()
+    fault = security_fault(pairs, (*tls.KEYS, *auth_options.NAME_SERVER_KEYS), tuple(options))
+    if fault is not None:
         raise ConfigError(fault)
     of_tls = {key: pairs.pop(key) for key in tls.KEYS if key in pairs} | dict(tls_pairs)
     if (fault := tls.fault_of(of_tls)) is not None:
@@ -67,7 +69,6 @@ def options_of(path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyTyp
     users = apply(Options(), of_users)
     for fault in auth_options.auth_faults(users, off=of_users.get("authenticationEnabled") == "false"):
         raise ConfigError(fault)
-    options = NamingOptions()
     for key in [key for key in pairs if key not in options]:
         log.warning("%s: unknown key %s", path, unknown(key, options))
         del pairs[key]

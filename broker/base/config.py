@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,7 +193,7 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
     ours = options_by_key()
     refused = security_faults(merged, ours)
     complaints += [Complaint(fault, fatal=True) for fault in refused.values()]
-    complaints += _unknown_keys(path, merged, pairs)
+    complaints += _unknown_keys(path, [key for key in merged if key not in refused], pairs)
     judged = ours.keys() | refused.keys()
     foreign = {key: text for key, text in merged.items() if key not in judged and is_known(key)}
     changed = sorted(key for key, text in foreign.items() if not is_default(key, text))
@@ -225,11 +225,9 @@ def tls_pairs(options: Options) -> dict[str, str]:
     return {key: text_of(getattr(options, known[key].name)) for key in tls.KEYS}
 
 
-def _unknown_keys(
-    path: Path | None, merged: Mapping[str, str], pairs: Mapping[str, str]
-) -> Iterator[Complaint]:
+def _unknown_keys(path: Path | None, keys: Iterable[str], pairs: Mapping[str, str]) -> Iterator[Complaint]:
     ours = options_by_key()
-    for key in merged:
+    for key in keys:
         if key not in ours and not is_known(key):
             name = unknown(key, ours.keys() | apache_keys())
             if key in pairs:

@@ -5,6 +5,7 @@ is null. A configuration that asks for protection which the server does not have
 another way, is refused: its author relies on it.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 KEY_CHARS_SHOWN = 64
 SIMILARITY = 0.7
 """Least similarity, as difflib measures it, of a known key to an unknown one."""
+MISSPELT = 0.82
+"""The same, of a key that asks for security to an unknown one which then counts as that key, misspelt."""
 
 _OFF = {"", "false", "no", "off", "none", "disabled"}
 _ACL, _USERS, _TLS = "access control", "authentication", "TLS"
@@ -27,6 +30,23 @@ _SWITCHES = {
 }
 _CREDENTIALS = {"initAuthenticationUser", "innerClientAuthenticationCredentials"}
 """They need `authenticationEnabled`, so they are no request while that is switched off explicitly."""
+_DETAILS = {
+    **dict.fromkeys(_CREDENTIALS, _USERS),
+    "authenticationWhitelist": _USERS,
+    "authenticationStrategy": _USERS,
+    "authenticationProvider": _USERS,
+    "authenticationMetadataProvider": _USERS,
+    "authorizationWhitelist": _ACL,
+    "authorizationStrategy": _ACL,
+    "authorizationProvider": _ACL,
+    "authorizationMetadataProvider": _ACL,
+    "authAuditLog": "an audit log",
+    "configBlackList": "options that no client may change",
+    "haSecret": "protected replication",
+    "haAllowedAddresses": "protected replication",
+}
+"""Their author relies on them, too, so that they may not be misspelt."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _TEST_MODE = {"tls.test.mode.enable", "tlsTestModeEnable"}
 """Either value asks for TLS: with a certificate made at the start, or with the one that is named."""
 
@@ -43,23 +63,30 @@ def apache_keys() -> frozenset[str]:
     return frozenset(apache_defaults())
 
 
-def security_fault(pairs: Mapping[str, str], supported: Collection[str] = ()) -> str | None:
+def security_fault(
+    pairs: Mapping[str, str], supported: Collection[str] = (), others: Collection[str] = ()
+) -> str | None:
     """The first of `security_faults`; None if there is none."""
-    return next(iter(security_faults(pairs, supported).values()), None)
+    return next(iter(security_faults(pairs, supported, others).values()), None)
 
 
-def security_faults(pairs: Mapping[str, str], supported: Collection[str] = ()) -> dict[str, str]:
-    """Each of these keys that asks for security which cannot take effect → what to do about it. `supported`: keys
-    that the server has."""
+def security_faults(
+    pairs: Mapping[str, str], supported: Collection[str] = (), others: Collection[str] = ()
+) -> dict[str, str]:
+    """Each of these keys that asks for security which cannot take effect, or would if it were not misspelt → what to do
+    about it. `supported`: keys that the server has. `others`: keys that it knows besides."""
     found: dict[str, str] = {}
+    known = frozenset(supported) | frozenset(others)
     for key, text in pairs.items():
-        protection = protection_of(key)
-        if protection is None or key in supported or _switched_off(key, text, pairs):
+        if key in known:
+            continue
+        meant = misspelt(key, known)
+        protection = protection_of(key) if meant is None else _protection_meant(meant)
+        if protection is None or _switched_off(meant or key, text, pairs):
             continue
         shown = key[:KEY_CHARS_SHOWN]
-        meant = None if key in _SWITCHES else similar(key, {*_SWITCHES, *supported})
-        if meant is not None and meant in supported and protection_of(meant) == protection:
-            found[key] = f"{shown} asks for {protection}, but is no key of this broker: write {meant}"
+        if meant in known:
+            found[key] = f"{shown} asks for {protection}, but is no key of this server: write {meant}"
         else:
             found[key] = (
                 f"{shown} asks for {protection}, which this server does not have: remove the key, and let only "
@@ -69,14 +96,41 @@ def security_faults(pairs: Mapping[str, str], supported: Collection[str] = ()) -
 
 
 def protection_of(key: str) -> str | None:
-    """The protection that `key`, or the key that it misspells, configures."""
-    if key in _CREDENTIALS:
-        return _USERS
-    if key.lower().startswith(("tls", "ssl")) or key.endswith("TLS"):
-        return _TLS
-    if key in _SWITCHES or key in apache_defaults():
-        return _SWITCHES.get(key)
-    return _SWITCHES.get(similar(key, _SWITCHES) or "")
+    """The protection that `key` configures."""
+    if key in _SWITCHES or key in _CREDENTIALS:
+        return _SWITCHES.get(key, _USERS)
+    return _TLS if key.lower().startswith(("tls", "ssl")) or key.endswith("TLS") else None
+
+
+def _protection_meant(key: str) -> str | None:
+    return _DETAILS.get(key) or protection_of(key)
+
+
+def misspelt(key: str, known: frozenset[str]) -> str | None:
+    """The key that asks for security which `key` misspells; None if it does not. `known`: the keys of the server."""
+    if key in _SWITCHES or key in _DETAILS or key in apache_defaults():
+        return None
+    import difflib  # noqa: PLC0415 (only for keys that are not known)
+
+    forms = _known_forms(known)
+    for form in _forms(key[:KEY_CHARS_SHOWN]):
+        found = difflib.get_close_matches(form, forms, 1, MISSPELT)
+        if found and _protection_meant(forms[found[0]]) is not None:
+            return forms[found[0]]
+    return None
+
+
+@cache
+def _known_forms(known: frozenset[str]) -> Mapping[str, str]:
+    """Form → key, of the server's keys and Apache's; of two with one form, a key of the server."""
+    keys = [*sorted(apache_keys() - known), *sorted(known)]
+    return {form: key for key in keys for form in _forms(key)}
+
+
+def _forms(key: str) -> tuple[str, str]:
+    """What is compared: the text, and its words in any order."""
+    words = [word.lower() for word in _WORD.findall(key)]
+    return key.lower(), " ".join(sorted("authentication" if word == "auth" else word for word in words))
 
 
 def _switched_off(key: str, text: str, pairs: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from firearrow._native.base import certificates
 from firearrow.broker.base import properties
+from firearrow.broker.base.config_keys import security_fault
 
 DEFAULT_FILE = "/etc/rocketmq/tls.properties"
 KEYS = (
@@ -169,6 +170,8 @@ def _of_file(path: str) -> dict[str, str]:
         raise TlsFault(f"tls.config.file={path}: there is no such file") from None
     except (OSError, ValueError) as error:
         raise TlsFault(f"tls.config.file={path}: {_words(error)}") from None
+    if (fault := security_fault(found, KEYS)) is not None:
+        raise TlsFault(f"tls.config.file={path}: {fault}")
     return {key: text for key, text in found.items() if key in KEYS and key not in NOT_IN_FILE and text}
 
 

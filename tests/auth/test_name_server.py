@@ -121,6 +121,7 @@ def test_users_are_kept_and_codes_can_be_open(tmp_path: Path) -> None:
     ("text", "wanted"),
     [
         ("authorizationEnabled=true\n", "needs authenticationEnabled=true"),
+        ("authEnabled=true\n", "is no key of this server: write authenticationEnabled"),
         ("aclEnable=true\n", "aclEnable asks for access control, which this server does not have"),
         ("authenticationEnabled=true\ninitAuthenticationUser=root\n", "initAuthenticationUser must be"),
     ],

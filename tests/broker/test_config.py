@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.broker.base import auth_options, properties, tls
-from firearrow.broker.base.config import Config, ConfigError, apply, configured, from_file
-from firearrow.broker.base.config_keys import apache_keys
+from firearrow.broker.base.config import Config, ConfigError, apply, configured, from_file, judge
+from firearrow.broker.base.config_keys import apache_defaults, apache_keys
 from firearrow.broker.base.options import Options, options_by_key
 
 OURS = {
@@ -173,6 +173,50 @@ def test_a_configuration_that_asks_for_security_is_refused(tmp_path: Path, key: 
 
 
 @pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("haSecert", "haSecret"),
+        ("hasecret", "haSecret"),
+        ("ha.allowed.addresses", "haAllowedAddresses"),
+        ("initAuthUser", "initAuthenticationUser"),
+        ("initialAuthenticationUser", "initAuthenticationUser"),
+        ("innerClientAuthenticationCredential", "innerClientAuthenticationCredentials"),
+        ("authEnabled", "authenticationEnabled"),
+        ("enableAuth", "authenticationEnabled"),
+        ("authorisationEnabled", "authorizationEnabled"),
+        ("authenticationWhiteList", "authenticationWhitelist"),
+        ("enableAcl", "aclEnable"),
+        ("rocketmq.acl.plain.flie", "rocketmq.acl.plain.file"),
+        ("tsl.server.mode", "tls.server.mode"),
+        ("authAuditlog", "authAuditLog"),
+        ("configBlacklist", "configBlackList"),
+    ],
+)
+def test_a_misspelt_key_that_asks_for_security_is_refused(tmp_path: Path, key: str, meant: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(f"{key}=true\n")
+    fault = f"^{re.escape(key)} asks for .*: write {re.escape(meant)}$"
+    with pytest.raises(ConfigError, match=fault):
+        from_file(Options(), path)
+    with pytest.raises(ConfigError, match=fault):
+        configured(Options(), None, {key: "true"})
+    assert [each.fatal for each in judge(Options(), path, {}).complaints] == [True]  # named once
+
+
+@pytest.mark.parametrize("key", ["haServer", "enableTrace", "auditTrail", "authorName"])
+def test_other_unknown_keys_are_warnings(key: str, tmp_path: Path) -> None:
+    """So are every key of Apache's, and a misspelt one that is switched off."""
+    path = tmp_path / "broker.conf"
+    lines = [f"{each}={text}" for each, text in apache_defaults().items() if text]
+    path.write_text("\n".join([*lines, f"{key}=true", "haSecert=", "aclEnabled=false"]))
+    complaints = judge(Options(), path, {}).complaints
+    assert not [each for each in complaints if each.fatal]
+    texts = "\n".join(each.text for each in complaints)
+    assert f"unknown key {key}" in texts
+    assert "unknown key haSecert (did you mean haSecret?)" in texts
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "aclEnable=false",
@@ -200,11 +244,11 @@ OF_APACHE = "org.apache.rocketmq.auth.authentication."
     [
         (
             "aclEnabled=TRUE",
-            "aclEnabled asks for access control, but is no key of this broker: write aclEnable",
+            "aclEnabled asks for access control, but is no key of this server: write aclEnable",
         ),
         (
             "aclenable=true",
-            "aclenable asks for access control, but is no key of this broker: write aclEnable",
+            "aclenable asks for access control, but is no key of this server: write aclEnable",
         ),
         ("authenticationEnable=true", "write authenticationEnabled"),
         ("enableACL=true", "enableACL asks for access control, which this server does not have"),

@@ -130,3 +130,13 @@ def test_a_file_that_is_no_properties_file(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TlsFault, match=r"tls\.config\.file"):
         settings_of({"tls.config.file": str(file)})
+
+
+def test_a_misspelt_key_in_the_file_of_options_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text("tls.server.need.client.auht=require\n")
+    wanted = r"tls\.properties: tls\.server\.need\.client\.auht asks for TLS, .*: write tls\.server\.need\.client\.auth"
+    with pytest.raises(TlsFault, match=wanted):
+        settings_of({"tls.config.file": str(file)})
+    file.write_text("example.server.name=a\n")
+    settings_of({"tls.config.file": str(file)})
