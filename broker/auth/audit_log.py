@@ -13,7 +13,7 @@ from typing import Self
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import ACCESS_KEY
 from firearrow.broker.base.errors import Refusal, StartError
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import Peer, ip_text
 
 log = logging.getLogger("firearrow.auth")
 
@@ -94,4 +94,4 @@ def audit_refusal(audit: AuditLog | None, request: RemotingCommand, peer: Peer, 
 
 def ip_of(peer: Peer) -> str:
     """The peer's IP address, IPv4 in IPv6 as IPv4."""
-    return peer.remote[0].removeprefix("::ffff:").partition("%")[0]
+    return ip_text(peer.remote[0])

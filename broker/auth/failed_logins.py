@@ -5,14 +5,15 @@ its connections that has not logged in yet may try: more connections do not help
 served as ever, and a user whose last login from the address was good may log in on further ones, so that neither a
 guesser nor a program with an old password locks out its neighbours.
 
-A network of 64 bits counts as one address in IPv6, where each host has as many addresses as it likes.
+IPv6 addresses of one network of 64 bits count as one.
 """
 
-import ipaddress
 import logging
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+
+from firearrow.broker.base.peer import counted_address
 
 log = logging.getLogger("firearrow.auth")
 
@@ -25,7 +26,6 @@ ADDRESSES_MAX = 10_000
 """Addresses that are remembered; the one that failed first is forgotten."""
 LOGINS_MAX = 10_000
 """Good logins that are remembered."""
-PREFIX_BITS = 64
 FORGET_S = 300.0
 LOG_PERIOD_S = 60.0
 USER_CHARS_SHOWN = 64
@@ -53,7 +53,7 @@ class FailedLogins:
 
     def succeeded(self, address: str, user: str) -> None:
         """The user logged in from the address."""
-        key = (host_of(address), user)
+        key = (counted_address(address), user)
         self._good[key] = None
         self._good.move_to_end(key)
         if len(self._good) > LOGINS_MAX:
@@ -61,7 +61,7 @@ class FailedLogins:
 
     def wait_s(self, address: str, user: str) -> float:
         """How long the user may not try to log in from the address; 0: now."""
-        host = host_of(address)
+        host = counted_address(address)
         found = None if (host, user) in self._good else self._addresses.get(host)
         if found is None or not found.waiting:
             return 0.0
@@ -73,7 +73,7 @@ class FailedLogins:
         """Note a failed login; returns how long its answer waits, in s. `reason` is one of few texts, `user` what the
         peer calls itself."""
         self.note(address, reason, user)
-        now, address = self._now(), host_of(address)
+        now, address = self._now(), counted_address(address)
         self._good.pop((address, user), None)
         found = self._addresses.pop(address, None)
         if found is None or now - found.last_s > FORGET_S:
@@ -92,8 +92,9 @@ class FailedLogins:
     def note(self, address: str, reason: str, user: str = "") -> None:
         """Count a refusal; log the first one of an address and reason, and then their number once a minute."""
         self.total += 1
-        now, address = self._now(), host_of(address)
-        key = (address, reason)
+        now = self._now()
+        counted = counted_address(address)
+        key = (counted, reason)
         entry = self._logged.get(key)
         if entry is None:
             self._logged[key] = [now, 0.0]
@@ -103,17 +104,6 @@ class FailedLogins:
             return log.warning("refused %s: %s%s", address, reason, named)
         entry[1] += 1
         if now - entry[0] >= LOG_PERIOD_S:
-            log.warning("refused %s: %s (%d times more)", address, reason, int(entry[1]))
+            log.warning("refused %s: %s (%d times more)", counted, reason, int(entry[1]))
             entry[0], entry[1] = now, 0.0
         return None
-
-
-def host_of(address: str) -> str:
-    """What counts as one address: of a public IPv6 address its network, any other one itself."""
-    if ":" not in address:
-        return address
-    try:
-        found = ipaddress.IPv6Address(address)
-    except ValueError:
-        return address
-    return str(ipaddress.ip_network((found, PREFIX_BITS), strict=False)) if found.is_global else address

@@ -3,7 +3,9 @@
 HeldAccess: whether requests of peers may still be answered after they were held.
 """
 
+import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Protocol
 
 from firearrow._native.wire.command import RemotingCommand
@@ -55,9 +57,34 @@ class OpenConnection(Peer, Protocol):
     def received_frames(self) -> int: ...
 
 
+LINK_NETWORK = bytes((0xFE, 0x80)) + bytes(6)
+"""The first 64 bits of fe80::/64."""
+
 Answer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 Handler = Callable[[RemotingCommand, Peer], Answer]
 Routes = Mapping[int, Handler]
+
+
+def ip_text(host: str) -> str:
+    """The IP address of a peer, IPv4 in IPv6 as IPv4, without a zone."""
+    return host.removeprefix("::ffff:").partition("%")[0]
+
+
+@lru_cache(maxsize=1024)
+def counted_address(host: str) -> str:
+    """What limits for an address count together: an IPv4 address, or the network of 64 bits of an IPv6 address, as its
+    owner has all of these. Loopback, addresses of a link, whose hosts share the network, and a text that is no address
+    stay as they are."""
+    host = ip_text(host)
+    if ":" not in host or host == "::1":
+        return host
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, host)
+    except OSError:
+        return host
+    if packed[:8] == LINK_NETWORK:
+        return host
+    return socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8)) + "/64"
 
 
 def with_host(address: str, peer: Peer) -> str:

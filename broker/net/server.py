@@ -10,7 +10,7 @@ import logging
 import math
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from firearrow._native.base.histogram import Histogram
 from firearrow._native.fastpath.fast_connection import FastConnection, FastHandler
@@ -21,7 +21,7 @@ from firearrow._native.wire.keep_alive import keep_alive
 from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message_ids import host_bytes
-from firearrow.broker.base.peer import Address, Peer
+from firearrow.broker.base.peer import Address, Peer, counted_address, ip_text
 from firearrow.broker.base.systemd import PassedSockets
 from firearrow.broker.net import connection_limits
 from firearrow.broker.net.acceptor import Listener
@@ -178,7 +178,8 @@ class Server:
         self._handshakes: dict[asyncio.Task[object], None] = {}
         self._connections: set[ServerConnection] = set()
         self._by_address: Counter[str] = Counter()
-        self._admits_address: Callable[[str, int], bool] = lambda address, others: True
+        """Connections of each address, and of each network that is counted as one."""
+        self._admits_address: Callable[[str, Mapping[str, int]], bool] = lambda address, others: True
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
@@ -306,17 +307,18 @@ class Server:
 
     def joined(self, connection: ServerConnection) -> None:
         self._connections.add(connection)
-        self._by_address[connection.remote[0]] += 1
+        self._by_address.update(_counted(connection.remote[0]))
         self._empty.clear()
 
-    def limit_addresses(self, admits: Callable[[str, int], bool]) -> None:
-        """`admits(address, others)`: whether the address may have one more connection."""
+    def limit_addresses(self, admits: Callable[[str, Mapping[str, int]], bool]) -> None:
+        """`admits(address, others)`: whether the address may have one more connection. `others`: how many each address
+        and each network that is counted as one has."""
         self._admits_address = admits
 
     def admits(self, address: str | None) -> bool:
         """Whether one more connection of the address is allowed; None: it is our own. At the limit, closes idle
         newcomers, at most once a second."""
-        if address is not None and not self._admits_address(address, self._by_address[address]):
+        if address is not None and not self._admits_address(ip_text(address), self._by_address):
             return False
         if len(self._connections) < self._connections_max:
             return True
@@ -352,10 +354,10 @@ class Server:
     def left(self, connection: ServerConnection) -> None:
         if connection in self._connections:
             self._connections.remove(connection)
-            address = connection.remote[0]
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+            for counted in _counted(connection.remote[0]):
+                self._by_address[counted] -= 1
+                if not self._by_address[counted]:
+                    del self._by_address[counted]
         if not self._connections:
             self._empty.set()
 
@@ -396,6 +398,10 @@ class Server:
         for connection in [c for c in self._connections if c.last_seen < oldest]:
             connection.abort()
         self._sweep = self.loop.call_later(min(self.idle_s, 5), self._close_idle)
+
+
+def _counted(host: str) -> set[str]:
+    return {ip_text(host), counted_address(host)}
 
 
 def _refuse(request: RemotingCommand, peer: Peer) -> None:

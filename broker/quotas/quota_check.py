@@ -20,7 +20,7 @@ from firearrow._native.fastpath.quotas import DELAY_MAX_S, IN, OUT, Quotas
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import Peer, counted_address
 from firearrow.broker.quotas.quota_table import (
     ADDRESS,
     CONNECTIONS,
@@ -189,10 +189,12 @@ class QuotaCheck:
     def connections(self, user: str) -> int:
         return len(self._connections.get(user, ()))
 
-    def admits(self, address: str, others: int) -> bool:
-        """Whether the address may have one connection more than `others`."""
+    def admits(self, address: str, others: Mapping[str, int]) -> bool:
+        """Whether the address may have one connection more. `others`: how many each address and each network has."""
+        if not self.table.names(ADDRESS, address):
+            address = counted_address(address)
         limit = self.table.value(ADDRESS, address, CONNECTIONS)
-        if not limit or others < limit:
+        if not limit or others.get(address, 0) < limit:
             return True
         self.refused_connections[ADDRESS] += 1
         if time.monotonic() - self._logged_at >= REFUSED_LOG_S:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from firearrow.broker.base import fastjson
+from firearrow.broker.base.peer import ip_text
 from firearrow.broker.tables import json_fields
 
 USER, TOPIC, GROUP, ADDRESS = "user", "topic", "group", "address"
@@ -20,6 +21,8 @@ EVERY = "*"
 QUOTAS_MAX = 10_000
 """Entities with quotas."""
 NAME_CHARS_MAX = 255
+NETWORK_BITS = 64
+"""Of the networks whose IPv6 addresses count as one."""
 VALUE_MAX = 10**15
 QUOTAS_FILE = "quotas.json"
 
@@ -45,6 +48,10 @@ class QuotaTable:
     def of_kind(self, kind: str) -> dict[str, Mapping[str, int]]:
         """Name → quotas."""
         return {entity.name: quotas for entity, quotas in self._table.items() if entity.kind == kind}
+
+    def names(self, kind: str, name: str) -> bool:
+        """Whether this one has quotas of its own."""
+        return Entity(kind, name) in self._table
 
     def value(self, kind: str, name: str, member: str) -> int:
         """The quota of the entity, or of each of its kind; 0: none."""
@@ -109,8 +116,20 @@ def checked(entity: Entity) -> Entity:
     if not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable() or " " in name:
         raise InvalidQuota(f"the name must have 1 to {NAME_CHARS_MAX} characters, none of them a space")
     if kind == ADDRESS and name != EVERY:
-        try:
-            return Entity(kind, str(ipaddress.ip_address(name)))
-        except ValueError:
-            raise InvalidQuota(f"{name!r} is no IP address: give one, or {EVERY}") from None
+        return Entity(kind, _address(name))
     return entity
+
+
+def _address(name: str) -> str:
+    """The address as it is counted, or the network of 64 bits. InvalidQuota."""
+    try:
+        if "/" not in name:
+            return str(ipaddress.ip_address(ip_text(name)))
+        network = ipaddress.IPv6Network(name, strict=False)
+        if network.prefixlen == NETWORK_BITS:
+            return str(network)
+    except ValueError:
+        pass
+    raise InvalidQuota(
+        f"{name!r} is no IP address: give one, an IPv6 network such as 2001:db8::/{NETWORK_BITS}, or {EVERY}"
+    )

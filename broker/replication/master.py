@@ -21,7 +21,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.base.peer import Address
+from firearrow.broker.base.peer import Address, counted_address
 from firearrow.broker.net.acceptor import Listener
 from firearrow.broker.net.server import ONLY_TLS
 from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
@@ -74,7 +74,7 @@ class HAService:
         """Each with what was sent to it before the last second, in bytes."""
         self._rates: dict[SlaveConnection, int] = {}
         self._refused: dict[str, dict[str, object]] = {}
-        self._logged_at: dict[str, float] = {}
+        self._logged: dict[str, tuple[str, float]] = {}
         self._listener: Listener | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self._planned = self._is_stopping = False
@@ -172,7 +172,7 @@ class HAService:
         first."""
         newcomers = [slave for slave in self._slaves if slave.is_newcomer]
         if len(newcomers) >= NEWCOMERS_MAX:
-            hosts = [slave.remote[0] for slave in newcomers]
+            hosts = [counted_address(slave.remote[0]) for slave in newcomers]
             most = max(hosts, key=hosts.count)
             newcomers[hosts.index(most)].close(f"{NEWCOMERS_MAX} connections have not asked for the log yet")
 
@@ -259,14 +259,18 @@ class HAService:
     def _refuse(self, host: str, port: int, why: str, state: str = "") -> None:
         """Note it for the status, and log it once a minute."""
         now = self._loop.time()
-        if host not in self._refused and len(self._refused) >= REFUSALS_MAX:
-            oldest = next(iter(self._refused))
-            del self._refused[oldest], self._logged_at[oldest]
-        before = self._refused.pop(host, {})
+        self._refused.pop(host, None)
+        if len(self._refused) >= REFUSALS_MAX:
+            del self._refused[next(iter(self._refused))]
         entry = {"addr": f"{host}:{port}", "reason": why, "atMs": self._clock.now_ms()}
         self._refused[host] = entry | {"state": state} if state else entry
-        if before.get("reason") != why or now - self._logged_at.get(host, 0.0) >= LOG_AGAIN_S:
-            self._logged_at[host] = now
+        counted, reason = counted_address(host), why.replace(host, "")
+        before, at = self._logged.get(counted, ("", 0.0))
+        if before != reason or now - at >= LOG_AGAIN_S:
+            self._logged.pop(counted, None)
+            if len(self._logged) >= REFUSALS_MAX:
+                del self._logged[next(iter(self._logged))]
+            self._logged[counted] = reason, now
             log.error("replication to %s:%d refused: %s", host, port, why)
 
     def _pair_left(self, slave: PairConnection, why: str, code: int) -> None:

@@ -57,17 +57,6 @@ def test_nobody_of_an_address_tries_while_too_many_wait() -> None:
     assert failed.wait_s("1.1.1.1", "u") == 0
 
 
-def test_a_public_network_of_64_bits_is_one_address() -> None:
-    failed = FailedLogins(Times())
-    for n in range(FREE + WAITING_MAX):
-        failed.failed(f"2400:cb00:1:2::{n:x}", "wrong", "u")
-    assert failed.wait_s("2400:cb00:1:2:a:b:c:d", "u") > 0
-    assert failed.wait_s("2400:cb00:1:3::1", "u") == 0
-    for n in range(FREE + WAITING_MAX):
-        failed.failed(f"fe80::{n:x}", "wrong", "u")
-    assert failed.wait_s("fe80::1", "u") == 0, "neighbours on a link share its network"
-
-
 def test_whose_last_login_from_the_address_was_good_may_try() -> None:
     failed = FailedLogins(Times())
     failed.succeeded("1.1.1.1", "ann")
@@ -81,6 +70,26 @@ def test_whose_last_login_from_the_address_was_good_may_try() -> None:
         failed.succeeded("1.1.1.1", f"user {n}")
     assert failed.wait_s("1.1.1.1", "user 0") > 0
     assert failed.wait_s("1.1.1.1", "user 1") == 0
+
+
+def test_more_ipv6_addresses_of_a_network_do_not_help(caplog: pytest.LogCaptureFixture) -> None:
+    times = Times()
+    failed = FailedLogins(times)
+    delays = [failed.failed(f"2001:db8::{n:x}:1", "wrong", "u") for n in range(FREE + WAITING_MAX)]
+    assert delays[FREE] > 0
+    assert failed.wait_s("2001:db8:0:0:ffff::1", "u") > 0
+    assert failed.wait_s("2001:db8:0:1::1", "u") == failed.wait_s("::1", "u") == 0
+    assert failed.failed("2001:db8:0:1::1", "wrong", "u") == 0
+    times.now += LOG_PERIOD_S
+    failed.note("2001:db8::9", "wrong")
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused 2001:db8::0:1: wrong (user 'u')",
+        "refused 2001:db8:0:1::1: wrong (user 'u')",
+        f"refused 2001:db8::/64: wrong ({FREE + WAITING_MAX} times more)",
+    ]
+    for n in range(FREE + WAITING_MAX):
+        failed.failed(f"fe80::{n:x}", "wrong", "u")
+    assert failed.wait_s("fe80::1", "u") == 0, "neighbours on a link share its network"
 
 
 def test_addresses_are_bounded_and_the_one_that_failed_first_is_forgotten() -> None:

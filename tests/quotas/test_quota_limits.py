@@ -11,6 +11,7 @@ from firearrow._native.fastpath.quotas import NAME_CHARS_MAX as NAME_MAX
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import counted_address
 from firearrow.broker.handlers.quotas import BODY_BYTES_MAX, QuotasHandler
 from firearrow.broker.net.dispatch import WAITING_MAX, Dispatch
 from firearrow.broker.quotas.quota_check import QuotaCheck
@@ -137,3 +138,33 @@ async def _fill() -> None:
     assert peer.throttled, "so that it does not ask again at once"
     await dispatch.drain()
     assert len(peer.replies) == WAITING_MAX + 1, "a broker that stops answers them"
+
+
+def test_ipv6_addresses_of_a_network_count_as_one() -> None:
+    table = QuotaTable()
+    check = QuotaCheck(table)
+    table.update(Entity("address", "*"), {"connections": 2})
+    others = {"2001:db8::1": 1, "2001:db8::2": 1, "2001:db8::/64": 2, "::1": 1}
+    assert not check.admits("2001:db8::3", others)
+    assert check.admits("2001:db8:0:1::3", others)
+    assert check.admits("::1", others)
+    table.update(Entity("address", "2001:db8:0:0::7/64"), {"connections": 3})
+    assert check.admits("2001:db8::3", others)
+    table.update(Entity("address", "2001:0db8::1"), {"connections": 1})
+    assert not check.admits("2001:db8::1", others)
+    table.update(Entity("address", "::ffff:10.0.0.1"), {"connections": 1})
+    assert check.admits("10.0.0.2", {"10.0.0.1": 1})
+    assert not check.admits("10.0.0.1", {"10.0.0.1": 1})
+    fresh = QuotaTable()
+    fresh.load(table.to_json())
+    assert list(fresh) == list(table)
+    for wrong in ("2001:db8::/48", "10.0.0.0/24", "fe80::1/64/64"):
+        with pytest.raises(InvalidQuota, match="an IPv6 network such as"):
+            table.update(Entity("address", wrong), {"connections": 1})
+
+
+def test_what_counts_as_one_address() -> None:
+    counted = [
+        counted_address(host) for host in ("::ffff:10.0.0.1", "fe80::7%eth0", "::1", "10.0.0.1", "", "a:b")
+    ]
+    assert counted == ["10.0.0.1", "fe80::7", "::1", "10.0.0.1", "", "a:b"]
