@@ -134,7 +134,7 @@ class UserAccess(Access):
         are made with updateUser."""
         for found in (auth_options.initial_user(options), self._inner):
             if found is not None and self._users.get(found.name) is None:
-                self._users.create(bodies.bounded(User(found.name, found.password, UserType.SUPER)))
+                self._create(bodies.bounded(User(found.name, found.password, UserType.SUPER)))
 
     def _migrate(self, options: Options) -> None:
         """Create a user with its rules for each account of `plain_acl.yml` whose user does not exist."""
@@ -145,7 +145,13 @@ class UserAccess(Access):
                 user, policies = migrated(account)
                 bodies.bounded(user)
                 self._acls.update(user.name, policies)  # first, as it may be too large
-                self._users.create(user)
+                self._create(user)
+
+    def _create(self, user: User) -> None:
+        """Create a user that the configuration asks for."""
+        self._users.create(user)
+        if self.audit is not None:
+            self.audit.change("createUser", None, "", target=bodies.user_info(user, with_password=False))
 
     def _changed(self, table: str) -> None:
         self._control.forget()

@@ -1,8 +1,11 @@
 """AuditLog: one JSON line for each change of users and rules, and for each refusal. Loop thread.
 
-Passwords are never in it. A line that cannot be written is counted, and the next one says how many are missing.
+Passwords are never in it. A line that cannot be written is counted, and the next one says how many are missing. If the
+file was renamed or deleted, as tools do that rotate logs, a new one is begun within a second.
 """
 
+import contextlib
+import errno
 import json
 import logging
 import os
@@ -26,20 +29,21 @@ LINES_PER_S_MAX = 1000
 class AuditLog:
     """`now_ms()`: wall clock."""
 
-    def __init__(self, descriptor: int, path: str, now_ms: Callable[[], int]) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
+        self._descriptor = _open(path)
         self._path = path
         self._now_ms = now_ms
         self._missing = 0
         self._second, self._lines = 0, 0
+        self._looked_at_s = 0
 
     @classmethod
     def open(cls, path: str, now_ms: Callable[[], int]) -> Self:
         """StartError: the file cannot be opened."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
-            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
-            return cls(os.open(path, flags, 0o600), path, now_ms)
+            absolute = Path(path).absolute()
+            absolute.parent.mkdir(parents=True, exist_ok=True)
+            return cls(absolute, now_ms)
         except OSError as error:
             raise StartError(
                 f"the audit log {path} cannot be written ({error.strerror}): name another file in authAuditLog"
@@ -62,6 +66,19 @@ class AuditLog:
     def close(self) -> None:
         os.close(self._descriptor)
 
+    def _follow(self) -> None:
+        """Begin a new file if the path leads to ours no more. Once a second."""
+        second = self._now_ms() // 1000
+        if second == self._looked_at_s:
+            return
+        self._looked_at_s = second
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
+                return
+        fresh = _open(self._path)
+        os.close(self._descriptor)
+        self._descriptor = fresh
+
     def _write(self, facts: dict[str, object]) -> None:
         short = {
             name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for name, value in facts.items()
@@ -70,7 +87,8 @@ class AuditLog:
         if self._missing:
             line["missing"] = self._missing
         try:
-            os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+            self._follow()
+            _append(self._descriptor, json.dumps(line).encode() + b"\n")
             self._missing = 0
         except OSError as error:
             self._missing += 1
@@ -78,12 +96,27 @@ class AuditLog:
                 log.error("the audit log %s cannot be written: %s", self._path, error.strerror)
 
 
+def _open(path: Path) -> int:
+    """The descriptor of the file. OSError."""
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """OSError: the line is not there, or only its beginning."""
+    size = os.fstat(descriptor).st_size  # 0 of a pipe
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":  # the disk was full in the middle of a line
+        line = b"\n" + line
+    if os.write(descriptor, line) < len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def audit_change(
     audit: AuditLog | None, request: RemotingCommand, peer: Peer, what: str, **facts: object
 ) -> None:
-    """A line about a change of users or rules that the request made, if there is an audit log."""
+    """A line about a change of users or rules that the request made, if there is an audit log. Its user is the one that
+    has signed the request; None: it came from a white address, or its code needs no login."""
     if audit is not None:
-        audit.change(what, request.ext.get(ACCESS_KEY), ip_of(peer), **facts)
+        audit.change(what, request.user, ip_of(peer), **facts)
 
 
 def audit_refusal(audit: AuditLog | None, request: RemotingCommand, peer: Peer, refusal: Refusal) -> None:

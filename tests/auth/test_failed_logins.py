@@ -2,6 +2,8 @@
 
 import json
 import logging
+import resource
+import signal
 import time
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from firearrow.broker.auth.failed_logins import (
 )
 from firearrow.broker.base.errors import StartError
 from tests.auth.secured import SignedSocket, create_user, grant, secured
+from tests.support.client_socket import ClientSocket
 
 HEARTBEAT = b'{"clientID":"c","producerDataSet":[{"groupName":"p"}],"consumerDataSet":[]}'
 
@@ -197,6 +200,12 @@ def test_the_audit_log_has_changes_and_refusals(tmp_path: Path) -> None:
         assert broker.stop() == 0
     text = path.read_text()
     lines = [json.loads(line) for line in text.splitlines()]
+    initial, *lines = lines
+    assert (initial["event"], initial["user"], initial["target"]["username"]) == (
+        "createUser",
+        None,
+        "rocketmq",
+    )
     events = ["createUser", "updateAcl", "updateUser", "refused", "deleteAcl", "deleteUser"]
     assert [line["event"] for line in lines] == events
     assert {line["address"] for line in lines} == {"127.0.0.1"}
@@ -225,3 +234,61 @@ def test_a_flood_of_refusals_is_counted(tmp_path: Path) -> None:
 def test_an_audit_log_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="name another file in authAuditLog"):
         AuditLog.open(str(tmp_path), lambda: 0)
+
+
+def test_the_audit_log_is_rotated(tmp_path: Path) -> None:
+    path, times = tmp_path / "audit.jsonl", [5000]
+    audit = AuditLog.open(str(path), lambda: times[0])
+    audit.change("first", "u", "1.1.1.1")
+    path.rename(tmp_path / "audit.jsonl.1")
+    times[0] += 1000
+    audit.change("second", "u", "1.1.1.1")
+    path.unlink()
+    times[0] += 1000
+    audit.change("third", "u", "1.1.1.1")
+    audit.close()
+    assert json.loads((tmp_path / "audit.jsonl.1").read_text())["event"] == "first"
+    assert json.loads(path.read_text())["event"] == "third"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_line_that_was_cut_off_spoils_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(b'{"ms": 1, "eve')
+    audit = AuditLog.open(str(path), lambda: 5000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40, limits[1]))  # as a full disk
+        for _ in range(2):
+            audit.change("lost", "u", "1.1.1.1")
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        audit.change("kept", "u", "1.1.1.1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    audit.close()
+    lines = path.read_text().splitlines()
+    assert lines[0] == '{"ms": 1, "eve'
+    assert lines[-1] == json.dumps(
+        {"ms": 5000, "event": "kept", "user": "u", "address": "1.1.1.1", "missing": 2}
+    )
+
+
+def test_the_audit_log_names_only_who_has_signed(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    codes = str(int(RequestCode.AUTH_CREATE_USER))
+    with (
+        secured(
+            tmp_path / "store",
+            f"authAuditLog={path}",
+            f"authenticationWhitelist={codes}",
+            f"authorizationWhitelist={codes}",
+        ) as broker,
+        ClientSocket(broker.address) as anyone,
+    ):
+        ext = {"username": "app", "AccessKey": "rocketmq"}
+        answer = anyone.ask(RequestCode.AUTH_CREATE_USER, ext, b'{"username":"app","password":"word1234"}')
+        assert answer.code == 0, answer.remark
+    line = json.loads(path.read_text().splitlines()[-1])
+    assert (line["event"], line["user"], line["target"]["username"]) == ("createUser", None, "app")
