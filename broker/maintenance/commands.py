@@ -232,13 +232,14 @@ def backup_store(
 def promote_store(
     folder: Folder,
     role: Annotated[MasterRole, typer.Option("--role", help="What it becomes.")] = MasterRole.ASYNC_MASTER,
+    force: Annotated[bool, typer.Option("--force", help="Also if it was fenced.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Make the stopped store of a slave the master's of its pair."""
     root = str(folder)
     with held(root, write=True):
         confirm(f"Make {root} the store of the master?", yes=yes)
-        epoch = promote_stopped(root, role)
+        epoch = promote_stopped(root, role, force=force)
     print(
         f"{root} is a master's store now, of epoch {epoch}. Start it: firearrow broker --store {root}, with its "
         f"options; set brokerRole={role} and brokerId=0 in its configuration. Start its old master as a slave only"

@@ -194,12 +194,17 @@ def locked(store_root: str) -> Iterator[None]:
         folder.unlock()
 
 
-def promote_stopped(store_root: str, master_role: str) -> int:
+def promote_stopped(store_root: str, master_role: str, *, force: bool = False) -> int:
     """The next start of a store, which the caller has locked, is a master's; returns its epoch, which begins where the
-    log ends then. StartError, OSError."""
+    log ends then. StartError: it is one already, or was fenced and is not forced; OSError."""
     identity, epochs = PairIdentity(Path(store_root, CONFIG_FOLDER)), EpochFile(store_root)
     if identity.role.kind is RoleKind.PROMOTED:
         raise StartError(f"{store_root} is promoted already, with epoch {identity.role.epoch}: start it")
+    if identity.role.kind is RoleKind.FENCED and not force:
+        raise StartError(
+            f"{store_root} was fenced by epoch {identity.role.epoch}, and lacks what the master takes since then: "
+            "start it with brokerRole=SLAVE and promote it once it is in sync, or add --force and lose that"
+        )
     epoch = max(epochs.last, identity.role.epoch) + 1
     identity.set_role(StoredRole(RoleKind.PROMOTED, epoch, master_role))
     return epoch

@@ -39,7 +39,8 @@ async def promote(call: Call) -> int:
     if not call.may(f"make the slave at {target} the master"):
         return 0
     if is_folder(target):
-        return offline("promote", [target, "--role", role, "--yes"])
+        forced = ["--force"] if call.arguments.force else []
+        return offline("promote", [target, "--role", role, "--yes", *forced])
     done = await roles.promote(await call.admin(), target, role=role, force=call.arguments.force)
     call.output.done(
         f"{target} is the master of epoch {done.epoch}, from {done.end} of the log on",

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.replication.epoch_file import EpochFile
 from firearrow.broker.replication.pair_identity import RoleKind, stored_role
-from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.role import PairRole, promote_stopped
 
 MASTER = replace(Options(), listen_port=10911)
 SLAVE = replace(MASTER, broker_role="SLAVE", broker_id=3)
@@ -69,6 +70,17 @@ def test_a_fenced_store_takes_no_writes_until_it_is_a_slave(tmp_path: Path) -> N
     assert role.epoch == 4
     role.followed(4)
     assert stored_role(tmp_path / "config").kind is RoleKind.CONFIGURED
+
+
+def test_a_fenced_store_is_promoted_only_by_force(tmp_path: Path) -> None:
+    """It lacks what the new master has taken, whether it runs or not."""
+    role, _ = opened(tmp_path, MASTER)
+    role.wire(lambda why: None, lambda why: None)
+    role.fence(4, "the other one is the master")
+    with pytest.raises(StartError, match=r"was fenced by epoch 4, .* add --force"):
+        promote_stopped(str(tmp_path), "ASYNC_MASTER")
+    assert opened(tmp_path, MASTER)[0].fenced
+    assert promote_stopped(str(tmp_path), "ASYNC_MASTER", force=True) == 5
 
 
 def test_what_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:
