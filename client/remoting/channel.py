@@ -28,6 +28,8 @@ ERRORS: dict[Failure, type[ClientError]] = {
     Failure.LATE: RequestTimeout,
     Failure.FULL: TooManyRequests,
 }
+AT_ONCE_S = 1.0
+"""A connection that is lost later was not refused for its first bytes."""
 
 
 class Channel(PendingCalls, asyncio.BufferedProtocol):
@@ -48,6 +50,7 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         self._request_received = request_received
         self._left = left
         self._tls = tls
+        self._loop, self._made_s = loop, loop.time()
 
     def received(self, command: RemotingCommand) -> None:
         self._request_received(command, self)
@@ -68,12 +71,15 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         why = ""
         if reason is not None:
             why = f": {tls_fault(reason)}"
-        elif kind is Failure.LOST and not self.received_frames and not self._tls:
+        elif kind is Failure.LOST and not self._tls and self._refused_at_once():
             why = (
                 " before any answer; if the server accepts TLS only, set ClientOptions.tls, "
                 "for commands: firearrow context add NAME --authority FILE"
             )
         return ERRORS[kind](f"{self.address}: {kind.value}{why}")
+
+    def _refused_at_once(self) -> bool:
+        return not self.received_frames and self._loop.time() - self._made_s < AT_ONCE_S
 
     def broken(self, fault: str) -> None:
         log.warning("closed %s: %s", self.address, fault)
