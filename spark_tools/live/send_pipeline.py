@@ -124,7 +124,9 @@ class SendPipeline:
             self._give_up(busy)
             return
         try:
-            if self._socket is not None:
+            if busy.code == ResponseCode.SERVICE_NOT_AVAILABLE and self._moved():
+                self._recover(busy)
+            elif self._socket is not None:
                 self._write(self._socket, request)
         except (OSError, ClientError, ConfigError) as error:
             self._recover(error)
@@ -141,6 +143,11 @@ class SendPipeline:
             broker_socket.close()
             raise
         self._socket = broker_socket
+
+    def _moved(self) -> bool:
+        """Whether another broker is the master now: this one may be fenced, and refuse everything from now on."""
+        connected = self._address
+        return self._master() != connected
 
     def _master(self) -> str:
         """Refresh the route: a restarted broker may have another address."""

@@ -303,3 +303,15 @@ def broker_ends(broker: LocalBroker, sender: Sender) -> None:
     broker.kill()
     with pytest.raises(SendFailed):
         sender.send_batch(queue, item(2), 1).wait()
+
+
+def test_a_fenced_master_is_left_for_the_new_one(background_loop: BackgroundLoop) -> None:
+    """It stays connected and refuses everything with code 14, while name servers name another address."""
+    cluster = background_loop.enter(Scripted("a", "b"))
+    fenced, new = cluster.brokers["a"], cluster.brokers["b"]
+    with Sender(Cluster(name_server=cluster.name_server), timeout_s=5) as sender:
+        queue = MessageQueue("t", "a", 0)
+        assert sender.send_one(queue, 0, b"before", b"").wait() == range(1)
+        fenced.script, fenced.address = [14] * 10_000, new.address
+        assert sender.send_one(queue, 0, b"after", b"").wait() == range(1)
+    assert [request.body for request in new.sent] == [b"after"]
