@@ -4,14 +4,14 @@ Read from `nameServer` and the options `rocketmq.…`, which have the names of J
 """
 
 import json
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.base.options import ClientOptions, Credentials, SocksProxy
+from firearrow.client.base.options import ClientOptions, Credentials, SocksProxy, TlsOptions
 from firearrow.client.remoting.channels import host_port
+from firearrow.client.remoting.tls import made_context
 from firearrow.spark_tools.base.errors import InvalidOption
 
 PREFIX = "rocketmq."
@@ -34,6 +34,8 @@ class Cluster:
     cert: str | None = None
     key: str | None = None
     key_password: str | None = field(default=None, repr=False)
+    server_name: str | None = None
+    """The name in the servers' certificates; None: the host of each address."""
     check_server: bool = True
     proxies: str | None = field(default=None, repr=False)
     """JSON as Java's socksProxyConfig: network or `*` → {"addr", "username", "password"}."""
@@ -97,22 +99,23 @@ class Cluster:
     def __str__(self) -> str:
         return self.name_server
 
-    def _tls(self) -> ssl.SSLContext | bool:
+    def _tls(self) -> TlsOptions | bool:
+        """The files are tried now, and read again when they have changed."""
         if not self.tls:
             return False
+        options = TlsOptions(
+            authority=self.trust_cert,
+            certificate=self.cert,
+            key=self.key,
+            key_password=self.key_password,
+            server_name=self.server_name,
+            verify=self.check_server,
+        )
         try:
-            context = ssl.create_default_context(cafile=self.trust_cert)
-            if not self.check_server:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
-            if self.cert is not None:
-                context.load_cert_chain(self.cert, self.key, lambda: self.key_password or "")
-        except OSError as error:
-            file = error.filename or self.trust_cert or self.cert
-            raise InvalidOption(
-                f"rocketmq.tls.client.…: {file} cannot be used on this machine: {error}"
-            ) from None
-        return context
+            made_context(options)
+        except ConfigError as error:
+            raise InvalidOption(f"rocketmq.tls.client.…: cannot be used on this machine: {error}") from None
+        return options
 
     def _proxies(self) -> dict[str, SocksProxy]:
         if self.proxies is None:
@@ -164,6 +167,7 @@ SETTINGS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("tls.client.certPath", "cert", _text),
     ("tls.client.keyPath", "key", _text),
     ("tls.client.keyPassword", "key_password", _text),
+    ("tls.client.serverName", "server_name", _text),
     ("tls.client.authServer", "check_server", _flag),
     ("socksProxyConfig", "proxies", _text),
     ("clientIP", "client_ip", _text),

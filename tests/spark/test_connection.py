@@ -16,8 +16,9 @@ from firearrow.spark_tools.base.errors import Unreachable
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.live.broker_source import BrokerSource
+from firearrow.spark_tools.live.client_link import SharedAdmin
 from firearrow.spark_tools.live.cluster import Cluster
-from firearrow.spark_tools.live.connection import FRAME_BYTES_MAX, BrokerSocket
+from firearrow.spark_tools.live.connection import FRAME_BYTES_MAX, BrokerSocket, connect
 from firearrow.spark_tools.live.sender import Sender
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
@@ -132,6 +133,36 @@ def test_a_broker_that_accepts_only_tls_and_wants_certificates(tmp_path: Path) -
         with blocking.Admin(client=target.options()) as admin:
             admin.create_topic(name, 1)
         there_and_back(target, name)
+
+
+def test_files_are_read_again_and_a_refusal_says_why(tmp_path: Path) -> None:
+    """A client's certificate that the server does not know, then its own name's, of the same path."""
+    files = CertificateFiles(tmp_path / "certificates")
+    wanted = settings(server_mode="enforcing", server_need_client_auth="require", server_authClient="true")
+    trusted = settings(server_trustCertPath=files.path("authority.pem"))
+    with BrokerProcess(tmp_path / "store", *files.arguments, *wanted, *trusted) as running:
+        assert running.name_server is not None
+        target = Cluster.of(
+            {
+                "nameServer": "{}:{}".format(*running.name_server),
+                "rocketmq.useTLS": "true",
+                "rocketmq.tls.client.trustCertPath": files.path("authority.pem"),
+                "rocketmq.tls.client.certPath": files.path("stranger.pem"),
+                "rocketmq.tls.client.keyPath": files.path("stranger.key"),
+                "rocketmq.tls.client.serverName": "localhost",
+            }
+        )
+        with Sender(target, timeout_s=0.5) as sender:
+            with pytest.raises(Unreachable, match="does not trust the authority"):
+                sender.queues("TBW102")
+            admin = SharedAdmin.acquire(target)
+            refused = connect(admin, "{}:{}".format(*running.address))
+            with pytest.raises(ConnectionAbortedError, match="does not trust the authority"):
+                refused.answers(5)
+            refused.close()
+            files.issue("stranger")  # the authority's own now
+            assert sender.queues("TBW102")
+            admin.release()
 
 
 def test_a_peer_without_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
