@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.base.message import Message
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.client.pushing import Seen
 from tests.client.waiting import wait_until
+from tests.replication.pairs import wait_for
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import topic_ext
 
@@ -27,19 +28,24 @@ async def test_a_broker_that_moves_is_consumed_at_once(tmp_path: Path) -> None:
         first = broker()
         with first.connect() as connection:
             assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("t", 1)).code == 0
+        with naming.connect_name_server() as connection:
+            wait_for(
+                lambda: connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "t"}).code == 0,
+                "the route",
+            )
         client = ClientOptions(name_server=name_server, poll_name_server_s=0.2)
-        seen = Seen()
+        seen, queue = Seen(), MessageQueue("t", "moving", 0)
         options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
         consumer = PushConsumer("g", client=client, options=options)
         consumer.subscribe("t", seen)
         async with Producer("p", client=client) as producer, consumer:
-            await producer.send(Message("t", b"before"))
+            await producer.send(Message("t", b"before"), queue=queue)
             await wait_until(lambda: seen.bodies == [b"before"])
             first.kill()
             second = await asyncio.to_thread(broker)
             assert second.address != first.address
             address = "{}:{}".format(*second.address)
             await wait_until(lambda: consumer.instance.routes.master("moving") == address)
-            await producer.send(Message("t", b"after"))
+            await producer.send(Message("t", b"after"), queue=queue)
             await wait_until(lambda: seen.bodies == [b"before", b"after"])
         assert second.stop() == 0
