@@ -104,9 +104,7 @@ class BrokerSocket:
                 chunk = self._socket.recv(READ_BYTES)
             except NOT_NOW:
                 return
-            except (
-                ssl.SSLError
-            ) as error:  # with TLS 1.3 a client's certificate is refused after the handshake
+            except ssl.SSLError as error:  # TLS 1.3 refuses a client's certificate after the handshake
                 raise ConnectionAbortedError(tls_fault(error)) from error
             if not chunk:
                 raise ConnectionResetError("the broker closed the connection")
