@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -22,6 +23,11 @@ SIZES = {
     "haSendHeartbeatInterval": "200",
 }
 TOPIC = "Followed"
+
+
+def own_port() -> tuple[str, str]:
+    """Arguments of a broker that starts again, as a promoted one does: no new connection takes its ports meanwhile."""
+    return "--listen", f"127.0.0.1:{free_port(-2, 1)}"
 
 
 def words(settings: dict[str, str]) -> tuple[str, ...]:
