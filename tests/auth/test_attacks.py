@@ -76,12 +76,12 @@ def test_who_may_send_to_a_topic_may_not_send_to_every_lmq(tmp_path: Path) -> No
         SignedSocket(broker.address) as root,
         SignedSocket(broker.address, "app", "secret88") as app,
     ):
-        ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Rooms"))
+        ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Chats"))
         create_user(root, "app", "secret88")
-        grant(root, "app", "Topic:Rooms", "Pub")
+        grant(root, "app", "Topic:Chats", "Pub")
         grant(root, "app", "Topic:%LMQ%own*", "Pub")
         for names, refused in (("%LMQ%own1,%LMQ%own2", ""), ("%LMQ%own1,%LMQ%other", "%LMQ%other")):
-            ext = send_ext("Rooms", i=f"INNER_MULTI_DISPATCH\x01{names}\x02")
+            ext = send_ext("Chats", i=f"INNER_MULTI_DISPATCH\x01{names}\x02")
             answer = app.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x")
             assert answer.code == (16 if refused else 0)
             assert f"Topic:{refused} " in f"{answer.remark}" or not refused

@@ -160,7 +160,7 @@ def test_a_guesser_is_slowed_down_and_its_neighbour_is_not(tmp_path: Path) -> No
         assert broker.log.read_text().count("check signature failed") == 1
 
 
-def test_a_program_with_an_old_password_locks_nobody_out(tmp_path: Path) -> None:
+def test_a_program_with_an_old_password_locks_no_other_out(tmp_path: Path) -> None:
     with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
         create_user(root, "app", "word1234")
         with SignedSocket(broker.address, "app", "word1234") as app:
@@ -176,7 +176,7 @@ def test_a_program_with_an_old_password_locks_nobody_out(tmp_path: Path) -> None
                     assert another.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
 
 
-def test_whoever_has_logged_in_does_not_guess_faster(tmp_path: Path) -> None:
+def test_a_connection_that_has_logged_in_does_not_guess_faster(tmp_path: Path) -> None:
     with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
         assert root.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
         root.password = "guess"

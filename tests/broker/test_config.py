@@ -149,6 +149,15 @@ def test_malformed_properties_text() -> None:
         properties.parse("a" * (1 << 20) + "=")
 
 
+def refused_at_start(path: Path, key: str, value: str, fault: str) -> None:
+    """In the file, which is written, and as an argument."""
+    path.write_text(f"{key}={value}\n")
+    with pytest.raises(ConfigError, match=fault):
+        from_file(Options(), path)
+    with pytest.raises(ConfigError, match=fault):
+        configured(Options(), None, {key: value})
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -161,13 +170,8 @@ def test_malformed_properties_text() -> None:
     ],
 )
 def test_a_configuration_that_asks_for_security_is_refused(tmp_path: Path, key: str, value: str) -> None:
-    path = tmp_path / "broker.conf"
-    path.write_text(f"{key}={value}\n")
     asks = f"^{re.escape(key)} asks for (access control|authentication|TLS), "
-    with pytest.raises(ConfigError, match=asks):
-        from_file(Options(), path)
-    with pytest.raises(ConfigError, match=asks):
-        configured(Options(), None, {key: value})
+    refused_at_start(tmp_path / "broker.conf", key, value, asks)
     with pytest.raises(ConfigError, match=asks):
         Config(Options()).update({key: value})
 
@@ -194,12 +198,7 @@ def test_a_configuration_that_asks_for_security_is_refused(tmp_path: Path, key: 
 )
 def test_a_misspelt_key_that_asks_for_security_is_refused(tmp_path: Path, key: str, meant: str) -> None:
     path = tmp_path / "broker.conf"
-    path.write_text(f"{key}=true\n")
-    fault = f"^{re.escape(key)} asks for .*: write {re.escape(meant)}$"
-    with pytest.raises(ConfigError, match=fault):
-        from_file(Options(), path)
-    with pytest.raises(ConfigError, match=fault):
-        configured(Options(), None, {key: "true"})
+    refused_at_start(path, key, "true", f"^{re.escape(key)} asks for .*: write {re.escape(meant)}$")
     assert [each.fatal for each in judge(Options(), path, {}).complaints] == [True]  # named once
 
 

@@ -25,7 +25,7 @@ def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerPro
 
 
 def send_to_lmqs(
-    connection: ClientSocket, body: bytes, names: str, topic: str = "Rooms", queue_id: int = 0, more: str = ""
+    connection: ClientSocket, body: bytes, names: str, topic: str = "Chats", queue_id: int = 0, more: str = ""
 ) -> RemotingCommand:
     properties = f"INNER_MULTI_DISPATCH\x01{names}\x02WAIT\x01true\x02KEYS\x01k\x02{more}"
     return connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, queue_id, i=properties), body)
@@ -43,13 +43,13 @@ def test_a_message_is_in_every_queue_that_it_names(broker: BrokerProcess) -> Non
         one = read_messages(client, "%LMQ%one")
         assert bodies(one) == [b"0", b"2"]
         assert [(record.topic, record.queue_id, record.queue_offset) for record in one] == [
-            ("Rooms", 0, 0),
-            ("Rooms", 2, 0),
+            ("Chats", 0, 0),
+            ("Chats", 2, 0),
         ]
         assert one[1].properties["INNER_MULTI_DISPATCH"] == "%LMQ%one,%LMQ%two"
         assert one[1].properties["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
         assert "WAIT" not in one[1].properties
-        assert bodies(read_messages(client, "Rooms", 3)) == [b"3"]
+        assert bodies(read_messages(client, "Chats", 3)) == [b"3"]
 
 
 def test_a_batch_cannot_say_where_it_is_in_lmqs(broker: BrokerProcess) -> None:
@@ -57,14 +57,14 @@ def test_a_batch_cannot_say_where_it_is_in_lmqs(broker: BrokerProcess) -> None:
     offset = b"INNER_MULTI_QUEUE_OFFSET\x010\x02"
     batch = item(b"plain", b"UNIQ_KEY\x01k1\x02") + item(offset, b"INNER_MULTI_DISPATCH\x01%LMQ%one\x02")
     with broker.connect() as client:
-        ext = send_ext("Rooms", m="true")
+        ext = send_ext("Chats", m="true")
         assert client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch).code == 0
         batch += item(b"evil", b"INNER_MULTI_DISPATCH\x01%LMQ%one\x02" + offset)
         answer = client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert answer.remark == "batch request does not support INNER_MULTI_QUEUE_OFFSET"
         assert read_messages(client, "%LMQ%one") == []
-        assert bodies(read_messages(client, "Rooms")) == [b"plain", offset]
+        assert bodies(read_messages(client, "Chats")) == [b"plain", offset]
 
 
 def test_an_lmq_is_a_topic_that_needs_no_creation(broker: BrokerProcess) -> None:
@@ -122,7 +122,7 @@ def test_a_delayed_message_is_dispatched_when_it_is_due(broker: BrokerProcess) -
         assert send_to_lmqs(client, b"late", "%LMQ%one", more="DELAY\x011\x02").code == 0
         assert read_messages(client, "%LMQ%one") == []
         [record] = wait_for_messages(client, "%LMQ%one", 1)
-        assert (record.body, record.topic) == (b"late", "Rooms")
+        assert (record.body, record.topic) == (b"late", "Chats")
 
 
 def test_invalid_names(broker: BrokerProcess) -> None:
@@ -135,7 +135,7 @@ def test_invalid_names(broker: BrokerProcess) -> None:
         assert send_to_lmqs(client, b"own", "%LMQ%one,%LMQ%two", topic="%LMQ%one").code == 0
         assert bodies(read_messages(client, "%LMQ%one")) == [b"twice", b"own"]
         assert bodies(read_messages(client, "%LMQ%two")) == [b"own"]
-        assert read_messages(client, "Rooms", 1) == []
+        assert read_messages(client, "Chats", 1) == []
 
 
 def test_lmqs_are_bounded(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_lmqs_are_bounded(tmp_path: Path) -> None:
 def test_without_both_options_names_are_ignored(tmp_path: Path, options: tuple[str, ...]) -> None:
     with BrokerProcess(tmp_path / "store", *options) as broker, broker.connect() as client:
         assert send_to_lmqs(client, b"x", "%LMQ%one,plain").code == 0
-        [record] = read_messages(client, "Rooms")
+        [record] = read_messages(client, "Chats")
         assert "INNER_MULTI_QUEUE_OFFSET" not in record.properties
         assert "enableLmq=true" in options or pull(client, "%LMQ%one").code == ResponseCode.TOPIC_NOT_EXIST
-        assert send(client, "Rooms", b"plain").code == 0
+        assert send(client, "Chats", b"plain").code == 0

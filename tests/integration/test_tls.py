@@ -625,11 +625,11 @@ def test_an_open_port_is_a_warning_until_it_has_tls_and_users(
     tmp_path: Path, files: CertificateFiles
 ) -> None:
     log = warnings_of(tmp_path / "store")
-    assert "whoever reaches these ports" in log
+    assert "any client that reaches these ports" in log
     assert "firearrow tls init" in log
     assert "--namesrv-listen 0.0.0.0:0" in log
     log = warnings_of(tmp_path / "other", *files.arguments)
-    assert "whoever reaches these ports" in log
+    assert "any client that reaches these ports" in log
     assert "firearrow tls init" not in log
     users = ("authenticationEnabled=true", "authorizationEnabled=true")
     words = [word for key in users for word in ("--set", key)]
@@ -651,7 +651,7 @@ def test_an_open_name_server_is_a_warning(tmp_path: Path, files: CertificateFile
 
     assert "ports" not in log("127.0.0.1")
     text = log("0.0.0.0")
-    assert "whoever reaches these ports can say which brokers there are" in text
+    assert "any client that reaches these ports can say which brokers there are" in text
     assert "firearrow tls init" in text
     config.write_text(config.read_text() + "authenticationEnabled=true\n")
     assert "ports" not in log("0.0.0.0", *files.arguments)

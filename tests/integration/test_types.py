@@ -49,8 +49,8 @@ def test_lite_requests_are_unknown_and_lite_messages_plain(broker: BrokerProcess
         for code in LITE_CODES:
             assert client.ask(code).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         properties = "__LITE_TOPIC\x01room\x02"
-        assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Rooms", i=properties), b"x").code == 0
-        [record] = read_messages(client, "Rooms")
+        assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Chats", i=properties), b"x").code == 0
+        [record] = read_messages(client, "Chats")
         assert record.properties["__LITE_TOPIC"] == "room"
         assert "INNER_MULTI_DISPATCH" not in record.properties
 

@@ -133,7 +133,7 @@ class Driver:
         self._await_messages((consumer,), lambda _: True, count, 40)
 
     def await_queues(self, consumer: str, count: int) -> None:
-        """Wait until the consumer has begun so many queues."""
+        """Wait until the consumer has begun `count` queues."""
         queues: set[object] = set()
 
         def is_first(event: Event) -> bool:

@@ -42,4 +42,4 @@ def test_a_broker_starts_with_it_and_warns_of_open_ports_only(tmp_path: Path, un
     with BrokerProcess(tmp_path / "store", "--config", str(config), *listen, way=()) as broker:
         assert broker.stop() == 0
         [line] = broker.log.read_text().splitlines()
-    assert "whoever reaches these ports" in line
+    assert "any client that reaches these ports" in line

@@ -23,6 +23,7 @@ SIZES = {
     "haSendHeartbeatInterval": "200",
 }
 TOPIC = "Followed"
+SECRET = "a secret of sixteen or more"
 
 
 def own_port() -> tuple[str, str]:

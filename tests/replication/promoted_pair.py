@@ -7,7 +7,7 @@ from typing import Self
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base import fastjson
-from tests.replication.pairs import SIZES, end_of, name_server, wait_for, words
+from tests.replication.pairs import SIZES, end_of, fill, name_server, wait_for, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import Ran, here
@@ -70,6 +70,11 @@ class PromotedPair:
         listen = "--listen", f"127.0.0.1:{self.listen[name]}"
         port = {"haListenPort": str(self.ports[name])}
         return BrokerProcess(self.folder / name, *listen, "--namesrv", self.names, *words(port | settings))
+
+    def fill(self, count: int) -> None:
+        """Send messages to the master."""
+        with self.master.connect() as client:
+            fill(client, count)
 
     def caught_up(self) -> None:
         with self.master.connect() as master, self.slave.connect() as slave:

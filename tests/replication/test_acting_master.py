@@ -135,7 +135,7 @@ def test_a_master_that_its_slave_does_not_know_stays_isolated(rig: Rig) -> None:
 
 
 def test_a_master_takes_over_from_a_slave_with_two_addresses(rig: Rig) -> None:
-    """It is registered at one, and copies the log from the other, as behind a translation of addresses."""
+    """It is registered at one, and copies the log from the other, as with a translation of addresses."""
     rig.start("master")
     rig.start("slave", listen="0.0.0.0", brokerIP1="127.0.0.2")
     wait_for(lambda: len(rig.route("TBW102")[0]) == 2, "both registered")

@@ -281,7 +281,7 @@ def test_a_slave_counts_from_the_moment_the_controllers_are_asked(under: Under) 
     slave = under.start("b")
     asked = under.controller.asked
     alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
-    wait_for(lambda: asked.count(alter) > 2, "that it asks for the set although nobody writes")
+    wait_for(lambda: asked.count(alter) > 2, "that it asks for the set without writes")
     under.controller.answers = False
     before = asked.count(alter)
     wait_for(lambda: asked.count(alter) > before, "that it asks again")

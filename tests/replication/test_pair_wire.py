@@ -18,6 +18,7 @@ from firearrow.broker.replication.pair_identity import NO_ID
 from tests.faults.small_disk import SmallDisk
 from tests.replication.pair_proxy import PairProxy
 from tests.replication.pairs import (
+    SECRET,
     TOPIC,
     digests,
     end_of,
@@ -33,8 +34,6 @@ from tests.replication.test_pair import equal, knows_the_topic
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.requests import read_queue, send
-
-SECRET = "a secret of sixteen or more"
 
 
 def identity(store: Path) -> dict[str, str]:

@@ -32,8 +32,7 @@ COMMIT = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "commitOffset":
 
 def test_a_slave_whose_master_died_becomes_the_master_and_stays_it(tmp_path: Path) -> None:
     with PromotedPair(tmp_path) as pair:
-        with pair.master.connect() as client:
-            fill(client, 40)
+        pair.fill(40)
         pair.caught_up()
         pair.master.kill()
         ran = promoted(pair.slave)
@@ -56,8 +55,7 @@ def test_a_slave_whose_master_died_becomes_the_master_and_stays_it(tmp_path: Pat
 
 def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
     with PromotedPair(tmp_path) as pair:
-        with pair.master.connect() as client:
-            fill(client, 40)
+        pair.fill(40)
         [row] = promoted(pair.slave).rows
         assert row["epoch"] == 2
         wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
@@ -85,8 +83,7 @@ def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
 
 def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Path) -> None:
     with PromotedPair(tmp_path) as pair:
-        with pair.master.connect() as client:
-            fill(client, 20)
+        pair.fill(20)
         pair.caught_up()
         pair.master.kill()
         promoted(pair.slave).succeeded()
@@ -186,8 +183,7 @@ def test_messages_of_a_deleted_topic_do_not_come_back(tmp_path: Path, is_away: b
 def test_a_slave_that_has_just_started_takes_over_from_its_master(tmp_path: Path) -> None:
     """It asks who the master is first, and does not take it for dead."""
     with PromotedPair(tmp_path) as pair:
-        with pair.master.connect() as client:
-            fill(client, 20)
+        pair.fill(20)
         pair.caught_up()
         pair.slave.kill()
         with pair.master.connect() as client:
@@ -202,8 +198,7 @@ def test_a_slave_that_has_just_started_takes_over_from_its_master(tmp_path: Path
 def test_a_fenced_master_that_has_not_joined_the_new_one_keeps_its_epoch(tmp_path: Path) -> None:
     """Else both would be masters of one epoch, and neither would give way."""
     with PromotedPair(tmp_path) as pair:
-        with pair.master.connect() as client:
-            fill(client, 20)
+        pair.fill(20)
         promoted(pair.slave).succeeded()
         with pair.slave.connect() as client:
             assert send(client, TOPIC, b"of epoch 2").code == 0
@@ -222,8 +217,7 @@ def test_a_fenced_master_that_has_not_joined_the_new_one_keeps_its_epoch(tmp_pat
 
 def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
     with PromotedPair(tmp_path) as pair:
-        with pair.master.connect() as client:
-            fill(client, 20)
+        pair.fill(20)
         pair.caught_up()
         pair.master.kill()
         in_use = here("promote", str(tmp_path / "slave"), "--yes")
@@ -246,8 +240,7 @@ def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
 
 def test_a_slave_that_diverged_begins_again(tmp_path: Path) -> None:
     with PromotedPair(tmp_path) as pair:
-        with pair.master.connect() as client:
-            fill(client, 20)
+        pair.fill(20)
         pair.caught_up()
         refused = here("replica", "rebuild", address_of(pair.slave), "--yes")
         assert (refused.code, "following" in refused.err) == (1, True)

@@ -43,8 +43,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
 
 def test_apaches_name_server_prefers_the_newer_master(apache: Apache, tmp_path: Path) -> None:
     with PromotedPair(tmp_path, apache.name_server) as pair:
-        with pair.master.connect() as client:
-            fill(client, 20)
+        pair.fill(20)
         pair.caught_up()
         pair.master.kill()
         promoted(pair.slave).succeeded()

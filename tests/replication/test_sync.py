@@ -97,7 +97,7 @@ def test_sends_are_refused_and_nothing_is_shown_below_the_least_number_of_copies
         assert timed(client)[0].code == 0
 
 
-def test_a_sync_master_that_waits_for_nobody_says_so(tmp_path: Path) -> None:
+def test_a_sync_master_that_waits_for_no_slave_says_so(tmp_path: Path) -> None:
     """Apache's default of inSyncReplicas."""
     with Master(tmp_path / "store", brokerRole="SYNC_MASTER") as master, master.connect() as client:
         answer, seconds = timed(client)

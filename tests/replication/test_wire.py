@@ -15,6 +15,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.replication.master import NEWCOMERS_MAX, REFUSALS_MAX, SLAVES_MAX
 from firearrow.broker.replication.pair_handshake import MAGIC
 from tests.replication.pairs import (
+    SECRET,
     TOPIC,
     end_of,
     fill,
@@ -28,7 +29,6 @@ from tests.replication.raw_slave import FILE_BYTES, HEADER, Master, RawSlave, un
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
 
-SECRET = "a secret of sixteen or more"
 TWO_FILES = FILE_BYTES + FILE_BYTES // 2
 
 

@@ -114,21 +114,29 @@ def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_
         sender.queues(topic)
 
 
-def test_a_broker_that_accepts_only_tls_and_wants_certificates(tmp_path: Path) -> None:
-    files = CertificateFiles(tmp_path / "certificates")
+def wants_certificates(store: Path, files: CertificateFiles) -> BrokerProcess:
+    """A broker that accepts only TLS, and only clients with a certificate of its authority."""
     wanted = settings(server_mode="enforcing", server_need_client_auth="require", server_authClient="true")
     trusted = settings(server_trustCertPath=files.path("authority.pem"))
-    with BrokerProcess(tmp_path / "store", *files.arguments, *wanted, *trusted) as running:
-        assert running.name_server is not None
-        target = Cluster.of(
-            {
-                "nameServer": "{}:{}".format(*running.name_server),
-                "rocketmq.useTLS": "true",
-                "rocketmq.tls.client.trustCertPath": files.path("authority.pem"),
-                "rocketmq.tls.client.certPath": files.path("client.pem"),
-                "rocketmq.tls.client.keyPath": files.path("client.key"),
-            }
-        )
+    return BrokerProcess(store, *files.arguments, *wanted, *trusted)
+
+
+def with_certificate(broker: BrokerProcess, files: CertificateFiles, name: str) -> dict[str, str]:
+    """Options of a client with the certificate of this name."""
+    assert broker.name_server is not None
+    return {
+        "nameServer": "{}:{}".format(*broker.name_server),
+        "rocketmq.useTLS": "true",
+        "rocketmq.tls.client.trustCertPath": files.path("authority.pem"),
+        "rocketmq.tls.client.certPath": files.path(f"{name}.pem"),
+        "rocketmq.tls.client.keyPath": files.path(f"{name}.key"),
+    }
+
+
+def test_a_broker_that_accepts_only_tls_and_wants_certificates(tmp_path: Path) -> None:
+    files = CertificateFiles(tmp_path / "certificates")
+    with wants_certificates(tmp_path / "store", files) as running:
+        target = Cluster.of(with_certificate(running, files, "client"))
         name = unique("encrypted")
         with blocking.Admin(client=target.options()) as admin:
             admin.create_topic(name, 1)
@@ -138,20 +146,9 @@ def test_a_broker_that_accepts_only_tls_and_wants_certificates(tmp_path: Path) -
 def test_files_are_read_again_and_a_refusal_says_why(tmp_path: Path) -> None:
     """A client's certificate that the server does not know, then its own name's, of the same path."""
     files = CertificateFiles(tmp_path / "certificates")
-    wanted = settings(server_mode="enforcing", server_need_client_auth="require", server_authClient="true")
-    trusted = settings(server_trustCertPath=files.path("authority.pem"))
-    with BrokerProcess(tmp_path / "store", *files.arguments, *wanted, *trusted) as running:
-        assert running.name_server is not None
-        target = Cluster.of(
-            {
-                "nameServer": "{}:{}".format(*running.name_server),
-                "rocketmq.useTLS": "true",
-                "rocketmq.tls.client.trustCertPath": files.path("authority.pem"),
-                "rocketmq.tls.client.certPath": files.path("stranger.pem"),
-                "rocketmq.tls.client.keyPath": files.path("stranger.key"),
-                "rocketmq.tls.client.serverName": "localhost",
-            }
-        )
+    with wants_certificates(tmp_path / "store", files) as running:
+        options = with_certificate(running, files, "stranger")
+        target = Cluster.of(options | {"rocketmq.tls.client.serverName": "localhost"})
         with Sender(target, timeout_s=0.5) as sender:
             with pytest.raises(Unreachable, match="does not trust the authority"):
                 sender.queues("TBW102")
