@@ -6,6 +6,7 @@ message's properties, so that recovery can rebuild the LMQs. Loop thread.
 
 from collections.abc import Callable, Iterable
 
+from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
@@ -16,8 +17,6 @@ from firearrow.broker.tables import name_rules
 NOT_DISPATCHED = frozenset((name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC))
 NOT_DISPATCHED_PREFIXES = (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.SYSTEM_TOPIC_PREFIX)
 LMQ_QUEUE_ID = 0
-ITEM_HEAD_BYTES = 20
-"""Of a message in a batch: its size, three numbers, the size of its body."""
 
 
 class LmqDispatch:
@@ -62,17 +61,9 @@ class LmqDispatch:
 
 
 def states_offsets(batch: bytes) -> bool:
-    """Whether a message of the batch says at which offsets of LMQs it is: a batch is stored as it comes, so that it
-    would be there."""
-    wanted, at = Property.MULTI_QUEUE_OFFSET.encode(), 0
-    if wanted not in batch:
-        return False
-    while at + ITEM_HEAD_BYTES <= len(batch):
-        size, body_bytes = (int.from_bytes(batch[at + n : at + n + 4]) for n in (0, ITEM_HEAD_BYTES - 4))
-        if wanted in batch[at + ITEM_HEAD_BYTES + body_bytes : at + size]:
-            return True
-        at += max(size, ITEM_HEAD_BYTES)
-    return False
+    """Whether a message of the batch has offsets of LMQs: a batch is stored as it comes, and with them. PutRefused."""
+    name = Property.MULTI_QUEUE_OFFSET.encode()
+    return name in batch and any(name in properties for _, _, properties in items_of(batch))
 
 
 def _fault(name: str) -> Refusal | None:
