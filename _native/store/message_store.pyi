@@ -91,6 +91,8 @@ class MessageStore:
         """Stage all items of a batch or none, in one segment. PutRefused."""
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset of the next message; -1 if the queue does not exist yet."""
+    def queue_ends(self, topic: str) -> dict[int, int]:
+        """Queue → offset of its next message, of the topic's queues that exist."""
     @property
     def lmq_count(self) -> int:
         """Number of LMQs: queues whose topic starts with %LMQ%."""

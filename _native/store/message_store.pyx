@@ -261,6 +261,13 @@ cdef class MessageStore:
         queue = self.reader.queue(topic, queue_id)
         return -1 if queue is None else queue.next_entry
 
+    def queue_ends(self, str topic not None):
+        return {
+            queue_id: self.next_offset(topic, queue_id)
+            for name, queue_id in self.reader.queues()
+            if name == topic
+        }
+
     @property
     def lmq_count(self):
         return self.dispatch.lmq_count

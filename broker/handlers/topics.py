@@ -243,5 +243,4 @@ class CleaningHandler:
 def _note_deletion(deleted: DeletedTopics, store: MessageStore, topic: str) -> None:
     """Note where the queues end, staged messages included. OSError: they cannot be written."""
     store.write()
-    queues = [queue_id for name, queue_id in store.reader.queues() if name == topic]
-    deleted.note(topic, {queue_id: store.next_offset(topic, queue_id) for queue_id in queues}, store.written)
+    deleted.note(topic, store.queue_ends(topic), store.written)

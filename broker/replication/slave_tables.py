@@ -282,30 +282,27 @@ class SlaveSynchronize:
 
 
 def follow_topics(
-    tables: Tables, store: MessageStore, configs: Iterable[TopicConfig], version: DataVersion, place: int
+    tables: Tables, store: MessageStore, configs: Iterable[TopicConfig], version: DataVersion, log_end: int
 ) -> None:
-    """Take a master's topics, which it had when its log ended at `place` or later. Queues and offsets of those that it
-    has deleted are deleted, too: else their messages would come back with a topic of the same name."""
+    """Take a master's topics, which it had when its log ended at `log_end` or later. Queues and offsets of those that
+    it has deleted are deleted, too: else their messages would come back with a topic of the same name."""
     known = list(tables.topics)
     tables.topics.follow(configs, version)
     for name in known:
         if name not in tables.topics:
-            _forget(tables, store, name, place)
+            _delete_queues(tables, store, name, log_end)
 
 
-def _forget(tables: Tables, store: MessageStore, topic: str, place: int) -> None:
-    """Unless it has messages from `place` on, or some that are not confirmed: it has been created again since."""
-    reader = store.reader
-    ends = {
-        queue_id: store.next_offset(topic, queue_id) for name, queue_id in reader.queues() if name == topic
-    }
+def _delete_queues(tables: Tables, store: MessageStore, topic: str, log_end: int) -> None:
+    """Unless it has messages from `log_end` on, or some that are not confirmed: it has been created again since."""
+    reader, ends = store.reader, store.queue_ends(topic)
     for queue_id, end in ends.items():
         newest = reader.entries(topic, queue_id, max(end - 1, 0), 1)
         if end > reader.max_offset(topic, queue_id) or any(
-            entry.physical_offset >= place for entry in newest
+            entry.physical_offset >= log_end for entry in newest
         ):
             return
-    tables.deleted.note(topic, ends, place)
+    tables.deleted.note(topic, ends, log_end)
     tables.offsets.remove_topic(topic)
     try:
         store.drop_topic(topic)
