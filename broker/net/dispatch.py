@@ -106,12 +106,11 @@ class Dispatch:
 
     def _refuse(self, request: RemotingCommand, peer: Peer, error: Exception) -> None:
         answer = self._failed(request, peer, error)
-        if request.is_oneway:
-            return
-        if isinstance(error, Refusal) and error.delay_s > 0:  # the body is not kept: it may be large
+        if isinstance(error, Refusal) and error.delay_s > 0 and not request.is_oneway:
+            # the request is not kept: its body may be large
             asyncio.get_running_loop().call_later(error.delay_s, peer.reply, answer)
         else:
-            peer.reply(answer)
+            self._answer(request, peer, answer)
 
     def _admit(self, request: RemotingCommand, peer: Peer) -> float:
         if self.admission is None or not self.admission.active:

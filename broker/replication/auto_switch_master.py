@@ -208,25 +208,25 @@ class AutoSwitchService(HAService):
 
     def _close_older(self, slave: SlaveConnection, greeting: Greeting) -> None:
         """What a connection from before still says must not count: its slave may have truncated its log."""
-        for other in list(self._slaves):
-            known = other.greeting if isinstance(other, AutoSwitchConnection) else None
-            if other is not slave and known is not None and known.number == greeting.number:
+        for other in self._connections_of(greeting.number):
+            if other is not slave:
                 other.close()
+
+    def _connections_of(self, number: int) -> list[AutoSwitchConnection]:
+        """Of the slave with this number; it may have come again before an older connection ended."""
+        return [
+            slave
+            for slave in self._slaves
+            if isinstance(slave, AutoSwitchConnection)
+            and slave.greeting is not None
+            and slave.greeting.number == number
+        ]
 
     def _left(self, slave: SlaveConnection, why: str, state: str = "") -> None:
         super()._left(slave, why, state)
         greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
-        if (
-            greeting is None
-            or greeting.number == self._role.number
-            or any(
-                isinstance(other, AutoSwitchConnection)
-                and other.greeting is not None
-                and other.greeting.number == greeting.number
-                for other in self._slaves
-            )
-        ):
-            return  # it came again before this connection ended
+        if greeting is None or greeting.number == self._role.number or self._connections_of(greeting.number):
+            return
         wanted = self._set.left(greeting.number)
         if wanted is not None and self._listener is not None and not self._is_stopping:
             self._ask(wanted)

@@ -160,16 +160,15 @@ class HAService:
             if fault:
                 self._refuse(host, port, fault)
                 return accepted.close()
-            self._make_room()
+            self._evict_newcomer()
             slave = self._make_connection(accepted)
         except OSError:  # it has gone already
             return accepted.close()
         self._slaves[slave] = 0
         return None
 
-    def _make_room(self) -> None:
-        """Whoever connects takes no slave's place: too many newcomers push each other out, those of one address
-        first."""
+    def _evict_newcomer(self) -> None:
+        """At the limit, close a newcomer, of the address that has most: connecting alone uses none of SLAVES_MAX."""
         newcomers = [slave for slave in self._slaves if slave.is_newcomer]
         if len(newcomers) >= NEWCOMERS_MAX:
             hosts = [counted_address(slave.remote[0]) for slave in newcomers]

@@ -25,7 +25,7 @@ from firearrow.broker.replication.fencing import CANCEL, FENCE, PREPARE
 from firearrow.broker.replication.member_group import Members
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
 from firearrow.broker.replication.rebuild import DAMAGED
-from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.role import PairRole, lacks_newer
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.replication.slave_master import Master, MasterError, State, address_or_none
 from firearrow.broker.tables import json_fields
@@ -59,7 +59,7 @@ class Promotion:
         self._role = role
         self._slave = slave
         self._running = False
-        self.others: Callable[[], Awaitable[Members]] = _nobody
+        self.others: Callable[[], Awaitable[Members]] = _no_members
         """The brokers of our name, as a name server knows them. OSError, ValueError."""
 
     def routes(self) -> Routes:
@@ -111,11 +111,7 @@ class Promotion:
     async def _promote(self, slave: Slave, master_role: str, force: bool) -> dict[str, object]:
         epoch, old_master = self._role.epoch, ""
         if self._role.is_fenced and slave.state[0] is not State.FOLLOWING and not force:
-            raise Refusal(
-                ResponseCode.ILLEGAL_OPERATION,
-                f"this broker was fenced by epoch {epoch}, and lacks what the master takes since then: start it with "
-                "brokerRole=SLAVE and promote it once it is in sync, or add --force and lose that",
-            )
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, lacks_newer("this broker", epoch))
         if not self._role.fenced:  # such a broker registers nowhere
             await slave.ask_for_master()
         if await _answers(slave.master):
@@ -248,7 +244,7 @@ class Promotion:
         await self._copied(slave, end, REST_S)
 
 
-async def _nobody() -> Members:
+async def _no_members() -> Members:
     return {}
 
 

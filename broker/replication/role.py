@@ -194,6 +194,14 @@ def locked(store_root: str) -> Iterator[None]:
         folder.unlock()
 
 
+def lacks_newer(what: str, epoch: int) -> str:
+    """Why this broker or store, which was fenced by the epoch, is not promoted."""
+    return (
+        f"{what} was fenced by epoch {epoch}, and lacks what the master takes since then: start it with "
+        "brokerRole=SLAVE and promote it once it is in sync, or add --force and lose that"
+    )
+
+
 def promote_stopped(store_root: str, master_role: str, *, force: bool = False) -> int:
     """The next start of a store, which the caller has locked, is a master's; returns its epoch, which begins where the
     log ends then. StartError: it is one already, or was fenced and is not forced; OSError."""
@@ -201,10 +209,7 @@ def promote_stopped(store_root: str, master_role: str, *, force: bool = False) -
     if identity.role.kind is RoleKind.PROMOTED:
         raise StartError(f"{store_root} is promoted already, with epoch {identity.role.epoch}: start it")
     if identity.role.kind is RoleKind.FENCED and not force:
-        raise StartError(
-            f"{store_root} was fenced by epoch {identity.role.epoch}, and lacks what the master takes since then: "
-            "start it with brokerRole=SLAVE and promote it once it is in sync, or add --force and lose that"
-        )
+        raise StartError(lacks_newer(store_root, identity.role.epoch))
     epoch = max(epochs.last, identity.role.epoch) + 1
     identity.set_role(StoredRole(RoleKind.PROMOTED, epoch, master_role))
     return epoch

@@ -72,7 +72,7 @@ class Slave:
             context.config, self._status, self.acting, lambda: self._store.written, self.lag, fenced
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self._was_told = asyncio.Event()
+        self._master_reported = asyncio.Event()
 
     def _make_master(self, connect: Connect, options: Options) -> Master:
         return Master(connect, options.ha_master_address, leaves=options.acting_master)
@@ -91,16 +91,16 @@ class Slave:
     def registered(self, ext: Mapping[str, str]) -> None:
         """A name server answered our registration."""
         self._master.registered(ext)
-        self._was_told.set()
+        self._master_reported.set()
 
     async def ask_for_master(self) -> None:
         """Ask name servers who the master is now: another slave may have been promoted, and one that has just started
         knows none. What is known stays if none answers within ASK_S."""
-        self._was_told.clear()
+        self._master_reported.clear()
         self._refresh()
         with suppress(TimeoutError):
             async with asyncio.timeout(ASK_S):
-                await self._was_told.wait()
+                await self._master_reported.wait()
 
     async def end_at(self, address: Address) -> int:
         """Where the log of another slave ends. OSError, MasterError."""

@@ -194,7 +194,7 @@ class HAClient:
 
     async def _watch(self, connection: "ReplicationConnection") -> None:
         """Say how far we are, look for silence, until the connection ends."""
-        seen, place, seen_at = connection.received, self._follower.next_offset, self._loop.time()
+        seen, offset, seen_at = connection.received, self._follower.next_offset, self._loop.time()
         asked_at = moved_at = self._loop.time()
         while True:
             done, _ = await asyncio.wait([connection.ended], timeout=TICK_S)
@@ -206,8 +206,8 @@ class HAClient:
             if now - connection.written_at >= options.ha_heartbeat_ms / 1000:
                 self._report()
             self._status.bytes_per_second = int((connection.received - seen) / max(now - seen_at, TICK_S))
-            if self._follower.next_offset != place:
-                place, moved_at = self._follower.next_offset, now
+            if self._follower.next_offset != offset:
+                offset, moved_at = self._follower.next_offset, now
             seen, seen_at = connection.received, now
             self._note_times(connection)
             if now - asked_at >= options.ha_heartbeat_ms / 1000:

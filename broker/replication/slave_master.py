@@ -281,7 +281,7 @@ class MasterStream(asyncio.BaseProtocol):
 
 
 def record_sum(record: bytes | memoryview) -> str:
-    """Size and CRC32: a record is compared without giving it to whoever asks."""
+    """Size and CRC32: a record is compared without giving it to another process."""
     return f"{len(record)}-{crc32(record)}"
 
 
