@@ -125,7 +125,7 @@ class UserAccess(Access):
             ) from None
         if not any(user.is_super and user.is_enabled for user in self._users):
             log.warning(
-                "there is no Super user, so nobody can create users and rules: set initAuthenticationUser"
+                "there is no Super user, so users and rules cannot be created: set initAuthenticationUser"
             )
         self.check = self._control.check
 
@@ -267,7 +267,7 @@ def warn_of_open_ports(addresses: list[Address], may: str, *, users: bool, tls: 
     warnings = []
     if not users:
         warnings.append(
-            f"whoever reaches these ports can {may}; to require users, set authenticationEnabled, "
+            f"any client that reaches these ports can {may}; to require users, set authenticationEnabled, "
             "authorizationEnabled and initAuthenticationUser (SECURITY.md)"
         )
     if tls.listening is None:

@@ -66,7 +66,7 @@ class AuditLog:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def _follow(self) -> None:
+    def _reopen_rotated(self) -> None:
         """Begin a new file if the path leads to ours no more. Once a second."""
         second = self._now_ms() // 1000
         if second == self._looked_at_s:
@@ -87,7 +87,7 @@ class AuditLog:
         if self._missing:
             line["missing"] = self._missing
         try:
-            self._follow()
+            self._reopen_rotated()
             _append(self._descriptor, json.dumps(line).encode() + b"\n")
             self._missing = 0
         except OSError as error:

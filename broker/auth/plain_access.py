@@ -175,7 +175,7 @@ class PlainAccess:
 
 
 def first_fault(account: Account, needs: list[Need]) -> str | None:
-    """Traces may be written by every account, but whoever names their topic needs all other rights as ever."""
+    """Every account may write traces; a request that names their topic needs its other rights all the same."""
     others = (need for need in needs if not is_trace(need))
     return next((fault for need in others if (fault := account.fault(need)) is not None), None)
 

@@ -340,12 +340,12 @@ def last_backup(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: AN
 def dispatch_behind(facts: Facts) -> Said:
     """Stored messages that no consumer can see yet"""
     for broker in facts.asked_brokers():
-        behind = real(broker.runtime.get("dispatchBehindBytes")) or 0
-        if behind > BEHIND_BYTES:
+        bytes_left = real(broker.runtime.get("dispatchBehindBytes")) or 0
+        if bytes_left > BEHIND_BYTES:
             yield Finding(
                 Severity.WARNING,
                 f"broker {broker.name}",
-                f"{bytes_text(behind)} of the log are not in the queues yet",
+                f"{bytes_text(bytes_left)} of the log are not in the queues yet",
                 "messages are stored, but no consumer gets them before they are in a queue",
                 "look at the disk and the CPU of its machine; it catches up by itself",
             )
@@ -385,8 +385,18 @@ CLIENT_FAULTS = (
     ),
 )
 BROKER_FAULTS = (
-    ((5, 1, 0), (5, 0, 0), "CVE-2023-33246: whoever reaches it can run commands on its machine", "5.1.1"),
-    ((4, 9, 5), (0, 0, 0), "CVE-2023-33246: whoever reaches it can run commands on its machine", "4.9.6"),
+    (
+        (5, 1, 0),
+        (5, 0, 0),
+        "CVE-2023-33246: any client that reaches it can run commands on its machine",
+        "5.1.1",
+    ),
+    (
+        (4, 9, 5),
+        (0, 0, 0),
+        "CVE-2023-33246: any client that reaches it can run commands on its machine",
+        "4.9.6",
+    ),
 )
 """Last version with the fault, first one, what, and the version that fixes it."""
 
