@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from firearrow.broker.base import fastjson
-from firearrow.broker.base.peer import ip_text
+from firearrow.broker.base.peer import counted_address, ip_text
 from firearrow.broker.tables import json_fields
 
 USER, TOPIC, GROUP, ADDRESS = "user", "topic", "group", "address"
@@ -21,8 +21,6 @@ EVERY = "*"
 QUOTAS_MAX = 10_000
 """Entities with quotas."""
 NAME_CHARS_MAX = 255
-NETWORK_BITS = 64
-"""Of the networks whose IPv6 addresses count as one."""
 VALUE_MAX = 10**15
 QUOTAS_FILE = "quotas.json"
 
@@ -126,10 +124,10 @@ def _address(name: str) -> str:
         if "/" not in name:
             return str(ipaddress.ip_address(ip_text(name)))
         network = ipaddress.IPv6Network(name, strict=False)
-        if network.prefixlen == NETWORK_BITS:
+        if str(network) == counted_address(str(network[0])):
             return str(network)
     except ValueError:
         pass
     raise InvalidQuota(
-        f"{name!r} is no IP address: give one, an IPv6 network such as 2001:db8::/{NETWORK_BITS}, or {EVERY}"
+        f"{name!r} is no IP address: give one, an IPv6 network such as 2001:db8::/64, or {EVERY}"
     )

@@ -158,7 +158,7 @@ def test_ipv6_addresses_of_a_network_count_as_one() -> None:
     fresh = QuotaTable()
     fresh.load(table.to_json())
     assert list(fresh) == list(table)
-    for wrong in ("2001:db8::/48", "10.0.0.0/24", "fe80::1/64/64"):
+    for wrong in ("2001:db8::/48", "10.0.0.0/24", "fe80::1/64/64", "fe80::/64"):
         with pytest.raises(InvalidQuota, match="an IPv6 network such as"):
             table.update(Entity("address", wrong), {"connections": 1})
 
