@@ -81,8 +81,8 @@ class FakeStore:
     def queues(self) -> list[tuple[str, int]]:
         return list(self.times)
 
-    def next_offset(self, topic: str, queue_id: int) -> int:
-        return self.max_offset(topic, queue_id)
+    def queue_ends(self, topic: str) -> dict[int, int]:
+        return {queue_id: len(times) for (name, queue_id), times in self.times.items() if name == topic}
 
     def write(self) -> int:
         return self.written
