@@ -84,6 +84,11 @@ class HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
+    @property
+    def is_idle(self) -> bool:
+        """No request of it is being answered."""
+        return self._task is None
+
     def abort(self) -> None:
         self._transport.abort()
 
@@ -134,6 +139,7 @@ class HttpConnection(asyncio.Protocol):
         if not keeps_alive:
             return self._transport.close()
         self._transport.resume_reading()
+        self._listener.answered(self)
         self._wait_for_request()
         self._next()
         if self._at_end and self._task is None:  # what is left is no whole request
@@ -196,7 +202,8 @@ class HttpListener:
         self.answer = answer
         self._thread = thread
         self._server: asyncio.Server | None = None
-        self._connections: set[HttpConnection] = set()
+        self._connections: dict[HttpConnection, None] = {}
+        """The one that was idle longest first."""
 
     async def listen(self, host: str, port: int) -> Address:
         """Returns the bound address. StartError."""
@@ -218,14 +225,24 @@ class HttpListener:
         await asyncio.sleep(0)  # the loop reports their loss
 
     def admit(self, connection: HttpConnection) -> bool:
-        """Whether there may be one more connection."""
+        """Whether there may be one more connection; at the limit, the one that was idle longest is closed."""
         if len(self._connections) >= CONNECTIONS_MAX:
-            return False
-        self._connections.add(connection)
+            idle = next((each for each in self._connections if each.is_idle), None)
+            if idle is None:
+                return False
+            self.left(idle)
+            idle.abort()
+        self._connections[connection] = None
         return True
 
+    def answered(self, connection: HttpConnection) -> None:
+        """It is idle from now on."""
+        if connection in self._connections:
+            self.left(connection)
+            self._connections[connection] = None
+
     def left(self, connection: HttpConnection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
 
     async def in_thread(self, work: Callable[[], bytes]) -> bytes:
         return await self.loop.run_in_executor(self._thread, work)

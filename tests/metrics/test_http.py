@@ -1,22 +1,26 @@
 """The HTTP listener by raw bytes: what it answers, its bounds, and that nothing sent to it harms the broker."""
 
+import asyncio
 import contextlib
 import random
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 
 import orjson
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.http.listener import CONNECTIONS_MAX
+from firearrow.broker.http.listener import CONNECTIONS_MAX, HttpListener
 from firearrow.broker.http.messages import (
     HEAD_BYTES_MAX,
     HEADERS_MAX,
     TARGET_BYTES_MAX,
     BadRequest,
     Request,
+    Response,
     parse,
     path_of,
 )
@@ -117,18 +121,49 @@ def test_what_is_wrong_is_refused(broker: WatchedBroker, data: bytes, status: in
     assert exchange(broker, data).split(b" ")[1] == str(status).encode()
 
 
-def test_one_more_connection_than_the_limit_is_closed(broker: WatchedBroker) -> None:
+def test_at_the_limit_the_connection_that_was_idle_longest_is_closed(broker: WatchedBroker) -> None:
+    """So that idle ones do not shut out who watches the broker."""
     opened = [socket.create_connection(("127.0.0.1", broker.http_port), 10) for _ in range(CONNECTIONS_MAX)]
     try:
         time.sleep(0.1)
-        opened[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert opened[-1].recv(100).startswith(b"HTTP/1.1 200")
-        assert exchange(broker, b"GET /healthz HTTP/1.1\r\n\r\n") == b""
+        opened[0].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert opened[0].recv(1000).startswith(b"HTTP/1.1 200")
+        assert broker.get("/healthz")[0] == 200
+        assert opened[1].recv(1) == b""
+        opened[0].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert opened[0].recv(1000).startswith(b"HTTP/1.1 200")
     finally:
         for each in opened:
             each.close()
     time.sleep(0.1)
     assert broker.get("/healthz")[0] == 200
+
+
+def test_one_more_connection_than_the_limit_is_closed_while_all_are_answered() -> None:
+    async def run() -> None:
+        loop, may_answer = asyncio.get_running_loop(), asyncio.Event()
+
+        async def answer(request: Request) -> Response:
+            await may_answer.wait()
+            return Response(HTTPStatus.OK, b"")
+
+        with ThreadPoolExecutor(1) as thread:
+            listener = HttpListener(loop, answer, thread)
+            address = await listener.listen("127.0.0.1", 0)
+            opened = [await asyncio.open_connection(*address) for _ in range(CONNECTIONS_MAX)]
+            for _, writer in opened:
+                writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.1)
+            refused = await asyncio.open_connection(*address)
+            assert await refused[0].read() == b""
+            may_answer.set()
+            for reader, _ in opened:
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            for _, writer in (*opened, refused):
+                writer.close()
+            await listener.close()
+
+    asyncio.run(run())
 
 
 def test_a_client_that_does_not_read_delays_nobody(broker: WatchedBroker) -> None:
