@@ -235,6 +235,9 @@ cdef class WriteBatch:
         self.on_written = on_written
         self.waits_for_slaves = waits
         self.durable = self.store.log.written
+        hidden = self.store.hidden_queues()
+        if hidden:
+            self.unsynced_callbacks.append((self.durable, lambda _: self.arrivals.notify(hidden)))
 
     def set_read_unconfirmed(self, bint allowed):
         if allowed == self.read_unconfirmed:

@@ -63,12 +63,12 @@ cdef object get_message(
     int64_t max_bytes, object tags, object accept,
 ):
     cdef Scan scan
-    if queue is None or queue.visible == 0:
+    if queue is None or (queue.visible == 0 and not 0 < offset <= queue.end_entry):
         return empty_result(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     low, high = queue.min_entry, queue.visible
     if offset < low:
         return empty_result(GetStatus.OFFSET_TOO_SMALL, low, low, high)
-    if offset == high:
+    if high <= offset <= queue.end_entry:  # past `high`: seen before the last power cut, or at the master
         return empty_result(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return empty_result(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)

@@ -22,6 +22,7 @@ cdef class MessageStore:
     cdef Dispatch dispatch
     cdef KeyIndex index                   # None: messages are not indexed
     cdef object folder, checkpoint, lock
+    cdef object confirm_offset            # ConfirmOffsetFile; None: readers wait for no copies
     cdef bint sync_flush, confirm_later, broken, closed, unsettled
     cdef public str full                  # why puts are refused while the disk is too full; else None
     cdef public int64_t max_message_bytes
@@ -30,4 +31,5 @@ cdef class MessageStore:
     cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1
+    cdef int hide(self, int64_t physical_offset) except -1
     cpdef int64_t write(self) except -1

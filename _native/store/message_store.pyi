@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
@@ -35,7 +36,8 @@ class StoreConfig:
     sync_flush: bool = False
     """Readers see a message only after `confirm`, which the caller calls after a sync."""
     confirm_later: bool = False
-    """Readers see a message only after `confirm`, also without `sync_flush`."""
+    """Readers see a message only after `confirm`, also without `sync_flush`, and what was not confirmed before a stop
+    or a kill only after it is."""
     delay_levels_ms: Sequence[int] = ...
     lmq: bool = False
     """Messages may name LMQs (%LMQ%…) that get an entry, too."""
@@ -106,7 +108,13 @@ class MessageStore:
         it. OSError."""
     def confirm(self, physical_offset: int) -> None:
         """With `sync_flush` or `confirm_later`: make entries visible whose record ends at or below this
-        offset."""
+        offset. With `confirm_later`, the file `confirmOffset` keeps what was confirmed: the next open hides the
+        rest of the log."""
+    def whole_log_visible(self) -> AbstractContextManager[None]:
+        """A context in which readers see also what was not confirmed when the store was opened: for services that
+        restore their state from the log."""
+    def hidden_queues(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of queues with entries that are not confirmed."""
     def flush_queues(self, seal: bool = False) -> int:
         """Sync queue files and index, write the checkpoint; returns how many queues had unsynced data. One
         other thread may call it; releases the GIL. OSError."""

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 cimport cython
@@ -28,6 +29,7 @@ from firearrow._native.store.files import page_cache
 from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.checkpoint import Checkpoint
 from firearrow._native.store.log.commit_log import CommitLog as Log
+from firearrow._native.store.confirm_offset import ConfirmOffsetFile
 from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.recovery.consistency import check_consistency, fingerprint
 from firearrow._native.store.files.errors import StoreDamaged, StoreError, StoreForeign, StoreLocked
@@ -128,7 +130,7 @@ cdef class MessageStore:
         Checkpoint.reserve(self.folder.path("checkpoint"))
         self.set_checkpoint(Checkpoint.load(self.folder.path("checkpoint")))
 
-    def recover(self, repair_log, check_crc, progress, truncate_at):
+    def recover(self, repair_log, check_crc, progress, truncate_at, confirms_later):
         clean, path = not self.folder.was_killed, self.folder.path("checkpoint")
         seal = self.checkpoint.seal(path)
         check_consistency(self.log, self.dispatch, self.checkpoint, seal, repair_log, clean=clean)
@@ -139,6 +141,9 @@ cdef class MessageStore:
             progress=progress, truncate_at=-1 if truncate_at is None else truncate_at,
         )
         self.reader.confirmed = end
+        if confirms_later:
+            self.confirm_offset = ConfirmOffsetFile(self.root, end)
+            self.hide(self.confirm_offset.at_open)
         self.newest_ms = newest or self.checkpoint.physic_ms
 
     def close(self, bint clean=True):
@@ -149,6 +154,9 @@ cdef class MessageStore:
             if not self.broken:
                 self.write()
                 self.sync()
+                if self.confirm_offset is not None:
+                    self.confirm_offset.sync()
+                self.close_confirm_offset()  # what follows is no longer for readers
                 self.confirm_limit = self.log.written
                 self.confirm(self.log.written)
                 with self.lock:
@@ -162,8 +170,14 @@ cdef class MessageStore:
     def abandon(self):
         self.unlock_folder()
 
+    def close_confirm_offset(self):
+        if self.confirm_offset is not None:
+            self.confirm_offset.close()
+            self.confirm_offset = None
+
     def unlock_folder(self):
         self.closed = True
+        self.close_confirm_offset()
         if self.dispatch is not None:
             for queue in self.dispatch.queues.values():
                 queue.close()
@@ -346,6 +360,31 @@ cdef class MessageStore:
         if physical_offset > self.reader.confirmed:
             self.reader.confirmed = min(physical_offset, self.log.written)
             self.dispatch.confirm(self.reader.confirmed)
+            if self.confirm_offset is not None:
+                self.confirm_offset.note(self.reader.confirmed)
+
+    cdef int hide(self, int64_t physical_offset) except -1:
+        """Readers see the log up to here only, until `confirm`."""
+        if physical_offset < self.log.written:
+            self.reader.confirmed = physical_offset
+            self.dispatch.hide(physical_offset)
+        return 0
+
+    @contextmanager
+    def whole_log_visible(self):
+        cdef int64_t confirmed = self.reader.confirmed
+        if confirmed >= self.log.written:
+            yield
+            return
+        self.reader.confirmed = self.log.written
+        self.dispatch.confirm(self.log.written)
+        try:
+            yield
+        finally:
+            self.hide(confirmed)
+
+    def hidden_queues(self):
+        return self.dispatch.hidden_queues()
 
     def flush_queues(self, bint seal=False):
         with self.lock:
@@ -379,6 +418,8 @@ cdef class MessageStore:
         try:
             self.fsync_after_kill()
             queues = self.dispatch.sync()
+            if self.confirm_offset is not None:
+                self.confirm_offset.sync()
             if self.index is not None:
                 self.index.sync()
         except OSError as error:
@@ -471,7 +512,7 @@ cdef MessageStore open_once(object root, object config, object progress):
         store.sync_flush = config.sync_flush
         store.confirm_later = config.sync_flush or config.confirm_later
         store.lock = threading.Lock()
-        store.recover(repair_log, config.check_crc, progress, config.truncate_at)
+        store.recover(repair_log, config.check_crc, progress, config.truncate_at, config.confirm_later)
         if store.sync_flush:
             store.fsync_after_kill()
         store.findings = tuple(repair_log.lines)

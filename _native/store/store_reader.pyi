@@ -52,9 +52,9 @@ class StoreReader:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
         """Queue offset of the first message stored at or after a time; `upper`: of the last one at or before
         it."""
-    def record_at(self, physical_offset: int) -> bytes | None:
+    def record_at(self, physical_offset: int, *, unconfirmed: bool = False) -> bytes | None:
         """The record that starts at an offset; None if there is none (every field is checked), or its
-        queue was trimmed of it."""
+        queue was trimmed of it. `unconfirmed`: also one that readers do not see yet."""
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]: ...
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, tag: bool = False

@@ -94,18 +94,19 @@ cdef class StoreReader:
         queue = self.queue(topic, queue_id)
         return [] if queue is None else [QueueEntry(*entry) for entry in queue.entries(queue_offset, count)]
 
-    def record_at(self, int64_t physical_offset):
+    def record_at(self, int64_t physical_offset, *, bint unconfirmed=False):
         cdef RecordView view
         cdef int64_t available = 0
         cdef const uint8_t *at
-        if not self.log.min_offset <= physical_offset < self.confirmed:
+        cdef int64_t end = self.log.written if unconfirmed else self.confirmed
+        if not self.log.min_offset <= physical_offset < end:
             return None
         if (
             self.log.look(physical_offset, False, &view) != RECORD_OK
             or view.physical_offset != physical_offset
         ):
             return None
-        if physical_offset + view.size > self.confirmed or self.is_trimmed(&view):
+        if physical_offset + view.size > end or self.is_trimmed(&view):
             return None
         at = self.log.bytes_at(physical_offset, &available)
         return (<const char *> at)[:view.size]

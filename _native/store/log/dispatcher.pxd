@@ -61,6 +61,7 @@ cdef class Dispatch:
     cdef void prefetch(self) noexcept
     cdef void drop_staged(self) noexcept
     cdef int confirm(self, int64_t physical_offset) noexcept
+    cdef int hide(self, int64_t physical_offset) except -1
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1
     cdef int restore(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code

@@ -6,6 +6,7 @@ from contextlib import suppress
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free
 from libc.stdint cimport uint8_t
+from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memmove
 
 from firearrow._native.base.memory cimport prefetch_write
@@ -15,7 +16,10 @@ from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
 from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.files.mmap_budget cimport Mappings
-from firearrow._native.store.files.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
+from firearrow._native.base.endian cimport get_i32, get_i64
+from firearrow._native.store.files.layout cimport (
+    ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION,
+)
 from firearrow._native.store.log.record cimport Properties, RecordView, Text, scan_properties
 from firearrow._native.base.vector cimport grown
 
@@ -47,6 +51,12 @@ def multi_names(bytes names not None, bytes entries not None):
         for name, entry in zip(names.split(b","), entries.split(b","))
         if is_file_name(name) and entry.isdigit() and len(entry) <= MULTI_DIGITS_MAX
     ]
+
+
+cdef int by_end(const void *one, const void *other) noexcept nogil:
+    cdef int64_t end = (<const Unconfirmed *> one).end
+    cdef int64_t other_end = (<const Unconfirmed *> other).end
+    return (end > other_end) - (end < other_end)
 
 
 cdef list multi_entries(const Properties *properties):
@@ -263,6 +273,37 @@ cdef class Dispatch:
             self.unconfirmed_from += 1
         self.unconfirmed_from = self.unconfirmed_count = 0
         return 0
+
+    cdef int hide(self, int64_t physical_offset) except -1:
+        """Make the entries whose record ends above this offset wait until they are confirmed."""
+        cdef ConsumeQueue queue
+        cdef const uint8_t *at
+        cdef int64_t end
+        self.unconfirmed_from = self.unconfirmed_count = 0
+        for queue in self.queues.values():
+            queue.visible = queue.end_entry
+            end = queue.max_physical
+            while queue.max_physical > physical_offset and queue.visible > queue.min_entry:
+                at = queue.entry_at(queue.visible - 1)
+                if at is NULL:
+                    break
+                if get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:  # a blank one waits with the next
+                    end = get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
+                if end <= physical_offset:
+                    break
+                self.wait(<void *> queue, end)
+                queue.visible -= 1
+        qsort(self.unconfirmed, self.unconfirmed_count, sizeof(Unconfirmed), by_end)
+        return 0
+
+    def hidden_queues(self):
+        """(topic, queue id) of the queues with entries that wait."""
+        cdef ConsumeQueue queue
+        return [
+            (queue.topic, queue.queue_id)
+            for queue in self.queues.values()
+            if queue.visible < queue.end_entry
+        ]
 
     def sync(self):
         """Sync the entries of all queues and their folders; another thread may call it. Returns how many
