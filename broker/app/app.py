@@ -180,6 +180,18 @@ class App:
         files.callback(self._access.close)
         await self._listen(options, files, running)
         await self._register(options, running)
+        running.push_async_callback(self._answer_all)
+        running.callback(self._message_services.stop)
+        with self._store.whole_log_visible():
+            self._restore(options, killed=killed)
+        self._start_services(running)
+        await self._start_metrics(options, running)
+        self._replication.start(self._tables.topics, running)
+        gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
+        gc.freeze()
+
+    def _restore(self, options: Options, *, killed: bool) -> None:
+        """What the log says of topics and of pending work."""
         tables = self._tables
         drop_deleted_queues(tables.deleted, self._store)
         trim_again(tables.trimmed, self._store)
@@ -193,18 +205,11 @@ class App:
                 min_queues=options.default_queues if tables.topics_loaded else 1,
                 saved_ms=tables.topics.version.timestamp if tables.topics_loaded else 0,
             )
-        running.push_async_callback(self._answer_all)
-        running.callback(self._message_services.stop)
         self._message_services.start(
             killed=killed,
             works=not options.is_slave and not self._replication.is_isolated,
             truncated=self._truncate_at is not None,
         )
-        self._start_services(running)
-        await self._start_metrics(options, running)
-        self._replication.start(tables.topics, running)
-        gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
-        gc.freeze()
 
     # ---- building ----
 
@@ -477,7 +482,8 @@ class App:
 
     def _go_online(self) -> None:
         """This master has taken over from its slaves."""
-        self._message_services.work(killed=self._killed)
+        with self._store.whole_log_visible():
+            self._message_services.work(killed=self._killed)
         for connection in self._server.connections:
             if connection.fast_handler is self._complete_dispatch:
                 connection.fast_handler = self._fast_handler(vip=connection.local[1] != self._address[1])

@@ -7,17 +7,20 @@ import logging
 import sys
 from pathlib import Path
 
+from firearrow._native.store.confirm_offset import remove_confirm_offset
 from firearrow._native.store.message_store import MessageStore, StoreConfig, StoreError
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.replication.epoch_file import EpochFile
+from firearrow.broker.replication.pair_identity import ASYNC_MASTER
 
 log = logging.getLogger("firearrow.store")
 
 
 def open_store(options: Options, truncate_at: int | None = None) -> MessageStore:
     """`truncate_at`: a record's offset, where log and epochs are to end. StartError."""
+    waits_for_copies = options.broker_role != ASYNC_MASTER or options.controller_mode
     try:
         store = MessageStore.open(
             options.store_root,
@@ -31,7 +34,7 @@ def open_store(options: Options, truncate_at: int | None = None) -> MessageStore
                 max_message_bytes=options.max_message_bytes,
                 check_crc=options.check_crc,
                 sync_flush=options.sync_flush,
-                confirm_later=options.broker_role == "SYNC_MASTER" or options.controller_mode,
+                confirm_later=waits_for_copies,
                 delay_levels_ms=options.delay_levels_ms,
                 lmq=options.multi_dispatch,
                 truncate_at=truncate_at,
@@ -42,12 +45,16 @@ def open_store(options: Options, truncate_at: int | None = None) -> MessageStore
         raise StartError(str(error)) from None
     except OSError as error:
         raise _unusable(options.store_root, error) from None
-    if truncate_at is not None:
-        try:
+    try:
+        if truncate_at is not None:
             EpochFile(store.root).truncate(truncate_at)
-        except (OSError, StartError):
-            store.abandon()
-            raise
+        if not waits_for_copies:
+            remove_confirm_offset(store.root)
+    except (OSError, StartError) as error:
+        store.abandon()
+        if isinstance(error, OSError):
+            raise _unusable(store.root, error) from None
+        raise
     return store
 
 

@@ -128,7 +128,7 @@ class PopService:
             return
         capacity = query.count_max - popped.count
         if capacity <= 0:
-            popped.rest += self._store.reader.max_offset(topic, queue_id) - start
+            popped.rest += max(self._store.reader.max_offset(topic, queue_id) - start, 0)
             return
         start, got = self._read(query, topic, queue_id, start, capacity)
         if got.count:

@@ -61,7 +61,7 @@ class AutoSwitchConnection(HAConnection):
         )
         self._epochs, self._file_bytes, self._confirmed = log_facts
         self.greeting: Greeting | None = None
-        self.confirmed_sent = -1
+        self._confirmed_sent = -1
 
     # ---- from the slave ----
 
@@ -118,8 +118,12 @@ class AutoSwitchConnection(HAConnection):
     # ---- to the slave ----
 
     def _pack(self, at: int, size: int) -> bytes:
-        self.confirmed_sent = self._confirmed()
-        return frames.piece_header(PieceHeader(size, at, self._epoch_at(at), self.confirmed_sent))
+        self._confirmed_sent = self._confirmed()
+        return frames.piece_header(PieceHeader(size, at, self._epoch_at(at), self._confirmed_sent))
+
+    @property
+    def waits_for_confirmed(self) -> bool:
+        return self._confirmed_sent != self._confirmed()
 
     def _piece_size(self, at: int, most: int) -> int:
         """A piece is of one epoch."""
@@ -300,15 +304,6 @@ class AutoSwitchService(HAService):
     def _expire(self, timeout_ms: int) -> None:
         """Late sends are answered; only the controllers take a slave out of the set."""
         self._write_batch.expire_unreplicated(timeout_ms)
-
-    def _tick(self) -> None:
-        super()._tick()
-        for slave in list(self._slaves):
-            if (
-                isinstance(slave, AutoSwitchConnection)
-                and slave.confirmed_sent != self._store.reader.confirmed
-            ):
-                slave.heartbeat()
 
     def _is_in_sync(self, slave: SlaveConnection, lag_bytes: int) -> bool:
         greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None

@@ -7,8 +7,7 @@ log up to the confirmed offset that comes with each piece. Apache: AutoSwitchHAC
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
@@ -19,6 +18,7 @@ from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication import auto_switch_frames as frames
 from firearrow.broker.replication.auto_switch_frames import PieceHeader, Welcome
+from firearrow.broker.replication.confirmed_offset import ConfirmedLog
 from firearrow.broker.replication.controller_client import Role
 from firearrow.broker.replication.epoch_file import Epoch, EpochFile, common_point
 from firearrow.broker.replication.slave import Slave
@@ -133,28 +133,19 @@ class AutoSwitchClient(HAClient):
         context: BrokerContext,
         master: AppointedMaster,
         status: SlaveStatus,
-        arrivals: ArrivalNotifier,
+        confirmed_log: ConfirmedLog,
         epochs: EpochFile,
     ) -> None:
         follower = Follower(context.store)
-        super().__init__(context, master, status, self._arrived, lambda: None, None, follower)
+        super().__init__(context, master, status, confirmed_log, lambda: None, None, follower)
         self._appointed = master
         self._epochs = epochs
         self._role: Role | None = None
         self._restart = context.restart
-        self._notify = arrivals
-        self._hidden: deque[tuple[int, list[tuple[str, int]]]] = deque()
         self._greeted: asyncio.Future[Welcome] | None = None
         self._received_welcome = b""
         self._reader = PieceReader(self._follower, self._begin_piece)
         self._is_empty = False
-        self._confirmed = self._store.written
-        self._store.confirm_limit = self._confirmed
-
-    @property
-    def confirmed(self) -> int:
-        """What the master last said."""
-        return self._confirmed
 
     def follow(self, role: Role) -> None:
         self._role = role
@@ -281,7 +272,6 @@ class AutoSwitchClient(HAClient):
                 self._commit()
         finally:
             self._commit()
-        self._show()
         if fault is not None:
             raise fault
 
@@ -294,7 +284,7 @@ class AutoSwitchClient(HAClient):
         epoch = piece.epoch
         if epoch.number > self._epochs.last and not self._is_empty:
             self._note_epoch(epoch)
-        self._confirmed = piece.confirmed
+        self._confirmed_log.confirmed(piece.confirmed)
         return not self._is_empty
 
     def _note_epoch(self, epoch: Epoch) -> None:
@@ -307,23 +297,6 @@ class AutoSwitchClient(HAClient):
     def _report(self) -> None:
         if self._connection is not None:
             self._connection.write(frames.acknowledgement(max(self._durable, self._asked)))
-
-    # ---- what readers see ----
-
-    def _arrived(self, queues: list[tuple[str, int]]) -> None:
-        self._hidden.append((self._durable, queues))
-        self._show()
-
-    def _show(self) -> None:
-        """Up to the confirmed offset."""
-        self._store.confirm_limit = max(self._confirmed, self._store.reader.confirmed)
-        self._store.confirm(min(self._durable, self._store.confirm_limit))
-        for queues in self._shown():
-            self._notify(queues)
-
-    def _shown(self) -> Iterator[list[tuple[str, int]]]:
-        while self._hidden and self._hidden[0][0] <= self._store.reader.confirmed:
-            yield self._hidden.popleft()[1]
 
 
 class AutoSwitchSlave(Slave):
@@ -355,7 +328,7 @@ class AutoSwitchSlave(Slave):
 
     def _make_client(self, context: BrokerContext) -> HAClient:
         self._switched = AutoSwitchClient(
-            context, self._appointed, self._status, self._arrivals, self._epochs
+            context, self._appointed, self._status, self._confirmed_log, self._epochs
         )
         return self._switched
 
@@ -367,5 +340,5 @@ class AutoSwitchSlave(Slave):
     def status(self) -> dict[str, object]:
         return super().status() | {
             "epoch": self._epochs.last,
-            "confirmed": self._switched.confirmed,
+            "confirmed": self._confirmed_log.offset,
         }

@@ -1,11 +1,13 @@
-"""Up to where enough copies have the log, and what a send gets if there are too few. Pure functions.
+"""Up to where enough copies have the log, what a send gets if there are too few, and what readers of a slave see.
 
 Apache: GroupTransferService, HAService.getInSyncReplicasNums, CommitLog.calcNeedAckNums.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 
 EVERYTHING = (1 << 62) - 1
@@ -21,6 +23,10 @@ class CopiesNeeded(NamedTuple):
     adapts: bool = False
     strict: bool = False
 
+    def readable(self, present: int) -> int:
+        """How many copies readers wait for while so many are in sync."""
+        return max(self.least, min(self.wanted, present))
+
 
 class Confirmed(NamedTuple):
     """`replicated`: replies up to here may be sent. `visible`: readers may see the log up to here. `fault`: the code
@@ -32,14 +38,17 @@ class Confirmed(NamedTuple):
     refuses: bool = False
 
 
-def confirmed_by(acknowledged: Sequence[int], connected: int, copies: CopiesNeeded) -> Confirmed:
-    """`acknowledged`: the log's end at each slave in sync. `connected`: slaves, in sync or not.
+def confirmed_by(
+    acknowledged: Sequence[int], connected: int, copies: CopiesNeeded, *, starts: bool = False
+) -> Confirmed:
+    """`acknowledged`: the log's end at each slave in sync. `connected`: slaves, in sync or not. `starts`: slaves may
+    not have come yet.
 
     While fewer slaves are in sync than wanted, sends are answered at once that they are not, and readers see what
-    the least number of copies has.
+    the least number of copies has; after a start they wait for all that are wanted.
     """
     present = len(acknowledged) + 1
-    readable = max(copies.least, min(copies.wanted, present))
+    readable = copies.wanted if starts else copies.readable(present)
     needed = readable if copies.adapts else max(copies.wanted, copies.least)
     if needed <= present:
         fault = 0
@@ -47,6 +56,12 @@ def confirmed_by(acknowledged: Sequence[int], connected: int, copies: CopiesNeed
         fault = ResponseCode.FLUSH_SLAVE_TIMEOUT if connected else ResponseCode.SLAVE_NOT_AVAILABLE
     refuses = present < copies.least or (copies.strict and needed > present)
     return Confirmed(_held_by(acknowledged, needed), _held_by(acknowledged, readable), int(fault), refuses)
+
+
+def confirmed_at(acknowledged: Sequence[int], present: int, copies: CopiesNeeded) -> int:
+    """Up to where readers of a slave may see what it has, which is a copy itself. `acknowledged`: by the other slaves
+    in sync. `present`: copies in sync."""
+    return _held_by(acknowledged, copies.readable(present) - 1)
 
 
 def has_caught_up(end: int, written: int, *, since_s: float, timeout_s: float) -> bool:
@@ -61,3 +76,35 @@ def _held_by(acknowledged: Sequence[int], copies: int) -> int:
     if len(acknowledged) < copies - 1:
         return 0
     return sorted(acknowledged, reverse=True)[copies - 2]
+
+
+class ConfirmedLog:
+    """What readers of a slave see of its log: up to what its master confirms. What was visible once stays so. Loop
+    thread."""
+
+    def __init__(self, store: MessageStore, arrivals: Callable[[list[tuple[str, int]]], object]) -> None:
+        self._store = store
+        self._arrivals = arrivals
+        self._durable = store.written
+        self._hidden = deque([(store.written, store.hidden_queues())])
+        """Queues that have new messages, with where the log ended then."""
+        self.offset = store.reader.confirmed
+        """What the master last said."""
+        store.confirm_limit = self.offset
+
+    def confirmed(self, offset: int) -> None:
+        """The master says so; 0: it has too few copies, or has said nothing yet."""
+        self.offset = offset
+        self._store.confirm_limit = max(offset, self._store.reader.confirmed)
+        self._show()
+
+    def stored(self, end: int, queues: list[tuple[str, int]]) -> None:
+        """The log is as durable as flushDiskType promises up to here."""
+        self._durable = max(self._durable, end)
+        self._hidden.append((end, queues))
+        self._show()
+
+    def _show(self) -> None:
+        self._store.confirm(self._durable)
+        while self._hidden and self._hidden[0][0] <= self._store.reader.confirmed:
+            self._arrivals(self._hidden.popleft()[1])

@@ -25,7 +25,13 @@ from firearrow.broker.base.peer import Address, counted_address
 from firearrow.broker.net.acceptor import Listener
 from firearrow.broker.net.server import ONLY_TLS
 from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
-from firearrow.broker.replication.confirmed_offset import Confirmed, CopiesNeeded, confirmed_by, has_caught_up
+from firearrow.broker.replication.confirmed_offset import (
+    Confirmed,
+    CopiesNeeded,
+    confirmed_at,
+    confirmed_by,
+    has_caught_up,
+)
 from firearrow.broker.replication.log_times import Lag, LogTimes, ReplicaLag
 from firearrow.broker.replication.master_connection import HAConnection
 from firearrow.broker.replication.pair_connection import PairConnection
@@ -78,7 +84,9 @@ class HAService:
         self._listener: Listener | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self._planned = self._is_stopping = False
-        self._confirmed = Confirmed()
+        self._confirmed: Confirmed | None = None
+        self._starts_until = 0.0
+        """Until then readers wait for slaves that were there before the start; 0: for those in sync."""
         self._copies = CopiesNeeded()
         self._times = LogTimes()
         self._periodic = Periodic(loop)
@@ -98,6 +106,8 @@ class HAService:
                 f"the replication port {port} on {host} {why}: choose another one with {option}"
             ) from None
         self._write_batch.replicate(self._written, waits=self._waits)
+        if self._store.reader.confirmed < self._store.written:
+            self._starts_until = self._loop.time() + self._config.options.slave_timeout_ms / 1000
         self._config.listen(self._configure)
         self._measure()
         self._periodic.every(TICK_S, self._tick)
@@ -136,7 +146,7 @@ class HAService:
             self._clock,
             parts,
             connections=lambda: [each for each in self._slaves if isinstance(each, PairConnection)],
-            confirmed=lambda: min(self._confirmed.visible, self._store.written),
+            confirmed=self._confirmed_at,
             acknowledged=self._acknowledged,
             left=self._pair_left,
         )
@@ -329,11 +339,21 @@ class HAService:
             return
         ends = [slave.end for slave in self._slaves if slave.in_sync]
         connected = sum(slave.end >= 0 for slave in self._slaves)
-        confirmed = confirmed_by(ends, connected, self._copies)
+        if len(ends) + 1 >= self._copies.wanted or self._loop.time() >= self._starts_until:
+            self._starts_until = 0.0
+        confirmed = confirmed_by(ends, connected, self._copies, starts=self._starts_until > 0)
         if confirmed != self._confirmed:
             self._confirmed = confirmed
             self._write_batch.refuses_sends = confirmed.refuses
             self._write_batch.set_replicated(confirmed.replicated, confirmed.visible, confirmed.fault)
+
+    def _confirmed_at(self, slave: PairConnection) -> int:
+        """Up to where readers of this slave may see what it has."""
+        if not self._waits or self._config.options.read_unconfirmed:
+            return self._store.written
+        in_sync = [other for other in self._slaves if other.in_sync]
+        others = [other.end for other in in_sync if other is not slave]
+        return min(confirmed_at(others, len(in_sync) + 1, self._copies), self._store.written)
 
     # ---- time ----
 
@@ -346,10 +366,12 @@ class HAService:
             heard_at = slave.began if slave.is_newcomer else slave.last_read
             if now - heard_at >= options.ha_housekeeping_ms / 1000:
                 slave.close()
-            elif now - slave.last_written >= options.ha_heartbeat_ms / 1000:
+            elif now - slave.last_written >= options.ha_heartbeat_ms / 1000 or slave.waits_for_confirmed:
                 slave.heartbeat()
         if self._waits:
             self._expire(options.slave_timeout_ms)
+            if self._starts_until:
+                self._confirm()
 
     def _expire(self, timeout_ms: int) -> None:
         late = self._write_batch.expire_unreplicated(timeout_ms)

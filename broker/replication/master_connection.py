@@ -80,6 +80,11 @@ class HAConnection:
         return self.end < 0
 
     @property
+    def waits_for_confirmed(self) -> bool:
+        """Its readers may see more than it knows: this wire says nothing of it."""
+        return False
+
+    @property
     def sent(self) -> int:
         """The log was sent up to here; -1 before the first request."""
         return self._sent

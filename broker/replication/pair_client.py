@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.replication.follower import Follower, FollowError
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.common_point import LogsDiffer, find_common_point
+from firearrow.broker.replication.confirmed_offset import ConfirmedLog
 from firearrow.broker.replication.journal_stream import JournalFollower
 from firearrow.broker.replication.pair_frames import Ack, Frame, FrameDecoder, FrameError, Kind
 from firearrow.broker.replication.pair_handshake import (
@@ -63,7 +63,7 @@ class PairClient:
         parts: FollowedParts,
         follower: Follower,
         status: SlaveStatus,
-        arrivals: ArrivalNotifier,
+        confirmed_log: ConfirmedLog,
     ) -> None:
         self._loop = context.loop
         self._store = context.store
@@ -75,7 +75,7 @@ class PairClient:
         self._parts = parts
         self._follower = follower
         self._status = status
-        self._arrivals = arrivals
+        self._confirmed_log = confirmed_log
         self._stream: PairStream | None = None
         self._durable = self._noted = 0
         self.has_followed = False
@@ -201,6 +201,7 @@ class PairClient:
         self._durable, self._noted = self._store.written, 0
         self._report()  # where our log ends, as the first frame said
         self._durable = self._follower.begin(first, 0)
+        self._confirmed_log.confirmed(0)
         self._status.enter(State.FOLLOWING)
         stream.take(self._received)
 
@@ -247,7 +248,9 @@ class PairClient:
             table = pair_frames.table(frame.body)
             self._parts.journal.table(table.place, partial(self._parts.tables.take, table))
         elif frame.kind is Kind.HEARTBEAT:
-            self._note_end(max(pair_frames.heartbeat(frame.body).end, self._store.written))
+            heartbeat = pair_frames.heartbeat(frame.body)
+            self._note_end(max(heartbeat.end, self._store.written))
+            self._confirmed_log.confirmed(heartbeat.confirmed)
             self._report()
         elif frame.kind is Kind.REFUSAL:
             raise self._refusal(frame)
@@ -266,6 +269,7 @@ class PairClient:
         end = piece.offset + len(piece.data)
         if end > self._status.master_end:
             self._note_end(end)
+        self._confirmed_log.confirmed(piece.confirmed)
         self._follower.take(piece.offset, piece.data)
         try:
             while self._follower.append():
@@ -296,7 +300,7 @@ class PairClient:
         self._durable = max(self._durable, end)
         if stream is not None and stream is self._stream:
             self._report()
-        self._arrivals(queues)
+        self._confirmed_log.stored(end, queues)
 
     def _report(self) -> None:
         if self._stream is not None:

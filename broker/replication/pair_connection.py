@@ -41,7 +41,9 @@ class PairService(Protocol):
     def feed(self) -> None:
         """Queue what the journal has noted at all slaves."""
 
-    def confirmed(self) -> int: ...
+    def confirmed(self, connection: "PairConnection") -> int:
+        """Up to where readers of its slave may see what it has."""
+
     def now_ms(self) -> int: ...
     def proved(self, connection: "PairConnection") -> None:
         """Its slave knows the secret. Refused, OSError."""
@@ -85,6 +87,7 @@ class PairConnection(asyncio.Protocol):
         self._sent = -1
         self.end = self.flushed = -1
         self.noted = 0
+        self._confirmed_sent = -1
         self.began = self.last_read = self.last_written = loop.time()
         self.sent_bytes = 0
         self.in_sync = False
@@ -258,7 +261,7 @@ class PairConnection(asyncio.Protocol):
                 epoch, following = self._log.epoch_at(self._sent)
                 length = ready if following is None else min(ready, following - self._sent)
                 with view[:length] as part:
-                    parts = pair_frames.log_frame(self._sent, epoch, self._service.confirmed(), part)
+                    parts = pair_frames.log_frame(self._sent, epoch, self._confirmed(), part)
                     frame = b"".join(parts)
             self._write(frame)
             self._sent += length
@@ -275,8 +278,18 @@ class PairConnection(asyncio.Protocol):
 
     def heartbeat(self) -> None:
         if self._sent >= 0 and not self._is_full:
-            beat = Heartbeat(self._store.written, self._service.confirmed(), self._service.now_ms())
+            beat = Heartbeat(self._store.written, self._confirmed(), self._service.now_ms())
             self._write(pair_frames.heartbeat_frame(beat))
+
+    def _confirmed(self) -> int:
+        """For a frame that is sent now."""
+        self._confirmed_sent = self._service.confirmed(self)
+        return self._confirmed_sent
+
+    @property
+    def waits_for_confirmed(self) -> bool:
+        """Its readers may see more of what was sent than it knows."""
+        return self._sent >= 0 and self._confirmed_sent < min(self._service.confirmed(self), self._sent)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self.is_closed:

@@ -13,8 +13,8 @@ frame        u32 bytes of the body · u8 kind · body · u32 CRC-32C of all befo
 ```
 
 Big-endian. Offsets are physical. A table's `place`: what the log has to reach before it counts. `confirmed`: up to
-where enough copies have the log. An ack's `written`: what is as durable at the slave as its flushDiskType promises;
-`noted`: bytes of journal entries of this connection that are durable there.
+where readers of the slave may see what it has; its own copy counts. An ack's `written`: what is as durable at the slave
+as its flushDiskType promises; `noted`: bytes of journal entries of this connection that are durable there.
 """
 
 import struct

@@ -37,8 +37,8 @@ class PairParts:
 
 
 class PairMaster:
-    """`connections()`: of all slaves of our own wire. `acknowledged` and `left` as of PairService. `confirmed()`: up to
-    where enough copies have the log."""
+    """`connections()`: of all slaves of our own wire. `acknowledged` and `left` as of PairService. `confirmed`: of
+    PairService, too."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PairMaster:
         parts: PairParts,
         *,
         connections: Callable[[], Iterable[PairConnection]],
-        confirmed: Callable[[], int],
+        confirmed: Callable[[PairConnection], int],
         acknowledged: Callable[[PairConnection], None],
         left: Callable[[PairConnection, str, int], None],
     ) -> None:

@@ -12,6 +12,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.acting_master import ActingMaster
+from firearrow.broker.replication.confirmed_offset import ConfirmedLog
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.pair_client import FollowedParts, PairClient
 from firearrow.broker.replication.slave_client import HAClient
@@ -55,7 +56,7 @@ class Slave:
         self._loop = context.loop
         self._store = context.store
         self._status = SlaveStatus()
-        self._arrivals = arrivals
+        self._confirmed_log = ConfirmedLog(context.store, arrivals)
         self._refresh = refresh
         options = context.config.options
         self._connect = connect
@@ -81,9 +82,11 @@ class Slave:
         follower = Follower(context.store)
         pair = None
         if self._parts is not None:
-            pair = PairClient(context, self._parts, follower, self._status, self._arrivals)
+            pair = PairClient(context, self._parts, follower, self._status, self._confirmed_log)
         self._pair = pair
-        return HAClient(context, self._master, self._status, self._arrivals, self._refresh, pair, follower)
+        return HAClient(
+            context, self._master, self._status, self._confirmed_log, self._refresh, pair, follower
+        )
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
         return self._requests.routes(master_routes)

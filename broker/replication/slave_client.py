@@ -16,6 +16,7 @@ from firearrow._native.replication.follower import Follower, FollowError, Record
 from firearrow._native.store.message_store import PutRefused
 from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.confirmed_offset import EVERYTHING, ConfirmedLog
 from firearrow.broker.replication.pair_client import PairClient
 from firearrow.broker.replication.slave_master import (
     LogRange,
@@ -49,7 +50,7 @@ class HAClient:
         context: BrokerContext,
         master: Master,
         status: SlaveStatus,
-        arrivals: Callable[[list[tuple[str, int]]], object],
+        confirmed_log: ConfirmedLog,
         refresh: Callable[[], None],
         pair: PairClient | None,
         follower: Follower,
@@ -61,7 +62,7 @@ class HAClient:
         self._clock = context.clock
         self._master = master
         self._status = status
-        self._arrivals = arrivals
+        self._confirmed_log = confirmed_log
         self._refresh = refresh
         self._pair = pair
         self._follower = follower
@@ -133,6 +134,7 @@ class HAClient:
         master = await self._check()
         self._asked = self._follower.begin(master.begin, master.end)
         self._durable = self._asked
+        self._confirmed_log.confirmed(EVERYTHING)  # on this wire the master says nothing of it
         make = partial(ReplicationConnection, self._follower, self._received, self._loop.time)
         async with self._connected(make, address) as connection:
             await self._serve(connection)
@@ -302,7 +304,7 @@ class HAClient:
             if self._status.state is State.CORRUPTED:
                 self._status.enter(State.FOLLOWING)
             self._report()
-        self._arrivals(queues)
+        self._confirmed_log.stored(end, queues)
 
     def _report(self) -> None:
         """Send the end of our log; at first it is what we ask for."""

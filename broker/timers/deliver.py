@@ -45,7 +45,8 @@ class TimerDelivery:
         """The undelivered timer message at this physical offset; None if there is none."""
         if physical_offset in self.delivered:
             return None
-        data = self._store.reader.record_at(physical_offset)
+        # the wheel of a slave that was promoted has messages that are not confirmed yet
+        data = self._store.reader.record_at(physical_offset, unconfirmed=True)
         record = None if data is None else decode(data, False)
         return record if record is not None and record.topic == name_rules.TIMER_TOPIC else None
 

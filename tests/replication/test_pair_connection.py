@@ -59,7 +59,7 @@ class Scene:
         self.transport.written.clear()
 
     def feed(self) -> None: ...
-    def confirmed(self) -> int:
+    def confirmed(self, connection: PairConnection) -> int:
         return 0
 
     def now_ms(self) -> int:

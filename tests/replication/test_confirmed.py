@@ -1,0 +1,179 @@
+"""Nothing is visible before it is confirmed: after a kill of the master, and at slaves while another one is late."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from tests.replication.pairs import end_of, name_server, start_master, start_slave, wait_for
+from tests.replication.raw_slave import Master, RawSlave, status_of, until
+from tests.replication.test_sync import caught_up, shown
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import pull, pull_ext, send, send_ext
+
+SETTINGS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 2000}
+HELD = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
+
+
+def killed_with_a_tail(store: Path) -> int:
+    """The end of a log whose last message no slave has: consumers have seen one message of two."""
+    with Master(store, **SETTINGS) as master, master.connect() as client, master.slave() as slave:
+        caught_up(master, slave)
+        opaque = client.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"confirmed")
+        while slave.piece() == 0:
+            pass
+        slave.say(slave.end)
+        assert client.answer_to(opaque).code == 0
+        client.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"tail")
+        while slave.piece() == 0:
+            pass
+        with master.connect() as other:
+            assert shown(other) == 1
+        return slave.end
+
+
+def copy_all(slave: RawSlave, end: int) -> None:
+    slave.say(0)
+    slave.copy(end)
+
+
+def test_a_master_that_was_killed_shows_the_rest_once_a_slave_has_it(tmp_path: Path) -> None:
+    end = killed_with_a_tail(tmp_path / "store")
+    with (
+        Master(tmp_path / "store", **SETTINGS | {"slaveTimeout": 20_000}) as master,
+        master.connect() as client,
+    ):
+        assert shown(client) == 1
+        held = client.send_request(RequestCode.PULL_MESSAGE, pull_ext("T", 1, **HELD))
+        past = client.send_request(RequestCode.PULL_MESSAGE, pull_ext("T", 2, **HELD))
+        with master.slave() as slave, master.connect() as other:
+            copy_all(slave, end)
+            until(lambda: shown(other) == 2)
+            assert b"tail" in client.answer_to(held).body
+            other.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"third")
+            slave.copy(end + 1)
+            assert b"third" in client.answer_to(past).body
+
+
+def test_without_a_slave_once_the_slaves_had_their_time(tmp_path: Path) -> None:
+    killed_with_a_tail(tmp_path / "store")
+    with Master(tmp_path / "store", **SETTINGS) as master, master.connect() as client:
+        started = time.monotonic()
+        assert shown(client) == 1
+        until(lambda: shown(client) == 2)
+        assert time.monotonic() - started > 1.2
+    with Master(tmp_path / "store", **SETTINGS) as master, master.connect() as client:
+        assert shown(client) == 2
+
+
+def test_with_fewer_copies_than_the_least_number_not_before_one_joins(tmp_path: Path) -> None:
+    end = killed_with_a_tail(tmp_path / "store")
+    with Master(tmp_path / "store", **SETTINGS, minInSyncReplicas=2) as master, master.connect() as client:
+        time.sleep(2.5)
+        assert shown(client) == 1
+        assert b"confirmed" in pull(client, "T").body
+        with master.slave() as slave:
+            copy_all(slave, end)
+            until(lambda: shown(client) == 2)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"readUnconfirmedMessages": "true"}, {"inSyncReplicas": 1}, {"brokerRole": "ASYNC_MASTER"}]
+)
+def test_at_once_if_readers_wait_for_no_copies(tmp_path: Path, settings: dict[str, object]) -> None:
+    killed_with_a_tail(tmp_path / "store")
+    assert (tmp_path / "store" / FILE_NAME).exists()
+    with Master(tmp_path / "store", **SETTINGS | settings) as master, master.connect() as client:
+        assert shown(client) == 2
+        assert (tmp_path / "store" / FILE_NAME).exists() == ("brokerRole" not in settings)
+
+
+def test_a_timer_that_is_due_before_it_is_confirmed_is_delivered_once(tmp_path: Path) -> None:
+    """As after a promotion: the slave's wheel has messages that its readers did not see."""
+    store = tmp_path / "store"
+    precise = {"timerPrecisionMs": 100}
+    with Master(store, **precise) as master, master.connect() as client:
+        ext = send_ext("T", i="TIMER_DELAY_MS\x013000\x02")
+        assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"timer").code == 0
+        time.sleep(0.5)  # it is in the wheel
+        assert master.stop() == 0
+    (store / FILE_NAME).write_bytes(OFFSET.pack(0))
+    with Master(store, **SETTINGS, **precise, minInSyncReplicas=2) as master, master.connect() as client:
+        end = master.written()
+        until(lambda: master.written() > end)  # it was due
+        assert shown(client) == 0
+        with master.slave() as slave:
+            copy_all(slave, master.written())
+            until(lambda: shown(client) == 1)
+            assert b"timer" in pull(client, "T").body
+
+
+@contextmanager
+def paused(broker: BrokerProcess) -> Iterator[None]:
+    os.kill(broker.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.process.pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess, BrokerProcess]]:
+    """A master that waits for two slaves, on our own wire."""
+    settings = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3", "slaveTimeout": "15000"}
+    with (
+        start_master(tmp_path / "master", **settings) as master,
+        start_slave(tmp_path / "1", name_server(master)) as first,
+        start_slave(tmp_path / "2", name_server(master), brokerId="2") as second,
+        master.connect() as client,
+        first.connect() as reader,
+    ):
+        wait_for(lambda: status_of(client)["inSyncSlaveNums"] == 2, "both slaves")
+        assert send(client, "T", b"0").code == 0
+        wait_for(lambda: shown(reader) == 1, "the first message at the slave")
+        yield master, first, second
+
+
+def has_all_of(slave: BrokerProcess, master: BrokerProcess) -> None:
+    with slave.connect() as theirs, master.connect() as ours:
+        wait_for(lambda: end_of(theirs) == end_of(ours), "the whole log")
+
+
+def test_of_two_slaves_one_shows_nothing_that_the_other_lacks(
+    three: tuple[BrokerProcess, BrokerProcess, BrokerProcess],
+) -> None:
+    master, first, second = three
+    with master.connect() as client, first.connect() as reader, first.connect() as other:
+        held = reader.send_request(RequestCode.PULL_MESSAGE, pull_ext("T", 1, **HELD))
+        with paused(second), master.connect() as sender:
+            opaque = sender.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"1")
+            wait_for(lambda: end_of(other) == end_of(client) > 0, "the second message in the log")
+            time.sleep(0.5)
+            assert shown(other) == shown(client) == 1
+            os.kill(second.process.pid, signal.SIGCONT)
+            assert sender.answer_to(opaque).code == 0
+        assert b"1" in reader.answer_to(held).body
+        assert shown(client) == shown(other) == 2
+
+
+def test_a_slave_that_starts_again_without_its_master_shows_what_it_showed(
+    three: tuple[BrokerProcess, BrokerProcess, BrokerProcess],
+) -> None:
+    master, first, second = three
+    with paused(second), master.connect() as client:
+        before = end_of(client)
+        client.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"1")
+        with first.connect() as reader:
+            wait_for(lambda: end_of(reader) > before, "the second message in the log")
+        master.kill()
+        first.kill()
+        with start_slave(first.store, name_server(master)) as again, again.connect() as reader:
+            assert end_of(reader) > before
+            assert shown(reader) == 1
+            assert pull(reader, "T", 1).code == ResponseCode.PULL_NOT_FOUND
