@@ -298,9 +298,9 @@ class PairClient:
                 stream.fail(OSError("what the master sent could not be written to the disk"))
             return
         self._durable = max(self._durable, end)
+        self._confirmed_log.stored(end, queues)
         if stream is not None and stream is self._stream:
             self._report()
-        self._confirmed_log.stored(end, queues)
 
     def _report(self) -> None:
         if self._stream is not None:

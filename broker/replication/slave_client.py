@@ -300,11 +300,11 @@ class HAClient:
                 connection.fail(OSError("what the master sent could not be written to the disk"))
             return
         self._durable = max(self._durable, end)
+        self._confirmed_log.stored(end, queues)
         if connection is not None and connection is self._connection:
             if self._status.state is State.CORRUPTED:
                 self._status.enter(State.FOLLOWING)
             self._report()
-        self._confirmed_log.stored(end, queues)
 
     def _report(self) -> None:
         """Send the end of our log; at first it is what we ask for."""
