@@ -5,6 +5,7 @@ policies, Custom and Default, of entries (resource, actions, source addresses, d
 """
 
 import ipaddress
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntFlag, StrEnum
@@ -165,36 +166,40 @@ def network_of(text: str) -> Network | None:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """`sources`: addresses and blocks; empty: from everywhere. `networks`: the same, parsed."""
+    """`sources`: addresses and blocks; empty: from everywhere. `ranges`: by the version of IP, the first addresses of
+    disjoint ranges, sorted, and their last ones."""
 
     resource: Resource
     actions: tuple[Action, ...]
     decision: Decision
     sources: tuple[str, ...] = ()
     granted: Action = field(init=False, compare=False)
-    networks: tuple[Network, ...] = field(init=False, compare=False)
+    ranges: dict[int, tuple[list[int], list[int]]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         granted = Action(0)
         for action in self.actions:
             granted |= action
         object.__setattr__(self, "granted", granted)
-        networks = (network_of(source) for source in self.sources)
-        object.__setattr__(self, "networks", tuple(each for each in networks if each is not None))
+        object.__setattr__(self, "ranges", _ranges(self.sources))
 
     def speaks_of(self, resource: Resource, needed: Action, source: Address | None) -> bool:
         """Whether it says something about any one of these actions on the resource, from this address."""
-        return self.resource.covers(resource) and self._has(needed) and self._is_from(source)
+        return self.resource.covers(resource) and self._has(needed) and self.is_from(source)
 
     def _has(self, needed: Action) -> bool:
         if not self.granted:
             return False
         return bool(needed & Action.ANY or self.granted & (needed | Action.ALL))
 
-    def _is_from(self, source: Address | None) -> bool:
+    def is_from(self, source: Address | None) -> bool:
         if not self.sources:
             return True
-        return source is not None and any(source in network for network in self.networks)
+        if source is None or source.version not in self.ranges:
+            return False
+        (firsts, lasts), number = self.ranges[source.version], int(source)
+        at = bisect_right(firsts, number) - 1
+        return at >= 0 and number <= lasts[at]
 
     @property
     def rank(self) -> tuple[bool, int, int, bool]:
@@ -203,6 +208,20 @@ class PolicyEntry:
         length = len(resource.name) if resource.pattern is Pattern.PREFIXED else 0
         is_any = resource.type is ResourceType.ANY
         return (is_any, resource.pattern.value, -length, self.decision is Decision.ALLOW)
+
+
+def _ranges(sources: Iterable[str]) -> dict[int, tuple[list[int], list[int]]]:
+    networks = [network for source in sources if (network := network_of(source)) is not None]
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for version, first, last in sorted(
+        (network.version, int(network.network_address), int(network.broadcast_address))
+        for network in networks
+    ):
+        firsts, lasts = found.setdefault(version, ([], []))
+        if not lasts or last > lasts[-1]:  # blocks are nested or disjoint
+            firsts.append(first)
+            lasts.append(last)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

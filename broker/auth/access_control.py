@@ -1,14 +1,14 @@
 """AccessControl: lets requests through, or refuses them, before they reach their handlers. Loop thread.
 
 First who sent it (authentication), then whether that user may do it (authorization). Refusals have Apache's codes and
-remarks. What was decided is kept until users or rules change.
+remarks. The rights of users are kept until users or rules change.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from firearrow._native.protocol.access_model import User, address_of
-from firearrow._native.protocol.authorization import Need, decide, refusal_text
+from firearrow._native.protocol.authorization import Need, Rights, refusal_text
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
@@ -20,8 +20,8 @@ from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
 
-DECISIONS_MAX = 10_000
-"""Decisions that are kept; then all are forgotten."""
+ENTRIES_KEPT_MAX = 50_000
+"""Policy entries whose rights are kept; then all are forgotten."""
 NO_USER = "username cannot be null."
 WRONG_SIGNATURE = "check signature failed."
 
@@ -59,12 +59,13 @@ class AccessControl:
         self._audit = audit
         self._now = now
         self._report_login = logged_in
-        self._decisions: dict[tuple[str, Need, str], str | None] = {}
+        self._rights: dict[str, dict[str, Rights]] = {}
+        self._entries_kept = 0
         self._logged_in: dict[Peer, dict[str, float]] = {}
 
     def forget(self) -> None:
         """Users or rules changed."""
-        self._decisions.clear()
+        self._forget_rights()
         for logins in self._logged_in.values():
             logins.clear()
 
@@ -175,9 +176,10 @@ class AccessControl:
         if user.is_super:
             return
         address = ip_of(peer)
+        rights = self._rights_of(user.name, address)
         try:
             for need in needs_of(request, self._facts):
-                reason = self._reason(user.name, need, address)
+                reason = rights.reason(need)
                 if reason is not None:
                     raise Refusal(ResponseCode.NO_PERMISSION, refusal_text(user.name, need, address, reason))
         except ValueError as error:
@@ -190,22 +192,27 @@ class AccessControl:
             return False
         if known.is_super or not self._settings.authorization:
             return True
-        return all(self._reason(user, need, address) is None for need in needs)
+        rights = self._rights_of(user, address)
+        return all(rights.reason(need) is None for need in needs)
 
-    def _reason(self, user: str, need: Need, address: str) -> str | None:
-        """Why the user may not; None: the user may."""
-        key = (user, need, address)
-        try:
-            return self._decisions[key]
-        except KeyError:
-            pass
-        verdict = decide(self._acls.get(user), need, address_of(address))
-        if len(need.resource.name) > TEXT_CHARS_MAX:  # the name comes from the request: it is not kept
-            return None if verdict.allowed else verdict.reason
-        if len(self._decisions) >= DECISIONS_MAX:
-            self._decisions.clear()
-        reason = self._decisions[key] = None if verdict.allowed else verdict.reason
-        return reason
+    def _rights_of(self, user: str, address: str) -> Rights:
+        """If no entry of the user names source addresses, its rights are kept under an empty one."""
+        kept = self._rights.get(user)
+        if kept is not None and (rights := kept.get("") or kept.get(address)) is not None:
+            return rights
+        acl = self._acls.get(user)
+        entries = [] if acl is None else [entry for policy in acl.policies.values() for entry in policy]
+        if self._entries_kept > ENTRIES_KEPT_MAX:
+            self._forget_rights()
+        self._entries_kept += len(entries) + 1
+        rights = Rights(acl, address_of(address))
+        key = address if any(entry.sources for entry in entries) else ""
+        self._rights.setdefault(user, {})[key] = rights
+        return rights
+
+    def _forget_rights(self) -> None:
+        self._rights.clear()
+        self._entries_kept = 0
 
 
 def _failed_login(fault: str, name: str, delay_s: float = 0.0) -> Refusal:

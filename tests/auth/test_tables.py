@@ -2,28 +2,39 @@
 
 import json
 import logging
+import random
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from firearrow._native.protocol.access_model import (
     Acl,
     Action,
+    Decision,
+    Pattern,
+    PolicyEntry,
     PolicyType,
     Resource,
+    ResourceType,
     User,
     UserStatus,
     UserType,
     address_of,
 )
-from firearrow._native.protocol.authorization import Need, decide
+from firearrow._native.protocol.authorization import Need, Rights, decide
 from firearrow.broker.app.access import SECRET_MODE
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, PASSWORD_CHARS_MAX, SOURCES_MAX, TEXT_CHARS_MAX
+from firearrow.broker.auth.rules import NEEDS_MAX
 from firearrow.broker.auth.tables import USERS_MAX, AclTable, UserTable
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.tables.config_file import ConfigFile
 from tests.support.broker_process import BrokerProcess
+
+PATTERNS = (Pattern.LITERAL, Pattern.PREFIXED)
 
 
 def entry(resource: str = "Topic:a", *actions: str, **more: object) -> dict[str, object]:
@@ -227,3 +238,57 @@ def test_sources_of_ipv6(source: str, inside: str, outside: str) -> None:
     rules, need = acl(entry(sourceIps=[source])), Need(resource, Action.PUB)
     assert decide(rules, need, address_of(inside)).allowed
     assert not decide(rules, need, address_of(outside)).allowed
+
+
+@given(seed=st.integers(0, 1 << 32))
+def test_rights_are_the_decisions_of_all_entries(seed: int) -> None:
+    dice = random.Random(seed)
+    names = ("a", "ab", "abc", "abcd", "b", "ba", "")
+    listed = [
+        PolicyEntry(
+            dice.choice([*map(Resource.parse, ("*", "Topic:*", "Any:x", "Any:x*")), None])
+            or Resource(
+                dice.choice((ResourceType.TOPIC, ResourceType.GROUP)),
+                dice.choice(names),
+                dice.choice(PATTERNS),
+            ),
+            tuple(dice.sample(list(Action), dice.randint(1, 3))),
+            dice.choice(list(Decision)),
+            dice.choice(((), (), ("10.0.0.0/8", "10.1.0.0/16"), ("::/0",), ("10.1.2.4",))),
+        )
+        for _ in range(dice.randint(0, 30))
+    ]
+    cut = dice.randint(0, len(listed))
+    rules = Acl("app", {PolicyType.CUSTOM: tuple(listed[:cut]), PolicyType.DEFAULT: tuple(listed[cut:])})
+    for source in map(address_of, ("10.1.2.3", "10.1.2.4", "11.0.0.0", "::1", "")):
+        rights = Rights(rules, source)
+        for _ in range(20):
+            needed = Action(0)
+            for action in dice.sample(list(Action), dice.randint(1, 2)):
+                needed |= action
+            need = Need(
+                dice.choice((Resource.topic, Resource.group, Resource.cluster))(dice.choice(names) + "c"),
+                needed,
+            )
+            verdict = decide(rules, need, source)
+            assert rights.reason(need) == (None if verdict.allowed else verdict.reason)
+
+
+@pytest.mark.parametrize("kind", ["literals", "prefixes", "sources"])
+def test_a_request_is_decided_soon_whatever_the_rules(kind: str) -> None:
+    """All others wait for it. Reading all entries for each right took from 2 to 400 s."""
+    made = {
+        "literals": [entry(f"Topic:{n}", "Sub") for n in range(ENTRIES_MAX)],
+        "prefixes": [entry(f"Topic:{'t' * (n % 250)}{n // 250}*", "Sub") for n in range(ENTRIES_MAX)],
+        "sources": [
+            entry(f"Topic:{n}*", "Sub", sourceIps=[f"10.{n % 250}.{i}.0/24" for i in range(20)])
+            for n in range(ENTRIES_MAX)
+        ],
+    }
+    rules = acl(*made[kind])
+    needs = [Need(Resource.topic("t" * (n % 250) + str(n)), Action.SUB) for n in range(NEEDS_MAX)]
+    begun = time.process_time()
+    rights = Rights(rules, address_of("11.0.0.1"))
+    for need in needs:
+        rights.reason(need)
+    assert time.process_time() - begun < 0.25

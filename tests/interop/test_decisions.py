@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.protocol.access_model import Acl, Action, Resource, address_of
-from firearrow._native.protocol.authorization import Need, decide, refusal_text
+from firearrow._native.protocol.authorization import Need, Rights, decide, refusal_text
 from firearrow.broker.auth import bodies
 from tests.interop.driver import java
 from tests.interop.toolchain import java_class_path, need
@@ -98,6 +98,8 @@ def ours(asked: dict[str, Any]) -> str:
         actions |= Action.named(name) or Action(0)
     need_of = Need(resource, actions)
     verdict = decide(acl, need_of, address_of(asked["ip"]))
+    reason = None if verdict.allowed else verdict.reason
+    assert Rights(acl, address_of(asked["ip"])).reason(need_of) == reason, json.dumps(asked)
     return "allowed" if verdict.allowed else refusal_text("app", need_of, asked["ip"], verdict.reason)
 
 
