@@ -6,8 +6,9 @@ remarks. The rights of users are kept until users or rules change.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
-from firearrow._native.protocol.access_model import User, address_of
+from firearrow._native.protocol.access_model import Address, User, address_of
 from firearrow._native.protocol.authorization import Need, Rights, refusal_text
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -21,7 +22,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
 
 ENTRIES_KEPT_MAX = 50_000
-"""Policy entries whose rights are kept; then all are forgotten."""
+"""Policy entries, and addresses of users, whose rights are kept; then all are forgotten."""
 NO_USER = "username cannot be null."
 WRONG_SIGNATURE = "check signature failed."
 
@@ -59,7 +60,10 @@ class AccessControl:
         self._audit = audit
         self._now = now
         self._report_login = logged_in
-        self._rights: dict[str, dict[str, Rights]] = {}
+        self._rights: dict[tuple[str, str], Rights] = {}
+        """By user and address."""
+        self._shared_rights: dict[tuple[str, bytes], Rights] = {}
+        """By user and, for each entry that names source addresses, whether it holds."""
         self._entries_kept = 0
         self._logged_in: dict[Peer, dict[str, float]] = {}
 
@@ -196,22 +200,28 @@ class AccessControl:
         return all(rights.reason(need) is None for need in needs)
 
     def _rights_of(self, user: str, address: str) -> Rights:
-        """If no entry of the user names source addresses, its rights are kept under an empty one."""
-        kept = self._rights.get(user)
-        if kept is not None and (rights := kept.get("") or kept.get(address)) is not None:
-            return rights
+        rights = self._rights.get((user, address))
+        if rights is None:
+            if self._entries_kept >= ENTRIES_KEPT_MAX:
+                self._forget_rights()
+            rights = self._rights[user, address] = self._rights_from(user, address_of(address))
+            self._entries_kept += 1
+        return rights
+
+    def _rights_from(self, user: str, source: Address | None) -> Rights:
+        """Addresses for which the same entries hold share them."""
         acl = self._acls.get(user)
-        entries = [] if acl is None else [entry for policy in acl.policies.values() for entry in policy]
-        if self._entries_kept > ENTRIES_KEPT_MAX:
-            self._forget_rights()
-        self._entries_kept += len(entries) + 1
-        rights = Rights(acl, address_of(address))
-        key = address if any(entry.sources for entry in entries) else ""
-        self._rights.setdefault(user, {})[key] = rights
+        entries = () if acl is None else tuple(chain.from_iterable(acl.policies.values()))
+        held = bytes(entry.is_from(source) for entry in entries if entry.sources)
+        rights = self._shared_rights.get((user, held))
+        if rights is None:
+            rights = self._shared_rights[user, held] = Rights(acl, source)
+            self._entries_kept += len(entries) - held.count(0)
         return rights
 
     def _forget_rights(self) -> None:
         self._rights.clear()
+        self._shared_rights.clear()
         self._entries_kept = 0
 
 
