@@ -193,6 +193,7 @@ class PolicyEntry:
         return bool(needed & Action.ANY or self.granted & (needed | Action.ALL))
 
     def is_from(self, source: Address | None) -> bool:
+        """Whether it holds for requests from this address; None: its text is no address."""
         if not self.sources:
             return True
         if source is None or source.version not in self.ranges:
@@ -213,12 +214,10 @@ class PolicyEntry:
 def _ranges(sources: Iterable[str]) -> dict[int, tuple[list[int], list[int]]]:
     networks = [network for source in sources if (network := network_of(source)) is not None]
     found: dict[int, tuple[list[int], list[int]]] = {}
-    for version, first, last in sorted(
-        (network.version, int(network.network_address), int(network.broadcast_address))
-        for network in networks
-    ):
-        firsts, lasts = found.setdefault(version, ([], []))
-        if not lasts or last > lasts[-1]:  # blocks are nested or disjoint
+    for network in sorted(networks, key=lambda each: (int(each.network_address), each.prefixlen)):
+        firsts, lasts = found.setdefault(network.version, ([], []))
+        first, last = int(network.network_address), int(network.broadcast_address)
+        if not lasts or first > lasts[-1]:  # otherwise it is in the one before: blocks are nested or disjoint
             firsts.append(first)
             lasts.append(last)
     return found

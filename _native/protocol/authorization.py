@@ -22,8 +22,9 @@ from firearrow._native.protocol.access_model import (
 
 NO_POLICY = "no matched policies."
 DENIED = "the decision is deny."
+_ALL, _ANY = Action.ALL.value, Action.ANY.value
 _EACH = -1
-"""Every action."""
+"""The bits of every action."""
 
 
 class Need(NamedTuple):
@@ -61,88 +62,111 @@ def _decisive(entries: Iterable[PolicyEntry], need: Need, source: Address | None
     return min(speaking, key=lambda entry: entry.rank, default=None)
 
 
-class _Said(list[int]):
-    """The actions that entries of one resource deny, and those that they allow."""
+class _Decisions:
+    """The actions that the entries of one resource deny, and those that they allow: bits of `Action`."""
+
+    __slots__ = ("allowed", "denied")
 
     def __init__(self) -> None:
-        super().__init__((0, 0))
+        self.allowed = self.denied = 0
 
     def add(self, entry: PolicyEntry) -> None:
-        self[entry.decision is Decision.ALLOW] |= int(entry.granted)
+        if entry.decision is Decision.ALLOW:
+            self.allowed |= int(entry.granted)
+        else:
+            self.denied |= int(entry.granted)
 
     def allows(self, wanted: int) -> bool | None:
-        """None: the entries do not speak of these actions."""
-        if self[0] & wanted:
+        """Whether they allow one of the actions `wanted`, and deny none. None: they do not speak of them."""
+        if self.denied & wanted:
             return False
-        return True if self[1] & wanted else None
+        return True if self.allowed & wanted else None
 
 
 class _Prefixes:
     """Of the prefixes of a name that speak of the actions, the longest one decides."""
 
-    def __init__(self, said: dict[str, _Said]) -> None:
-        self._said = said
-        self._sorted = sorted(said)
-        self._chains: list[tuple[str, ...]] = []
-        """For each of `_sorted`, those that it begins with, the shortest first, and itself."""
+    def __init__(self, decisions: dict[str, _Decisions]) -> None:
+        self._decisions = decisions
+        self._sorted = sorted(decisions)
+        self._shorter: dict[str, tuple[str, ...]] = {}
+        """The others that a prefix begins with, the shortest first; prefixes of the same ones share the tuple."""
         self._found: dict[tuple[str, int], bool | None] = {}
-        chain: list[str] = []
+        """What was decided for names whose longest prefix this is."""
+        chain: tuple[str, ...] = ()
         for prefix in self._sorted:
             while chain and not prefix.startswith(chain[-1]):
-                chain.pop()
-            chain.append(prefix)
-            self._chains.append(tuple(chain))
+                chain = self._shorter[chain[-1]]
+            self._shorter[prefix] = chain
+            chain = (*chain, prefix)
 
     def allows(self, name: str, wanted: int) -> bool | None:
         """None: no entry speaks of it."""
-        chain = self._chains[at] if (at := bisect_right(self._sorted, name) - 1) >= 0 else ()
-        count = bisect_left(chain, True, key=lambda prefix: not name.startswith(prefix))
-        if not count:
+        prefix = self._longest_of(name)
+        if prefix is None:
             return None
-        key = chain[count - 1], wanted
+        key = prefix, wanted
         if key not in self._found:
-            spoken = (self._said[prefix].allows(wanted) for prefix in reversed(chain[:count]))
-            self._found[key] = next((allowed for allowed in spoken if allowed is not None), None)
+            each = (self._decisions[one].allows(wanted) for one in (prefix, *reversed(self._shorter[prefix])))
+            self._found[key] = next((allowed for allowed in each if allowed is not None), None)
         return self._found[key]
+
+    def _longest_of(self, name: str) -> str | None:
+        """Nothing that sorts between a prefix of the name and the name begins otherwise, so the last one before the
+        name is the longest, or begins with it."""
+        at = bisect_right(self._sorted, name) - 1
+        if at < 0:
+            return None
+        last = self._sorted[at]
+        if name.startswith(last):
+            return last
+        shorter = self._shorter[last]
+        count = bisect_left(shorter, True, key=lambda prefix: not name.startswith(prefix))
+        return shorter[count - 1] if count else None
 
 
 class _Policy:
     """The entries of a policy by their resources, from the most specific one to `*`."""
 
     def __init__(self, entries: Iterable[PolicyEntry]) -> None:
-        self._literals: dict[ResourceType, dict[str, _Said]] = {}
-        prefixes: dict[ResourceType, dict[str, _Said]] = {}
-        self._kinds: dict[ResourceType, _Said] = {}
-        anything: dict[tuple[bool, int, int], _Said] = {}
+        self._literals: dict[ResourceType, dict[str, _Decisions]] = {}
+        prefixes: dict[ResourceType, dict[str, _Decisions]] = {}
+        self._types: dict[ResourceType, _Decisions] = {}
+        anything: dict[tuple[bool, int, int], _Decisions] = {}
         for entry in entries:
             resource = entry.resource
             if resource.type is ResourceType.ANY:
-                said = anything.setdefault(entry.rank[:3], _Said())
+                decisions = anything.setdefault(entry.rank[:3], _Decisions())
             elif resource.pattern is Pattern.ANY:
-                said = self._kinds.setdefault(resource.type, _Said())
+                decisions = self._types.setdefault(resource.type, _Decisions())
             else:
                 by_name = self._literals if resource.pattern is Pattern.LITERAL else prefixes
-                said = by_name.setdefault(resource.type, {}).setdefault(resource.name, _Said())
-            said.add(entry)
-        self._prefixes = {kind: _Prefixes(said) for kind, said in prefixes.items()}
-        self._anything = [said for _, said in sorted(anything.items())]
+                decisions = by_name.setdefault(resource.type, {}).setdefault(resource.name, _Decisions())
+            decisions.add(entry)
+        self._prefixes = {kind: _Prefixes(by_name) for kind, by_name in prefixes.items()}
+        self._anything = [decisions for _, decisions in sorted(anything.items())]
 
     def allows(self, kind: ResourceType, name: str, wanted: int) -> bool | None:
         """None: no entry speaks of it."""
-        said = self._literals.get(kind, {}).get(name)
-        if said is not None and (allowed := said.allows(wanted)) is not None:
-            return allowed
+        literals = self._literals.get(kind)
+        if literals is not None and (decisions := literals.get(name)) is not None:
+            allowed = decisions.allows(wanted)
+            if allowed is not None:
+                return allowed
         prefixes = self._prefixes.get(kind)
         if prefixes is not None and (allowed := prefixes.allows(name, wanted)) is not None:
             return allowed
-        said = self._kinds.get(kind)
-        if said is not None and (allowed := said.allows(wanted)) is not None:
+        decisions = self._types.get(kind)
+        if decisions is not None and (allowed := decisions.allows(wanted)) is not None:
             return allowed
-        return next((found for each in self._anything if (found := each.allows(wanted)) is not None), None)
+        for decisions in self._anything:
+            if (allowed := decisions.allows(wanted)) is not None:
+                return allowed
+        return None
 
 
 class Rights:
-    """What an acl allows from one address. Any number of entries takes no longer."""
+    """What an acl allows from one address. The time of a decision hardly depends on the number of entries."""
 
     def __init__(self, acl: Acl | None, source: Address | None) -> None:
         policies = {} if acl is None else acl.policies
@@ -155,8 +179,8 @@ class Rights:
     def reason(self, need: Need) -> str | None:
         """Why it is not allowed; None: it is."""
         resource, actions = need
-        wanted = int(actions)
-        wanted = _EACH if wanted & Action.ANY.value else wanted | Action.ALL.value
+        bits = int(actions)
+        wanted = _EACH if bits & _ANY else bits | _ALL
         for policy in self._policies:
             allowed = policy.allows(resource.type, resource.name, wanted)
             if allowed is not None:
