@@ -6,6 +6,7 @@ Names, forms and the order of checks are those of Apache's PlainPermissionManage
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
+from functools import cache
 
 from firearrow._native.protocol.access_model import (
     Action,
@@ -64,13 +65,7 @@ class Account:
             return None if self.admin or need.actions & Action.GET else "Need admin permission"
         if self.admin and not self.topics and not self.groups:
             return None
-        wanted = Permission(0)
-        if need.actions & Action.PUB:
-            wanted |= Permission.PUB
-        if need.actions & Action.SUB:
-            wanted |= Permission.SUB
-        if not wanted and need.actions & Action.GET:
-            wanted = Permission.PUB | Permission.SUB
+        wanted = _wanted(need.actions)
         if not wanted:
             return None if self.admin else "Need admin permission"
         named, default = (
@@ -78,10 +73,26 @@ class Account:
             if kind is ResourceType.GROUP
             else (self.topics, self.default_topic)
         )
-        owned = named.get(name, default)
-        if owned & Permission.DENY or not owned & wanted:
+        if not _grants(named.get(name, default), wanted):
             return f"No default permission for {kind.value.lower()}:{name}"
         return None
+
+
+@cache  # operations of flags take 1 µs each
+def _wanted(actions: Action) -> Permission:
+    wanted = Permission(0)
+    if actions & Action.PUB:
+        wanted |= Permission.PUB
+    if actions & Action.SUB:
+        wanted |= Permission.SUB
+    if not wanted and actions & Action.GET:
+        wanted = Permission.PUB | Permission.SUB
+    return wanted
+
+
+@cache
+def _grants(owned: Permission, wanted: Permission) -> bool:
+    return not owned & Permission.DENY and bool(owned & wanted)
 
 
 @dataclass(frozen=True, slots=True)
