@@ -20,7 +20,7 @@ from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.pop.receipt_handles import normal_topic
 from firearrow.broker.tables import name_rules
 
-NEEDS_MAX = 5000
+NEEDS_MAX = 20_000
 """Rights of a request: while they are looked up, all others wait."""
 PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
 CREATE, UPDATE, DELETE, LIST = Action.CREATE, Action.UPDATE, Action.DELETE, Action.LIST
