@@ -50,6 +50,7 @@ LISTENERS_NEED = (
     "set tls.server.certPath and tls.server.keyPath, or tls.server.mode=disabled if it is not wanted"
 )
 CONNECTIONS_NEED = "set tls.enable=true, or remove it if connections to other servers shall be plain"
+EXPIRES_SOON_S = 14 * 86_400.0
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -247,7 +248,8 @@ def fault_of(pairs: Mapping[str, str]) -> str | None:
 
 
 def expiry(path: str) -> str | None:
-    """A sentence if the first certificate in this file has expired or is not valid yet."""
+    """A sentence if the first certificate in this file has expired, expires within EXPIRES_SOON_S, or is not valid
+    yet."""
     decode = getattr(getattr(ssl, "_ssl", None), "_test_decode_cert", None)
     if decode is None:  # another Python than CPython
         return None
@@ -256,11 +258,14 @@ def expiry(path: str) -> str | None:
         begins, ends = (ssl.cert_time_to_seconds(found[key]) for key in ("notBefore", "notAfter"))
     except (ssl.SSLError, OSError, ValueError, KeyError):
         return None
-    if ends < time.time():
+    now = time.time()
+    if ends < now:
         return (
             f"the certificate {path} has expired on {found['notAfter']}: clients that check it do not connect"
         )
-    if begins > time.time():
+    if ends < now + EXPIRES_SOON_S:
+        return f"the certificate {path} expires on {found['notAfter']}: replace the file, which is read again by itself"
+    if begins > now:
         return f"the certificate {path} is not valid before {found['notBefore']}: look at this host's clock"
     return None
 

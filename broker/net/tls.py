@@ -7,7 +7,8 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 
 from firearrow._native.wire.tls_session import SUPPORTED, TlsContext
 from firearrow.broker.base.errors import StartError
@@ -24,6 +25,8 @@ log = logging.getLogger("firearrow.tls")
 
 WATCH_S = 0.5
 """How often the files are looked at, as Apache does."""
+WARN_AGAIN_S = 86_400.0
+"""How often a certificate that has expired, or soon will have, is reported."""
 FIRST_BYTE = 0x16
 """The first byte of a TLS handshake; no frame begins with it, as it would have 352 MiB."""
 
@@ -49,8 +52,7 @@ class ServerTls:
             self._load(self._settings)
         except TlsFault as fault:
             raise StartError(str(fault)) from None
-        for warning in self._expiries():
-            log.warning("%s", warning)
+        self._warn_of_expiry()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read the files again whenever they change. Connections that exist keep what they have."""
@@ -92,18 +94,20 @@ class ServerTls:
                 log.warning("the TLS files have changed, but those loaded before stay in use: %s", fault)
             else:
                 log.warning("the TLS files have changed: new connections use them")
-                for warning in self._expiries():
-                    log.warning("%s", warning)
+                self._warn_of_expiry()
+        if time.time() - self._warned_s >= WARN_AGAIN_S:
+            self._warn_of_expiry()
         self._watching = loop.call_later(WATCH_S, self._look, loop)
 
     def _signature(self) -> Signature:
         """What changes when a file is written or replaced."""
         return tuple(_state(path) for path in self._watched)
 
-    def _expiries(self) -> Iterator[str]:
+    def _warn_of_expiry(self) -> None:
+        self._warned_s = time.time()
         for path in (self._settings.server.certificate, self._settings.client.certificate):
-            if path and (text := expiry(path)) is not None:
-                yield text
+            if path and (warning := expiry(path)) is not None:
+                log.warning("%s", warning)
 
 
 def _state(path: str) -> tuple[int, int, int] | None:

@@ -1,5 +1,7 @@
 """TLS of broker and name server: modes, client certificates, versions, reload, and peers that lie or stall."""
 
+import asyncio
+import datetime
 import random
 import re
 import socket
@@ -14,6 +16,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.net.tls import WATCH_S, ServerTls
 from tests.integration.latency_probe import LatencyProbe
 from tests.integration.test_command import WRONG_USAGE, run_broker, sentence
 from tests.integration.test_process import COMMAND
@@ -601,18 +604,41 @@ def test_tls_that_cannot_be_had_ends_the_start(
     assert not (tmp_path / "store").exists()
 
 
-def test_an_expired_certificate_is_a_warning(tmp_path: Path) -> None:
-    import datetime  # noqa: PLC0415
-
-    files = CertificateFiles(tmp_path / "certificates")
+def issue_for(files: CertificateFiles, days: int) -> None:
+    """A certificate that ends in so many days."""
     now = datetime.datetime.now(datetime.UTC)
-    files.issue(
-        "server",
-        not_before=now - datetime.timedelta(days=9),
-        not_after=now - datetime.timedelta(days=1),
-    )
+    day = datetime.timedelta(days=1)
+    files.issue("server", not_before=now - 9 * day, not_after=now + days * day)
+
+
+@pytest.mark.parametrize(("days", "text"), [(-1, "has expired on"), (13, "expires on"), (15, "")])
+def test_a_certificate_that_expires_is_a_warning(tmp_path: Path, days: int, text: str) -> None:
+    files = CertificateFiles(tmp_path / "certificates")
+    issue_for(files, days)
     with BrokerProcess(tmp_path / "store", *files.arguments) as running:
-        assert "has expired on" in running.log.read_text()
+        found = re.findall("the certificate .* (has expired on|expires on)", running.log.read_text())
+        assert found == ([text] if text else [])
+
+
+def test_it_is_reported_again_each_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = CertificateFiles(tmp_path / "certificates")
+    issue_for(files, 13)
+    names = {"tls.server.certPath": files.path("server.pem"), "tls.server.keyPath": files.path("server.key")}
+
+    async def run() -> None:
+        tls = ServerTls(names)
+        tls.start(asyncio.get_running_loop())
+        await asyncio.sleep(3 * WATCH_S)
+        tls.stop()
+
+    asyncio.run(run())
+    assert caplog.text.count("expires on") == 1
+    monkeypatch.setattr("firearrow.broker.net.tls.WARN_AGAIN_S", 1.2 * WATCH_S)
+    caplog.clear()
+    asyncio.run(run())
+    assert caplog.text.count("expires on") == 2
 
 
 def warnings_of(store: Path, *words: str) -> str:
