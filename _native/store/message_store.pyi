@@ -95,6 +95,8 @@ class MessageStore:
         """Queue offset of the next message; -1 if the queue does not exist yet."""
     def queue_ends(self, topic: str) -> dict[int, int]:
         """Queue → offset of its next message, of the topic's queues that exist."""
+    def records_end(self, topic: str) -> int:
+        """Physical end of the last record in the topic's queues, also of one that readers do not see yet."""
     @property
     def lmq_count(self) -> int:
         """Number of LMQs: queues whose topic starts with %LMQ%."""

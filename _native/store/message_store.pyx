@@ -282,6 +282,14 @@ cdef class MessageStore:
             if name == topic
         }
 
+    def records_end(self, str topic not None):
+        cdef ConsumeQueue queue
+        cdef bytes name = topic.encode("utf-8", "replace")
+        return max(
+            [queue.max_physical for (owner, _), queue in self.dispatch.queues.items() if owner == name],
+            default=0,
+        )
+
     @property
     def lmq_count(self):
         return self.dispatch.lmq_count

@@ -294,15 +294,10 @@ def follow_topics(
 
 
 def _delete_queues(tables: Tables, store: MessageStore, topic: str, log_end: int) -> None:
-    """Unless it has messages from `log_end` on, or some that are not confirmed: it has been created again since."""
-    reader, ends = store.reader, store.queue_ends(topic)
-    for queue_id, end in ends.items():
-        newest = reader.entries(topic, queue_id, max(end - 1, 0), 1)
-        if end > reader.max_offset(topic, queue_id) or any(
-            entry.physical_offset >= log_end for entry in newest
-        ):
-            return
-    tables.deleted.note(topic, ends, log_end)
+    """Unless it has messages from `log_end` on: it has been created again since."""
+    if store.records_end(topic) > log_end:
+        return
+    tables.deleted.note(topic, store.queue_ends(topic), log_end)
     tables.offsets.remove_topic(topic)
     try:
         store.drop_topic(topic)

@@ -78,6 +78,7 @@ def test_of_a_queue_that_is_hidden_as_a_whole_too(tmp_path: Path) -> None:
     store.abandon()
     with MessageStore.open(tmp_path, CONFIG) as store:
         assert visible(store) == [0] * QUEUES
+        assert (store.records_end("T"), store.records_end("U")) == (store.written, 0)
         assert store.reader.get("T", 0, 3, 32).status is GetStatus.OFFSET_OVERFLOW_ONE
         assert store.reader.get("T", 0, 0, 32).status is GetStatus.NO_MESSAGE_IN_QUEUE
 
