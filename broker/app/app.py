@@ -187,6 +187,7 @@ class App:
         self._start_services(running)
         await self._start_metrics(options, running)
         self._replication.start(self._tables.topics, running)
+        self._server.start_serving()  # not before: clients would see progress that is not restored yet
         gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
         gc.freeze()
 
@@ -410,6 +411,7 @@ class App:
                 option="--namesrv-listen",
             )
             self._name_server.describe(self._naming, self._kv_file)
+            self._server.start_serving()
         self._dispatch, vip_dispatch = (
             Dispatch((), self._refusals, self._access.check, self._quotas, self._access.held)
             for _ in range(2)

@@ -151,6 +151,7 @@ class NameServerApp:
             own = [reply_when_saved(routes, saver) for routes in access.routes()]
             dispatch = Dispatch([*naming.handlers(), *own], check=access.check)
             host, port = await server.listen(*self._listen, dispatch)
+            server.start_serving()
             passed.close()
             naming.describe((host, port), kv_file)
             naming.start(self._loop)

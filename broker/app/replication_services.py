@@ -241,7 +241,10 @@ class ReplicationServices:
             running.push_async_callback(self._members.stop)
 
     def start(self, topics: TopicTable, running: AsyncExitStack) -> None:
-        """Follow the master, take over from slaves, or do what the controllers say. The message services run."""
+        """Follow the master, serve and take over from slaves, or do what the controllers say. The message services
+        run."""
+        if self._ha is not None:
+            self._ha.start_serving()
         if self._pre_online is not None:
             self._pre_online.start()
             running.push_async_callback(self._pre_online.stop)

@@ -21,7 +21,8 @@ EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
-    """`accepted(socket)` gets each connection and owns its socket."""
+    """`accepted(socket)` gets each connection and owns its socket. It is called once `start_serving` was; until then
+    connections wait in the kernel."""
 
     def __init__(
         self,
@@ -33,8 +34,6 @@ class Listener:
         self._loop = loop
         self._accepted = accepted
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
-        for each in listening:
-            self._watch(each)
 
     @classmethod
     async def bind(
@@ -58,6 +57,12 @@ class Listener:
                 each.close()
             raise
         return cls(loop, listening, accepted)
+
+    def start_serving(self) -> None:
+        """A second call changes nothing."""
+        for each in self.sockets:
+            if each not in self._paused:
+                self._watch(each)
 
     def close(self) -> None:
         for timer in self._paused.values():

@@ -193,8 +193,8 @@ class Server:
         *,
         option: str = "--listen",
     ) -> Address:
-        """Accept connections; returns the bound address. StartError when the port is in use or the host is
-        not ours.
+        """Listen, but serve connections only from `start_serving` on; returns the bound address. StartError when the
+        port is in use or the host is not ours.
 
         `fast_handler()`: the fast path of a new connection, which gets its requests first. `option` is the one
         that chooses the port.
@@ -210,6 +210,11 @@ class Server:
             self._sweep = self.loop.call_later(min(self.idle_s, 5), self._close_idle)
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
+
+    def start_serving(self) -> None:
+        """At all ports that are listened at now."""
+        for listener in self._listeners:
+            listener.start_serving()
 
     async def _listener(self, host: str, port: int, make: Callable[[], ServerConnection]) -> Listener:
         poller, tls = self._poller, self._tls

@@ -96,7 +96,7 @@ class HAService:
     # ---- start and stop ----
 
     async def start(self, host: str, port: int, *, option: str) -> Address:
-        """Listen; returns the address. StartError names `option`."""
+        """Listen, but serve slaves only from `start_serving` on; returns the address. StartError names `option`."""
         try:
             self._listener = await Listener.bind(self._loop, host, port, self._accept)
         except OSError as error:
@@ -118,6 +118,10 @@ class HAService:
                 "brokerRole=SYNC_MASTER waits for no slave while inSyncReplicas is 1, Apache's default: set it to 2"
             )
         return address
+
+    def start_serving(self) -> None:
+        assert self._listener is not None
+        self._listener.start_serving()
 
     def stop(self) -> None:
         """Send what the sockets take, and close."""

@@ -209,6 +209,7 @@ async def test_sockets_are_kept_alive(peer: Peer, topics: Topics) -> None:
 async def test_accepted_sockets_are_kept_alive() -> None:
     accepted: list[socket.socket] = []
     listener = await Listener.bind(asyncio.get_running_loop(), "127.0.0.1", 0, accepted.append)
+    listener.start_serving()
     with socket.create_connection(listener.sockets[0].getsockname()):
         await wait_until(lambda: accepted)
         [sock] = accepted

@@ -71,6 +71,7 @@ def serve(work: Callable[[Server, int], Awaitable[None]], *, engine: bool) -> No
     async def run() -> None:
         server = Server(asyncio.get_running_loop(), idle_s=60, frame_bytes_max=1 << 20, use_poller=engine)
         _, port = await server.listen("127.0.0.1", 0, lambda request, peer: peer.reply(request.answer()))
+        server.start_serving()
         try:
             await work(server, port)
         finally:

@@ -3,11 +3,15 @@
 import os
 import re
 import signal
+import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.local_broker import READY
 from tests.support.broker_process import BrokerProcess
@@ -123,3 +127,34 @@ def test_second_signal_stops_at_once(tmp_path: Path) -> None:
         broker.process.send_signal(signal.SIGTERM)
         broker.process.send_signal(signal.SIGINT)
         assert broker.process.wait(2) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
+def test_nothing_is_served_before_progress_is_restored(tmp_path: Path) -> None:
+    """Clients that come back at once, while the broker waits for a name server, see what was committed."""
+    port = free_port(-2, 1)
+    commit = {"consumerGroup": "CG", "topic": "T", "queueId": "0"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        names = f"127.0.0.1:{silent.getsockname()[1]}"
+        words = [
+            *("--listen", f"127.0.0.1:{port}", "--namesrv", names),
+            *("--set", f"haListenPort={free_port()}", "--set", "flushConsumerOffsetInterval=600000"),
+        ]
+        with BrokerProcess(tmp_path / "store", *words) as broker, broker.connect() as client:
+            assert send(client, "T", b"x").code == 0
+            client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b'{"groupName":"CG"}')
+            assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit | {"commitOffset": "1"}).code == 0
+            broker.kill()
+        began = time.monotonic()
+        with ThreadPoolExecutor(1) as starting:
+            started = starting.submit(BrokerProcess, tmp_path / "store", *words)
+            while True:
+                try:
+                    client = ClientSocket(("127.0.0.1", port))
+                    break
+                except ConnectionRefusedError:
+                    time.sleep(0.005)
+            with client:
+                connected_s = time.monotonic() - began
+                assert client.ask(RequestCode.QUERY_CONSUMER_OFFSET, commit).ext["offset"] == "1"
+            with started.result() as broker:
+                assert broker.seconds > connected_s + 1  # it did wait

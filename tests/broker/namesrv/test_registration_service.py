@@ -326,6 +326,7 @@ def test_over_real_sockets() -> None:
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
         dispatch = ReportingDispatch(naming)
         address = await server.listen("127.0.0.1", 0, dispatch)
+        server.start_serving()
         topics = TopicTable(
             ManualClock(),
             TopicSettings(cluster="C", broker="own"),

@@ -57,6 +57,7 @@ def served(main: Callable[[Address, NameServer], Awaitable[None]]) -> None:
         naming = NameServer(ManualClock(), NamingOptions(), lambda: None, no_connection)
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
         address = await server.listen("127.0.0.1", 0, Dispatch(naming.handlers()))
+        server.start_serving()
         naming.start(loop)
         try:
             async with asyncio.timeout(WAIT_S):
