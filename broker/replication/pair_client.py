@@ -70,6 +70,7 @@ class PairClient:
         self._write_batch = context.write_batch
         self._journal = context.journal
         self._config = context.config
+        self._offsets = context.tables.offsets
         self._clock = context.clock
         self._restart = context.restart
         self._parts = parts
@@ -108,6 +109,7 @@ class PairClient:
             raise FollowError(str(error)) from None
         finally:
             self._stream = None
+            self._offsets.are_followed = False
             self._status.local = None
             self._status.bytes_per_second = 0
             stream.finish()
@@ -202,6 +204,7 @@ class PairClient:
         self._report()  # where our log ends, as the first frame said
         self._durable = self._follower.begin(first, 0)
         self._confirmed_log.confirmed(0)
+        self._offsets.are_followed = not self._config.options.acting_master  # else they are passed on
         self._status.enter(State.FOLLOWING)
         stream.take(self._received)
 

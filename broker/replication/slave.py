@@ -52,6 +52,7 @@ class Slave:
         fenced: str = "",
     ) -> None:
         self._fenced = fenced
+        context.tables.offsets.are_followed = bool(fenced)
         self._pair: PairClient | None = None
         self._loop = context.loop
         self._store = context.store

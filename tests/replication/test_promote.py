@@ -16,7 +16,7 @@ from tests.replication.promoted_pair import (
 )
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here
-from tests.support.requests import read_queue, send, send_ext, topic_ext
+from tests.support.requests import SUBSCRIPTION, pull, read_queue, send, send_ext, topic_ext
 
 SENDS = (
     RequestCode.SEND_MESSAGE_V2,
@@ -178,6 +178,37 @@ def test_messages_of_a_deleted_topic_do_not_come_back(tmp_path: Path, is_away: b
             assert send(client, "Gone", b"new", queue_id=0).ext["queueOffset"] == "0"
             assert client.ask(RequestCode.QUERY_CONSUMER_OFFSET, of_group).ext["offset"] == "0"
             assert [record.body for record in read_queue(client, "Gone", 0)] == [b"new"]
+
+
+@pytest.mark.parametrize("fast", ["true", "false"])
+def test_a_slave_that_follows_takes_no_commits(tmp_path: Path, fast: str) -> None:
+    """A client with an old route takes it for the master: its commit would be lost, or replace a newer one."""
+    commit = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0"}
+    with PromotedPair(tmp_path, fastPath=fast) as pair:
+        pair.fill(20)
+        pair.caught_up()
+        pair.knows(TOPIC)
+        with pair.master.connect() as client, pair.slave.connect() as slave:
+            client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b'{"groupName":"CG"}')
+
+            def committed_at_the_slave() -> str | None:
+                asked = commit | {"setZeroIfNotFound": "false"}
+                return slave.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked).ext.get("offset")
+
+            assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit | {"commitOffset": "3"}).code == 0
+            wait_for(lambda: committed_at_the_slave() == "3", "the commit at the slave")
+            refused = slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit | {"commitOffset": "1"})
+            assert (refused.code, "committed to its master" in str(refused.remark)) == (14, True)
+            for _ in range(2):  # the fast path learns the subscription from the first
+                found = pull(slave, TOPIC, 3, sysFlag=str(SUBSCRIPTION | 1), commitOffset="1")
+                assert (found.code, committed_at_the_slave()) == (0, "3")
+            pair.master.kill()
+            of_four = commit | {"commitOffset": "4"}
+            wait_for(
+                lambda: slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, of_four).code == 0,
+                "commits of consumers that read on",
+            )
+            assert committed_at_the_slave() == "4"
 
 
 def test_a_slave_that_has_just_started_takes_over_from_its_master(tmp_path: Path) -> None:
