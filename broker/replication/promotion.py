@@ -37,7 +37,7 @@ NEAR_S, REST_S = 20.0, 15.0
 """How long to wait until the slave has nearly all, and then the rest."""
 NEAR_BYTES = 1 << 20
 POLL_S = 0.02
-FENCE_TRIES, FENCE_AGAIN_S = 5, 1.0
+FENCE_TRIES, CANCEL_TRIES, AGAIN_S = 5, 3, 1.0
 REBUILT = (State.DIVERGED, State.BEHIND, State.CORRUPTED)
 APACHE_REFUSES_MS = 600_000
 APACHE_STOPPED_S = 1.0
@@ -116,7 +116,7 @@ class Promotion:
             await slave.ask_for_master()
         if await _answers(slave.master):
             try:
-                epoch, old_master = await self._take_over(slave)
+                epoch, old_master = await self._take_over(slave, force)
             except Refusal as refusal:
                 if not force:
                     raise
@@ -167,24 +167,31 @@ class Promotion:
 
     # ---- a master that answers ----
 
-    async def _take_over(self, slave: Slave) -> tuple[int, str]:
+    async def _take_over(self, slave: Slave, force: bool) -> tuple[int, str]:
         """The newest epoch so far, and what is to be done with the old master, which takes no writes now. Refusal:
-        it may take some."""
+        it may take some; with `force`, it takes none for a while."""
+        master = slave.master
         try:
-            await self._copied(slave, (await slave.master.log_range()).end, NEAR_S, NEAR_BYTES)
-            state = await _ask(slave.master, PREPARE)
+            await self._copied(slave, (await master.log_range()).end, NEAR_S, NEAR_BYTES)
         except (OSError, MasterError) as error:
-            if isinstance(error, MasterError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return await self._take_over_apache(slave)
-            raise _still_writing(slave.master, error) from None
+            raise _still_writing(master, error) from None
         try:
+            state = await _ask(master, PREPARE)
             await self._copied(slave, state.end, REST_S)
             await slave.copy_tables()
             epoch = max(state.epoch, self._role.epoch)
-        except Refusal:
-            await _give_back(slave.master)
+        except (
+            BaseException
+        ) as error:  # also a lost answer, and cancellation: the master may have stopped writing
+            if isinstance(error, MasterError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return await self._take_over_apache(slave)
+            is_known = isinstance(error, (OSError, MasterError))
+            if not (force and (is_known or isinstance(error, Refusal))):
+                await _give_back(master)
+            if is_known:
+                raise _still_writing(master, error) from None
             raise
-        await self._fence(slave.master, epoch + 1, state.end)
+        await self._fence(master, epoch + 1, state.end)
         return epoch, ""
 
     async def _copied(self, slave: Slave, end: int, within_s: float, but: int = 0) -> None:
@@ -202,17 +209,20 @@ class Promotion:
             await asyncio.sleep(POLL_S)
 
     async def _fence(self, master: Master, epoch: int, end: int) -> None:
-        """Refusal: whether the master is fenced is not known, so no slave is promoted."""
+        """Refusal: whether the master is fenced is not known, so no slave is promoted, or it refuses, and stays the
+        master."""
         error: Exception | None = None
         for _ in range(FENCE_TRIES):
             try:
                 await _ask(master, FENCE, epoch=str(epoch), end=str(end))
                 return
             except MasterError as refused:
+                if error is None:
+                    await _give_back(master)
                 raise _still_writing(master, refused) from None
             except OSError as lost:
                 error = lost
-                await asyncio.sleep(FENCE_AGAIN_S)
+                await asyncio.sleep(AGAIN_S)
         raise _still_writing(master, error) from None
 
     async def _take_over_apache(self, slave: Slave) -> tuple[int, str]:
@@ -274,13 +284,24 @@ async def _ask(master: Master, step: str, **ext: str) -> MasterState:
 
 
 async def _give_back(master: Master) -> None:
-    try:
-        await _ask(master, CANCEL)
-    except (OSError, MasterError) as error:
-        log.warning("%s was not notified that it stays the master, and will notice: %s", master.text, error)
+    """A master that has not stopped writing ignores it, and so does one that is fenced. One that gets the request to
+    stop after this one starts again by itself."""
+    error: Exception | None = None
+    for again in range(CANCEL_TRIES):
+        if again:
+            await asyncio.sleep(AGAIN_S)
+        try:
+            await _ask(master, CANCEL)
+            return
+        except MasterError as refused:
+            error = refused
+            break
+        except OSError as lost:
+            error = lost
+    log.warning("%s was not notified that it stays the master, and will notice: %s", master.text, error)
 
 
-def _still_writing(master: Master, error: Exception | None) -> Refusal:
+def _still_writing(master: Master, error: BaseException | None) -> Refusal:
     return Refusal(
         ResponseCode.ILLEGAL_OPERATION,
         f"its master {master.text} answers, but may go on taking writes ({error}): stop it first, or add --force",

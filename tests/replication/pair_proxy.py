@@ -1,4 +1,4 @@
-"""PairProxy: stands between a slave and its master's replication port, and changes what the master sends."""
+"""PairProxy: stands between a slave and a port of its master, and changes what they send."""
 
 import contextlib
 import socket
@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 class PairProxy:
     """`change(connection, at, data)`: what the slave gets in the place of these bytes, which begin at byte `at` of what
-    the master sent on that connection. `connections`: how many there were."""
+    the master sent on that connection. `connections`: how many there were. `asked(data)`: the same for what the slave
+    sends."""
 
     def __init__(self, port: int) -> None:
         self.change: Callable[[int, int, bytes], bytes] = lambda connection, at, data: data
+        self.asked: Callable[[bytes], bytes] = lambda data: data
         self.connections = 0
         self._port = port
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -45,7 +47,7 @@ class PairProxy:
         at = 0
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                target.sendall(data if number is None else self.change(number, at, data))
+                target.sendall(self.asked(data) if number is None else self.change(number, at, data))
                 at += len(data)
         for each in (source, target):
             with contextlib.suppress(OSError):

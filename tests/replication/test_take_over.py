@@ -1,0 +1,167 @@
+"""A promotion that fails after its master was asked to stop writing: the master stays the master, and takes writes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.replication import promotion
+from firearrow.broker.replication.fencing import CANCEL, FENCE, LEASE_S, PREPARE
+from firearrow.broker.replication.promotion import CANCEL_TRIES, FENCE_TRIES, Promotion
+from firearrow.broker.replication.slave_master import ANSWER_S, LogRange, MasterError, State
+from tests.replication.pair_proxy import PairProxy
+from tests.replication.pairs import wait_for
+from tests.replication.promoted_pair import PromotedPair, is_master, promoted
+from tests.replication.test_fencing import takes_writes
+
+STEPS = b'"epoch":'
+"""In each answer to FENCE_BROKER."""
+STOPPED = "this broker takes no writes meanwhile"
+
+
+def lost(proxy: PairProxy) -> None:
+    """The answer to the first step."""
+
+    def change(connection: int, at: int, data: bytes) -> bytes:
+        if STEPS not in data:
+            return data
+        proxy.change = lambda connection, at, data: data
+        return b""
+
+    proxy.change = change
+
+
+def late(proxy: PairProxy) -> None:
+    """The first step itself, behind which the next one waits."""
+
+    def asked(data: bytes) -> bytes:
+        if PREPARE.encode() in data:
+            time.sleep(ANSWER_S + 1)
+        return data
+
+    proxy.asked = asked
+
+
+@pytest.mark.parametrize("fault", [lost, late])
+def test_a_master_whose_answer_does_not_come_takes_writes_again(
+    tmp_path: Path, fault: Callable[[PairProxy], None]
+) -> None:
+    with PromotedPair(tmp_path) as pair:
+        pair.fill(20)
+        proxy = PairProxy(pair.listen["master"])
+        assert pair.master.stop() == 0
+        pair.master = pair.start_master(advertisedPort=proxy.address.rpartition(":")[2])
+        wait_for(lambda: pair.route()[0] == proxy.address, "the route")
+        pair.caught_up()
+        fault(proxy)
+        refused = promoted(pair.slave)
+        refused_at = time.monotonic()
+        assert (refused.code, "may go on taking writes" in refused.err) == (1, True), refused
+        wait_for(lambda: STOPPED in pair.master.log.read_text(), "that it has stopped writing")
+        wait_for(lambda: takes_writes(pair.master), "that it takes writes")
+        assert time.monotonic() - refused_at < LEASE_S / 2
+        with pair.slave.connect() as client:
+            assert not is_master(client)
+        proxy.asked = lambda data: data
+        promoted(pair.slave).succeeded()
+        proxy.close()
+
+
+class Asked:
+    """Stands for a slave and its master. `faults`: what happens when the tables are copied, then at each step that the
+    master is asked for after `prepare`; None: nothing. `steps`: what it was asked for."""
+
+    text, address, state = "127.0.0.1:1", ("127.0.0.1", 1), (State.FOLLOWING, "")
+
+    def __init__(self, *faults: BaseException | None) -> None:
+        self.steps: list[str] = []
+        self.faults = list(faults)
+        self.master = self
+        self.is_stopped = False
+
+    def _fail(self) -> None:
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+
+    async def ask_for_master(self) -> None: ...
+    async def log_range(self) -> LogRange:
+        return LogRange(0, 100)
+
+    async def ask(self, code: int, ext: dict[str, str]) -> RemotingCommand:
+        self.steps.append(ext["step"])
+        if ext["step"] != PREPARE:
+            self._fail()
+        return RemotingCommand.request(code, {}, b'{"epoch":4,"end":100}')
+
+    async def copy_tables(self) -> None:
+        self._fail()
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+
+def promote(asked: Asked, **ext: str) -> None:
+    """By a slave that has all."""
+
+    async def run() -> None:
+        context = SimpleNamespace(
+            loop=asyncio.get_running_loop(),
+            store=SimpleNamespace(written=100),
+            write_batch=SimpleNamespace(commit=lambda: None),
+            restart=lambda restart: None,
+        )
+        role = SimpleNamespace(epoch=4, is_fenced=False, fenced="", promote=lambda epoch, role: None)
+        slave = Promotion(cast("Any", context), cast("Any", role), cast("Any", asked))
+        request = RemotingCommand.request(RequestCode.PROMOTE_BROKER, ext)
+        await slave.promote(request, cast("Any", None))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("fault", [OSError("no disk"), RuntimeError("a bug"), asyncio.CancelledError()])
+def test_whatever_fails_after_the_master_stopped_is_given_back(fault: BaseException) -> None:
+    asked = Asked(fault)
+    with pytest.raises((Refusal, RuntimeError, asyncio.CancelledError)):
+        promote(asked)
+    assert (asked.steps, asked.is_stopped) == ([PREPARE, CANCEL], False)
+
+
+def test_a_master_that_cannot_be_told_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promotion, "AGAIN_S", 0.01)
+    asked = Asked(OSError("no disk"), OSError("lost"))
+    with pytest.raises(Refusal, match="no disk"):
+        promote(asked)
+    assert asked.steps == [PREPARE, CANCEL, CANCEL]
+    asked = Asked(OSError("no disk"), *[OSError("lost")] * CANCEL_TRIES)
+    with pytest.raises(Refusal, match="no disk"):
+        promote(asked)
+    assert asked.steps == [PREPARE, *[CANCEL] * CANCEL_TRIES]
+
+
+def test_one_that_is_promoted_by_force_leaves_its_master_stopped() -> None:
+    asked = Asked(OSError("no disk"))
+    promote(asked, force="true")
+    assert (asked.steps, asked.is_stopped) == ([PREPARE], True)
+
+
+def test_a_master_that_may_be_fenced_is_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promotion, "AGAIN_S", 0.01)
+    refuses = MasterError(604, "the log has grown")
+    for faults, steps in (
+        ([OSError("lost")] * FENCE_TRIES, [FENCE] * FENCE_TRIES),
+        ([OSError("lost"), refuses], [FENCE] * 2),
+        ([asyncio.CancelledError()], [FENCE]),
+        ([refuses], [FENCE, CANCEL]),
+    ):
+        asked = Asked(None, *faults)
+        with pytest.raises((Refusal, asyncio.CancelledError)):
+            promote(asked)
+        assert (asked.steps, asked.is_stopped) == ([PREPARE, *steps], False)
