@@ -21,6 +21,7 @@ from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller_client import ControllerClient
+from firearrow.broker.replication.copies_warning import CopiesWarning
 from firearrow.broker.replication.journal_stream import JournalFollower
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.master import HAService
@@ -86,6 +87,7 @@ class ReplicationServices:
     ) -> BrokerIdentity:
         """Open the replication port if it is asked for; returns what this broker registers as. StartError."""
         options = self._config.options
+        self._config.listen(CopiesWarning().look)
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
         ha_port = 0
         asked = options.ha_port or options.broker_role == "SYNC_MASTER" or options.acting_master

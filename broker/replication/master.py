@@ -113,10 +113,6 @@ class HAService:
         self._periodic.every(TICK_S, self._tick)
         self._periodic.every(RATES_S, self._measure)
         address: Address = self._listener.sockets[0].getsockname()[:2]
-        if self._waits and self._copies.wanted <= 1 and not self._config.options.all_acknowledge:
-            log.warning(
-                "brokerRole=SYNC_MASTER waits for no slave while inSyncReplicas is 1, Apache's default: set it to 2"
-            )
         return address
 
     def start_serving(self) -> None:
