@@ -184,7 +184,7 @@ class ReplicationServices:
             refresh=lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
             look=self._look_at_members,
             progress=copied,
-            fenced=self._role.fenced,
+            role=self._role,
         )
 
     def _join_pairs(self) -> None:

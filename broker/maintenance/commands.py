@@ -231,7 +231,10 @@ def backup_store(
 @exits_with_message
 def promote_store(
     folder: Folder,
-    role: Annotated[MasterRole, typer.Option("--role", help="What it becomes.")] = MasterRole.ASYNC_MASTER,
+    role: Annotated[
+        MasterRole | None,
+        typer.Option("--role", help="What it becomes; without it, what its old master was."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also if it was fenced.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
@@ -239,10 +242,11 @@ def promote_store(
     root = str(folder)
     with held(root, write=True):
         confirm(f"Make {root} the store of the master?", yes=yes)
-        epoch = promote_stopped(root, role, force=force)
+        promoted = promote_stopped(root, role or "", force=force)
     print(
-        f"{root} is a master's store now, of epoch {epoch}. Start it: firearrow broker --store {root}, with its "
-        f"options; set brokerRole={role} and brokerId=0 in its configuration. Start its old master as a slave only"
+        f"{root} is a master's store now, of epoch {promoted.epoch}. Start it: firearrow broker --store {root}, with "
+        f"its options; set brokerRole={promoted.master_role} and brokerId=0 in its configuration. Start its old master "
+        "as a slave only"
     )
 
 

@@ -33,5 +33,5 @@
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed
 - `slave_requests`: which requests a slave refuses, and what it tells of itself
-- `slave_tables`: SlaveSynchronize: copies topics, groups, offsets and timers of the master
+- `slave_tables`: SlaveSynchronize: copies topics, groups, offsets and timers of the master; its role
 """

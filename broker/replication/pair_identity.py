@@ -30,7 +30,7 @@ ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
 """Of a store that belongs to no pair yet."""
 HEX = re.compile(r"[0-9a-f]{32}")
-ASYNC_MASTER, SYNC_MASTER = "ASYNC_MASTER", "SYNC_MASTER"
+MASTER_ROLES = ASYNC_MASTER, SYNC_MASTER = "ASYNC_MASTER", "SYNC_MASTER"
 
 
 class RoleKind(StrEnum):
@@ -45,11 +45,11 @@ class RoleKind(StrEnum):
 
 class StoredRole(NamedTuple):
     """`epoch`: with which the store was promoted, or by which it was fenced. `master_role`: what a promoted broker is
-    if its configuration says SLAVE."""
+    if its configuration says SLAVE; of others, what it would be: the role of the last master; empty: not known."""
 
     kind: RoleKind = RoleKind.CONFIGURED
     epoch: int = 0
-    master_role: str = ASYNC_MASTER
+    master_role: str = ""
 
 
 class _Content(NamedTuple):
@@ -151,7 +151,9 @@ def _encoded(content: _Content) -> bytes:
     members: dict[str, object] = {"nodeId": content.node.hex(), "pairId": content.pair.hex()}
     role = content.role
     if role.kind is not RoleKind.CONFIGURED:
-        members |= {"role": role.kind, "roleEpoch": role.epoch, "masterRole": role.master_role}
+        members |= {"role": role.kind, "roleEpoch": role.epoch}
+    if role.master_role:
+        members["masterRole"] = role.master_role
     return json.dumps(members).encode()
 
 
@@ -171,10 +173,11 @@ def _parsed(text: bytes) -> _Content:
 
 def _parsed_role(value: json_fields.Members) -> StoredRole:
     """ValueError."""
-    kind, master_role = value.get("role", RoleKind.CONFIGURED), value.get("masterRole", ASYNC_MASTER)
+    kind = value.get("role", RoleKind.CONFIGURED)
+    master_role = value.get("masterRole", ASYNC_MASTER if kind == RoleKind.PROMOTED else "")
     if kind not in list(RoleKind):
         raise ValueError(f"role is {str(kind)[:40]!r}")
-    if master_role not in (ASYNC_MASTER, SYNC_MASTER):
+    if master_role not in ("", *MASTER_ROLES):
         raise ValueError(f"masterRole is {str(master_role)[:40]!r}")
     epoch = json_fields.number(value, "roleEpoch", 0, low=0, high=EPOCH_MAX)
     return StoredRole(RoleKind(kind), epoch, master_role)

@@ -23,11 +23,12 @@ from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.fencing import CANCEL, FENCE, PREPARE
 from firearrow.broker.replication.member_group import Members
-from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
+from firearrow.broker.replication.pair_identity import ASYNC_MASTER, MASTER_ROLES
 from firearrow.broker.replication.rebuild import DAMAGED
 from firearrow.broker.replication.role import PairRole, lacks_newer
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.replication.slave_master import Master, MasterError, State, address_or_none
+from firearrow.broker.replication.slave_tables import role_of
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.routes import MASTER_ID
 
@@ -66,15 +67,13 @@ class Promotion:
         return {RequestCode.PROMOTE_BROKER: self.promote, RequestCode.REBUILD_REPLICA: self.rebuild}
 
     async def promote(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """`brokerRole`: of the master that it becomes. `force`: also if its master answers and takes writes. The
-        answer: epoch, the log's end, where it begins, and what is to be done with the old master. The broker starts
-        again after it."""
-        slave, master_role = self._slave, request.text_or("brokerRole", ASYNC_MASTER)
+        """`brokerRole`: of the master that it becomes; without it, that of its old master. `force`: also if its master
+        answers and takes writes. The answer: epoch, the log's end, where it begins, its role, whether that was asked
+        for or is the old master's, and what is to be done with the old master. The broker starts again after it."""
+        slave, master_role = self._slave, request.text_or("brokerRole", "")
         force = request.boolean_or("force", False)
-        if master_role not in (ASYNC_MASTER, SYNC_MASTER):
-            raise Refusal(
-                ResponseCode.INVALID_PARAMETER, f"brokerRole must be {ASYNC_MASTER} or {SYNC_MASTER}"
-            )
+        if master_role not in ("", *MASTER_ROLES):
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"brokerRole must be {' or '.join(MASTER_ROLES)}")
         if slave is None:
             raise Refusal(
                 ResponseCode.ILLEGAL_OPERATION, "this broker is a master already: promote its slave"
@@ -115,6 +114,7 @@ class Promotion:
         if not self._role.fenced:  # such a broker registers nowhere
             await slave.ask_for_master()
         if await _answers(slave.master):
+            master_role = master_role or await _role_of(slave.master)
             try:
                 epoch, old_master = await self._take_over(slave, force)
             except Refusal as refusal:
@@ -127,10 +127,11 @@ class Promotion:
         elif not force:
             await self._check_other_slaves(slave)
         epoch += 1
+        master_role = master_role or self._role.master_role
         await slave.stop()
         self._context.write_batch.commit()
         try:
-            self._role.promote(epoch, master_role)
+            self._role.promote(epoch, master_role or ASYNC_MASTER)
         except OSError as error:
             slave.start()
             raise Refusal(
@@ -138,7 +139,13 @@ class Promotion:
             ) from None
         end = self._context.store.written
         self._context.restart(Restart(f"promoted to the master of epoch {epoch}"))
-        return {"epoch": epoch, "end": end, "role": master_role, "oldMaster": old_master}
+        return {
+            "epoch": epoch,
+            "end": end,
+            "role": master_role or ASYNC_MASTER,
+            "roleKnown": bool(master_role),
+            "oldMaster": old_master,
+        }
 
     async def _check_other_slaves(self, slave: Slave) -> None:
         """Refusal: one has more of the log than we have: perhaps what its master has answered. Those that do not answer
@@ -269,6 +276,14 @@ async def _answers(master: Master) -> bool:
     except MasterError:
         pass
     return True
+
+
+async def _role_of(master: Master) -> str:
+    """Empty: it does not say it."""
+    try:
+        return await role_of(master)
+    except (OSError, MasterError):
+        return ""
 
 
 async def _ask(master: Master, step: str, **ext: str) -> MasterState:

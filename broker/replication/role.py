@@ -16,7 +16,13 @@ from firearrow._native.store.store_folder import StoreFolder
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.replication.epoch_file import EpochFile
-from firearrow.broker.replication.pair_identity import PairIdentity, RoleKind, StoredRole, stored_role
+from firearrow.broker.replication.pair_identity import (
+    ASYNC_MASTER,
+    PairIdentity,
+    RoleKind,
+    StoredRole,
+    stored_role,
+)
 from firearrow.broker.replication.rebuild import Kept, set_aside
 
 log = logging.getLogger("firearrow.replication")
@@ -35,6 +41,8 @@ class PairRole:
         self._stored = stored_role(self._root / CONFIG_FOLDER)
         self._identity: PairIdentity | None = None
         self._epochs: EpochFile | None = None
+        self._own_role = ""
+        """The role of this start, if that is a master's."""
         self._refuse_writes: Callable[[str], None] = lambda why: None
         self._restart: Callable[[str], None] = lambda why: None
         self.fenced = ""
@@ -46,6 +54,11 @@ class PairRole:
 
     def effective(self, options: Options) -> Options:
         """The options that this store is to be started with."""
+        options = self._effective(options)
+        self._own_role = "" if options.is_slave else options.broker_role
+        return options
+
+    def _effective(self, options: Options) -> Options:
         kind, epoch, master_role = self._stored
         if kind is RoleKind.PROMOTED:
             if options.is_slave:
@@ -78,7 +91,7 @@ class PairRole:
         try:
             with locked(options.store_root):
                 kept = set_aside(self._root, options.commitlog_path)
-                self._store(StoredRole())
+                self._store(StoredRole(master_role=self.master_role))
         except OSError as error:
             raise StartError(
                 f"the log of {self._root} cannot be set aside ({error.filename}: {error.strerror or error}): set the "
@@ -144,7 +157,17 @@ class PairRole:
         """This slave has joined the master of `epoch`. One that was fenced by it, or by an older one, is a slave like
         others from now on; until then its log may lack what the new master has taken. OSError: it stays fenced."""
         if self.is_fenced and epoch >= self._stored.epoch:
-            self._store(StoredRole())
+            self._store(StoredRole(master_role=self.master_role))
+
+    @property
+    def master_role(self) -> str:
+        """Of the last master of the pair that this store knows; empty: none has said it."""
+        return self._stored.master_role
+
+    def heard_master_role(self, master_role: str) -> None:
+        """The master that this slave follows has this role. OSError."""
+        if self._stored.kind is RoleKind.CONFIGURED:
+            self._store(StoredRole(master_role=master_role))
 
     def promote(self, epoch: int, master_role: str) -> None:
         """The next start is a master's; on the disk when this returns. OSError: nothing has changed."""
@@ -152,7 +175,7 @@ class PairRole:
 
     def ask_for_rebuild(self) -> None:
         """The next start begins with an empty log; on the disk when this returns. OSError: nothing has changed."""
-        self._store(StoredRole(RoleKind.REBUILDING))
+        self._store(StoredRole(RoleKind.REBUILDING, master_role=self.master_role))
 
     def fence(self, epoch: int, why: str) -> None:
         """Another broker is the master since `epoch`: take no more writes, and start again as a slave, or fenced. On
@@ -161,7 +184,7 @@ class PairRole:
             return
         text = f"the broker is fenced: {why}"
         try:
-            self._store(StoredRole(RoleKind.FENCED, epoch, self._stored.master_role))
+            self._store(StoredRole(RoleKind.FENCED, epoch, self._own_role or self.master_role))
         except OSError as error:
             log.critical(
                 "%s; this could not be written to the disk (%s): stop the broker and start it with brokerRole=SLAVE",
@@ -175,6 +198,8 @@ class PairRole:
         self._restart(text)
 
     def _store(self, role: StoredRole) -> None:
+        if role == self._stored:
+            return
         self.identity.set_role(role)
         self._stored = role
 
@@ -202,17 +227,19 @@ def lacks_newer(what: str, epoch: int) -> str:
     )
 
 
-def promote_stopped(store_root: str, master_role: str, *, force: bool = False) -> int:
-    """The next start of a store, which the caller has locked, is a master's; returns its epoch, which begins where the
-    log ends then. StartError: it is one already, or was fenced and is not forced; OSError."""
+def promote_stopped(store_root: str, master_role: str = "", *, force: bool = False) -> StoredRole:
+    """The next start of a store, which the caller has locked, is a master's; its epoch begins where the log ends then.
+    Without `master_role` it has that of the last master, ASYNC_MASTER if it does not know that. StartError: it is one
+    already, or was fenced and is not forced; OSError."""
     identity, epochs = PairIdentity(Path(store_root, CONFIG_FOLDER)), EpochFile(store_root)
     if identity.role.kind is RoleKind.PROMOTED:
         raise StartError(f"{store_root} is promoted already, with epoch {identity.role.epoch}: start it")
     if identity.role.kind is RoleKind.FENCED and not force:
         raise StartError(lacks_newer(store_root, identity.role.epoch))
     epoch = max(epochs.last, identity.role.epoch) + 1
-    identity.set_role(StoredRole(RoleKind.PROMOTED, epoch, master_role))
-    return epoch
+    promoted = StoredRole(RoleKind.PROMOTED, epoch, master_role or identity.role.master_role or ASYNC_MASTER)
+    identity.set_role(promoted)
+    return promoted
 
 
 def rebuild_stopped(store_root: str) -> Kept:
@@ -223,7 +250,7 @@ def rebuild_stopped(store_root: str) -> Kept:
         raise StartError(
             f"{store_root} is a master's, promoted with epoch {identity.role.epoch}: nothing was changed"
         )
-    identity.set_role(StoredRole(RoleKind.REBUILDING))
+    identity.set_role(StoredRole(RoleKind.REBUILDING, master_role=identity.role.master_role))
     kept = set_aside(Path(store_root))
-    identity.set_role(StoredRole())
+    identity.set_role(StoredRole(master_role=identity.role.master_role))
     return kept

@@ -15,10 +15,11 @@ from firearrow.broker.replication.acting_master import ActingMaster
 from firearrow.broker.replication.confirmed_offset import ConfirmedLog
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.pair_client import FollowedParts, PairClient
+from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave_client import HAClient
 from firearrow.broker.replication.slave_master import Master, SlaveStatus, State
 from firearrow.broker.replication.slave_requests import SlaveRequests
-from firearrow.broker.replication.slave_tables import CopiedProgress, SlaveSynchronize
+from firearrow.broker.replication.slave_tables import CopiedProgress, MasterRole, SlaveSynchronize
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")
@@ -36,8 +37,8 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
 
 class Slave:
     """`connect` opens a connection to the master's remoting port; `refresh()` registers again; `look()` asks for the
-    brokers of our name. `fenced`: why it follows no master; empty: it does. `acting` None: without
-    enableSlaveActingMaster. `parts` None: it never speaks our own wire."""
+    brokers of our name. `acting` None: without enableSlaveActingMaster. `parts` None: it never speaks our own wire.
+    `role` None: controllers say what it is."""
 
     def __init__(
         self,
@@ -49,10 +50,10 @@ class Slave:
         look: Callable[[], None],
         progress: CopiedProgress,
         parts: FollowedParts | None,
-        fenced: str = "",
+        role: PairRole | None = None,
     ) -> None:
-        self._fenced = fenced
-        context.tables.offsets.are_followed = bool(fenced)
+        self._fenced = "" if role is None else role.fenced
+        context.tables.offsets.are_followed = bool(self._fenced)
         self._pair: PairClient | None = None
         self._loop = context.loop
         self._store = context.store
@@ -71,8 +72,11 @@ class Slave:
             context, self._master, progress, pushed=lambda: self._client.follows_pair
         )
         self._requests = SlaveRequests(
-            context.config, self._status, self.acting, lambda: self._store.written, self.lag, fenced
+            context.config, self._status, self.acting, lambda: self._store.written, self.lag, self._fenced
         )
+        self._runs = [self._client.run, self._synchronize.run]
+        if role is not None:
+            self._runs.append(MasterRole(self._master, self._status, role.heard_master_role).run)
         self._tasks: list[asyncio.Task[None]] = []
         self._master_reported = asyncio.Event()
 
@@ -131,7 +135,7 @@ class Slave:
     def start(self) -> None:
         if self._fenced:
             return self._status.enter(State.FENCED, self._fenced)
-        for run in (self._client.run, self._synchronize.run):
+        for run in self._runs:
             task = asyncio.ensure_future(run())
             task.add_done_callback(_ended)
             self._tasks.append(task)

@@ -1,4 +1,4 @@
-"""SlaveSynchronize: copies the master's tables, each second (Apache: each minute). Loop thread.
+"""SlaveSynchronize: copies the master's tables, each second (Apache: each minute); MasterRole: its role. Loop thread.
 
 Topics, groups and the timer's metrics are copied when their data version changes; the others have none that
 tells each change, and are copied when their bytes differ. Progress (offsets, delays, timers) takes effect once our log
@@ -17,7 +17,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext, Tables
-from firearrow.broker.replication.slave_master import Master, MasterError
+from firearrow.broker.replication.pair_identity import MASTER_ROLES
+from firearrow.broker.replication.slave_master import Master, MasterError, SlaveStatus, State
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.groups import GroupConfig
@@ -25,7 +26,7 @@ from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.slave")
 
-PERIOD_S = 1.0
+PERIOD_S, ROLE_PERIOD_S = 1.0, 0.5
 SHARE = 10
 """Copying takes at most this part of the time."""
 PAGE = 2000
@@ -279,6 +280,50 @@ class SlaveSynchronize:
 
     async def _ask(self, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
         return await self._master.ask(code, ext, timeout_s=ANSWER_S)
+
+
+class MasterRole:
+    """What the slave remembers of its master's role, so that its promotion keeps it. `heard(role)`: does; OSError."""
+
+    def __init__(self, master: Master, status: SlaveStatus, heard: Callable[[str], None]) -> None:
+        self._master = master
+        self._status = status
+        self._heard = heard
+        self._asked: Address | None = None
+        """Our end of the replication connection after whose beginning the master was asked: its role changes when it
+        starts again only."""
+        self._fault = ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            local = self._status.local
+            if self._status.state is State.FOLLOWING and local is not None and local != self._asked:
+                await self._ask(local)
+            await asyncio.sleep(ROLE_PERIOD_S)
+
+    async def _ask(self, local: Address) -> None:
+        try:
+            role = await role_of(self._master)
+            if role:
+                self._heard(role)
+        except (OSError, MasterError) as error:
+            fault = str(error) or type(error).__name__
+            if fault != self._fault:
+                log.info("the master's role is not known, will ask again: %s", fault)
+            self._fault = fault
+        else:
+            self._asked, self._fault = local, ""
+
+
+async def role_of(master: Master) -> str:
+    """brokerRole of a master, Apache's or ours; empty: it says that it is none. OSError, MasterError."""
+    answer = await master.ask(RequestCode.GET_BROKER_CONFIG)
+    for line in answer.body.decode("utf-8", "replace").splitlines():
+        key, equals, value = line.partition("=")
+        if equals and key.strip() == "brokerRole" and value.strip() in MASTER_ROLES:
+            return value.strip()
+    return ""
 
 
 def follow_topics(

@@ -20,22 +20,30 @@ AGAIN_WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """`end`: of the log, where the epoch begins. `old_master`: empty, or what is to be done with it."""
+    """`end`: of the log, where the epoch begins. `role_known`: the role was asked for, or is the old master's.
+    `old_master`: empty, or what is to be done with it."""
 
     epoch: int
     end: int
     role: str
+    role_known: bool
     old_master: str
 
 
-async def promote(admin: Admin, address: str, *, role: str, force: bool) -> Promoted:
-    """Make the slave at this address a master; returns once it is one. BrokerError, OnlyFireArrow, ClientError: it is
-    not one a minute later."""
-    ext = {"brokerRole": role, "force": str(force).lower()}
+async def promote(admin: Admin, address: str, *, role: str | None, force: bool) -> Promoted:
+    """Make the slave at this address a master, without `role` of that of its old master; returns once it is one.
+    BrokerError, OnlyFireArrow, ClientError: it is not one a minute later."""
+    ext = {"force": str(force).lower()} | ({} if role is None else {"brokerRole": role})
     answer = await _change(admin, address, RequestCode.PROMOTE_BROKER, ext)
     promoted = read(
         answer.body,
-        lambda of: Promoted(of.number("epoch"), of.number("end"), of.text("role"), of.text("oldMaster")),
+        lambda of: Promoted(
+            of.number("epoch"),
+            of.number("end"),
+            of.text("role"),
+            of.flag("roleKnown", role is not None),
+            of.text("oldMaster"),
+        ),
     )
     await _until(admin, address, lambda of: of.flag("master"))
     return promoted

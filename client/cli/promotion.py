@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def add_arguments(verb: Verb) -> None:
     verb.argument("broker", metavar="ADDRESS|DIR", help=TARGET)
-    verb.argument("--role", choices=ROLES, default=ROLES[0], help="what it becomes  [default: %(default)s]")
+    verb.argument("--role", choices=ROLES, help="what it becomes (default: what its old master was)")
     verb.argument(
         "--force",
         action="store_true",
@@ -40,12 +40,23 @@ async def promote(call: Call) -> int:
         return 0
     if is_folder(target):
         forced = ["--force"] if call.arguments.force else []
-        return offline("promote", [target, "--role", role, "--yes", *forced])
+        chosen = [] if role is None else ["--role", role]
+        return offline("promote", [target, *chosen, "--yes", *forced])
     done = await roles.promote(await call.admin(), target, role=role, force=call.arguments.force)
     call.output.done(
-        f"{target} is the master of epoch {done.epoch}, from {done.end} of the log on",
+        f"{target} is the {done.role} of epoch {done.epoch}, from {done.end} of the log on",
         {"broker": target, "role": done.role, "epoch": done.epoch, "end": done.end},
     )
+    if not done.role_known:
+        call.output.note(
+            f"the role of its old master is not known, so it is {done.role}: to change it, start it again with "
+            f"brokerRole={ROLES[1]} and brokerId=0"
+        )
+    elif role is None and done.role == ROLES[1]:
+        call.output.note(
+            f"it is a {done.role}, as its old master was: if it has no slave and refuses sends, set "
+            "minInSyncReplicas=1 until one has joined"
+        )
     if done.old_master:
         call.output.note(done.old_master)
     return 0

@@ -5,7 +5,20 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.replication.pairs import SIZES, TOPIC, digests, end_of, fill, ha_client, own_port, wait_for, words
+from firearrow.broker.replication.pair_identity import stored_role
+from tests.replication.pairs import (
+    SIZES,
+    TOPIC,
+    digests,
+    end_of,
+    fill,
+    ha_client,
+    name_server,
+    own_port,
+    start_slave,
+    wait_for,
+    words,
+)
 from tests.replication.promoted_pair import (
     PromotedPair,
     address_of,
@@ -79,6 +92,41 @@ def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
         pair.master = pair.start_master(brokerRole="SLAVE", brokerId="2", slaveReadEnable="true")
         pair.caught_up()
         assert pair.route() == {0: address_of(pair.slave), 2: address_of(pair.master)}
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_the_new_master_has_the_role_of_the_old_one(tmp_path: Path, is_alive: bool) -> None:
+    """The slave remembers it over a restart."""
+    with PromotedPair(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2") as pair:
+        pair.caught_up()
+        if not is_alive:
+            wait_for(lambda: stored_role(tmp_path / "slave" / "config").master_role != "", "the role")
+            pair.master.kill()
+            assert pair.slave.stop() == 0
+            pair.slave = pair.start_slave()
+        ran = promoted(pair.slave)
+        [row] = ran.rows
+        assert row["role"] == "SYNC_MASTER"
+        assert "it is a SYNC_MASTER, as its old master was" in ran.err
+        with pair.slave.connect() as client:
+            assert option(client, "brokerRole") == "SYNC_MASTER"
+        if not is_alive:
+            return
+        [row] = promoted(pair.master, "--force").rows  # it has its own role again
+        assert row["role"] == "SYNC_MASTER"
+        wait_for(lambda: state_of(pair.slave) == "following", "that the other one follows")
+        [row] = promoted(pair.slave, "--role", "ASYNC_MASTER").rows
+        assert row["role"] == "ASYNC_MASTER"
+
+
+def test_a_role_that_is_not_known_is_said(tmp_path: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "names", *words({"brokerName": "names"})) as names,
+        start_slave(tmp_path / "slave", name_server(names)) as slave,
+    ):
+        ran = promoted(slave)
+        [row] = ran.rows
+        assert (row["role"], "is not known, so it is ASYNC_MASTER" in ran.err) == ("ASYNC_MASTER", True)
 
 
 def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Path) -> None:
@@ -246,15 +294,17 @@ def test_a_fenced_master_that_has_not_joined_the_new_one_keeps_its_epoch(tmp_pat
             assert send(client, TOPIC, b"of epoch 3").code == 0
 
 
-def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path) -> None:
-    with PromotedPair(tmp_path) as pair:
+@pytest.mark.parametrize("role", [("--role", "SYNC_MASTER"), ()])
+def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path, role: tuple[str, ...]) -> None:
+    with PromotedPair(tmp_path, **({} if role else {"brokerRole": "SYNC_MASTER"})) as pair:
         pair.fill(20)
         pair.caught_up()
+        wait_for(lambda: stored_role(tmp_path / "slave" / "config").master_role != "", "the role")
         pair.master.kill()
         in_use = here("promote", str(tmp_path / "slave"), "--yes")
         assert (in_use.code, "is in use by a broker" in in_use.err) == (3, True)
         pair.slave.kill()
-        ran = here("promote", str(tmp_path / "slave"), "--yes", "--role", "SYNC_MASTER")
+        ran = here("promote", str(tmp_path / "slave"), "--yes", *role)
         assert (ran.code, "is a master's store now, of epoch 2" in ran.out) == (0, True)
         again = here("promote", str(tmp_path / "slave"), "--yes")
         assert (again.code, "is promoted already, with epoch 2: start it" in again.err) == (3, True)

@@ -102,7 +102,7 @@ def test_what_a_sync_master_answered_is_at_the_promoted_slave(tmp_path: Path) ->
         pair.knows(TOPIC)
         with Sender(pair.names) as sender:
             pair.master.kill()
-            promoted(pair.slave).succeeded()
+            promoted(pair.slave, "--role", "ASYNC_MASTER").succeeded()
             sender.more(50)
             pair.master = pair.start_master()
             wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")

@@ -73,14 +73,26 @@ def test_a_fenced_store_takes_no_writes_until_it_is_a_slave(tmp_path: Path) -> N
 
 
 def test_a_fenced_store_is_promoted_only_by_force(tmp_path: Path) -> None:
-    """It lacks what the new master has taken, whether it runs or not."""
-    role, _ = opened(tmp_path, MASTER)
+    """It lacks what the new master has taken, whether it runs or not; by force it is again what it was."""
+    role, _ = opened(tmp_path, replace(MASTER, broker_role="SYNC_MASTER"))
     role.wire(lambda why: None, lambda why: None)
     role.fence(4, "the other one is the master")
     with pytest.raises(StartError, match=r"was fenced by epoch 4, .* add --force"):
         promote_stopped(str(tmp_path), "ASYNC_MASTER")
     assert opened(tmp_path, MASTER)[0].fenced
-    assert promote_stopped(str(tmp_path), "ASYNC_MASTER", force=True) == 5
+    assert promote_stopped(str(tmp_path), force=True) == (RoleKind.PROMOTED, 5, "SYNC_MASTER")
+
+
+def test_a_slave_remembers_its_masters_role(tmp_path: Path) -> None:
+    role, _ = opened(tmp_path, SLAVE)
+    role.heard_master_role("SYNC_MASTER")
+    assert opened(tmp_path, SLAVE)[1] == SLAVE
+    role, _ = opened(tmp_path, SLAVE)
+    assert role.master_role == "SYNC_MASTER"
+    role.fence(4, "the other one is the master")
+    role.followed(4)
+    assert promote_stopped(str(tmp_path)) == (RoleKind.PROMOTED, 1, "SYNC_MASTER")
+    assert promote_stopped(str(tmp_path / "other")) == (RoleKind.PROMOTED, 1, "ASYNC_MASTER")
 
 
 def test_what_cannot_be_written_is_refused_all_the_same(tmp_path: Path) -> None:

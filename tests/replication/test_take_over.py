@@ -95,7 +95,9 @@ class Asked:
     async def log_range(self) -> LogRange:
         return LogRange(0, 100)
 
-    async def ask(self, code: int, ext: dict[str, str]) -> RemotingCommand:
+    async def ask(self, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
+        if ext is None:
+            return RemotingCommand.request(code, {}, b"brokerRole=SYNC_MASTER\n")
         self.steps.append(ext["step"])
         if ext["step"] != PREPARE:
             self._fail()
@@ -118,7 +120,9 @@ def promote(asked: Asked, **ext: str) -> None:
             write_batch=SimpleNamespace(commit=lambda: None),
             restart=lambda restart: None,
         )
-        role = SimpleNamespace(epoch=4, is_fenced=False, fenced="", promote=lambda epoch, role: None)
+        role = SimpleNamespace(
+            epoch=4, is_fenced=False, fenced="", master_role="", promote=lambda epoch, role: None
+        )
         slave = Promotion(cast("Any", context), cast("Any", role), cast("Any", asked))
         request = RemotingCommand.request(RequestCode.PROMOTE_BROKER, ext)
         await slave.promote(request, cast("Any", None))
