@@ -40,6 +40,7 @@ class PairServices:
         self._may_be_outdated = slave is None and (replicates or role.epoch > 0)
         self._promotion = Promotion(context, role, slave)
         self._fencing = Fencing(context, role, is_master=slave is None, stop_services=stop_services)
+        self._watch: MasterWatch | None = None
         role.wire(self._refuse_writes, lambda why: context.restart(Restart(why)))
         self._holds_writes = self._may_be_outdated and not role.begins
         if self._holds_writes:
@@ -58,13 +59,19 @@ class PairServices:
         registrar.epoch = lambda: self._role.epoch
         self._promotion.others = partial(brokers_of_name, registrar, identity)
         if self._may_be_outdated:
-            registrar.watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated).look
+            self._watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated)
+            registrar.watch = self._watch.look
             names.outdated = self.outdated
         if not self._role.fenced:
             registrar.start()
         if self._holds_writes:
             await registrar.watched()
             self._fencing.take_writes()
+
+    @property
+    def other_master(self) -> str:
+        """Address of another master with our epoch; empty: none is known."""
+        return "" if self._watch is None else self._watch.other_master
 
     def outdated(self, epoch: int, by: str) -> None:
         """Another broker of the pair is the master since this epoch: it is proved, or name servers say so."""

@@ -155,7 +155,7 @@ class ReplicationServices:
             files.callback(self._pair.stop)
             self._context = context
         self._pre_online = self._make_pre_online(context, connect, name_servers)
-        self._handler = ReplicasHandler(self._store, self._identity, self._ha)
+        self._handler = ReplicasHandler(self._store, self._identity, self._ha, self._other_master)
 
     def _make_slave(
         self, context: BrokerContext, arrivals: ArrivalNotifier, connect: Connect
@@ -265,6 +265,9 @@ class ReplicationServices:
         await self._pair.register(self._registrar, self._identity, self._routes)
         self._online()
 
+    def _other_master(self) -> str:
+        return "" if self._controller_mode is not None else self._pair.other_master
+
     def _member_group(self) -> MemberGroup:
         assert self._members is not None
         return self._members
@@ -305,8 +308,10 @@ class ReplicationServices:
             return None
 
         def status() -> dict[str, object]:
-            """`isolated`: why this master is not online yet."""
+            """`isolated`: why this master is not online yet. `otherMaster`: that has our epoch, too."""
             found = source.status()
+            if other := self._other_master():
+                found["otherMaster"] = other
             if self._pre_online is not None and self._pre_online.reason:
                 found["isolated"] = self._pre_online.reason
             if self._controller_mode is not None:

@@ -5,6 +5,7 @@ Loop thread.
 """
 
 import struct
+from collections.abc import Callable
 
 import orjson
 
@@ -31,12 +32,19 @@ SUMMED_MAX = 32 << 20
 
 
 class ReplicasHandler:
-    """`master` None: nothing is replicated."""
+    """`master` None: nothing is replicated. `other_master()`: address of another one with our epoch; empty: none."""
 
-    def __init__(self, store: MessageStore, identity: BrokerIdentity, master: HAService | None) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        identity: BrokerIdentity,
+        master: HAService | None,
+        other_master: Callable[[], str],
+    ) -> None:
         self._store = store
         self._identity = identity
         self._master = master
+        self._other_master = other_master
 
     def routes(self) -> Routes:
         return {
@@ -80,7 +88,7 @@ class ReplicasHandler:
         return "" if record is None else record_sum(record)
 
     def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """`refused` is ours: slaves that get nothing, and why."""
+        """Ours are `refused`: slaves that get nothing, and why; and `otherMaster`."""
         slaves = [] if self._master is None else self._master.connections()
         body = {
             "haClientRuntimeInfo": dict.fromkeys(CLIENT, 0),
@@ -91,4 +99,6 @@ class ReplicasHandler:
         }
         if self._master is not None and (refused := self._master.refused()):
             body["refused"] = refused
+        if other := self._other_master():
+            body["otherMaster"] = other
         return request.answer(body=orjson.dumps(body))

@@ -1,9 +1,12 @@
-"""MasterWatch: looks at name servers whether another broker is the master of our brokerName with a newer epoch.
+"""MasterWatch: looks at name servers whether another broker is a master of our brokerName, with a newer epoch or ours.
 
 A name server prefers the registration with the larger stateVersion, which is the epoch here, and ignores the other one
-without a word: so a master asks after each registration who has id 0. Loop thread.
+without a word: so a master asks after each registration who has id 0. Of two with the same epoch, as two slaves are
+that were promoted while no name server was there, it shows the one that registered last, so they take turns: each says
+so, and an operator has to choose, for each may have taken messages. Loop thread.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -20,6 +23,8 @@ from firearrow.broker.tables.routes import MASTER_ID
 log = logging.getLogger("firearrow.replication")
 
 ANSWER_S = 10.0
+FORGET_S = 150.0
+"""A second master that no name server has shown for so long is gone: each registers once a minute at least."""
 
 
 class MasterWatch:
@@ -31,6 +36,15 @@ class MasterWatch:
         self._identity = identity
         self._epoch = epoch
         self._outdated = outdated
+        self._other = ""
+        self._other_at = 0.0
+
+    @property
+    def other_master(self) -> str:
+        """Address of another master with our epoch; empty: none is known."""
+        if self._other and asyncio.get_running_loop().time() - self._other_at >= FORGET_S:
+            self._other = ""
+        return self._other
 
     async def look(self, name_server: Peer, our_address: str) -> None:
         """After a registration there."""
@@ -43,7 +57,22 @@ class MasterWatch:
             return log.warning("a name server does not say who the master is, will ask again: %s", error)
         if self._epoch() < epoch <= EPOCH_MAX:
             self._outdated(epoch, holder)
+        elif epoch == self._epoch():
+            self._is_shared(holder, our_address)
         return None
+
+    def _is_shared(self, holder: str, our_address: str) -> None:
+        if self.other_master != holder:
+            log.error(
+                "%s and this broker, %s, are both masters of %s with epoch %d, and take different messages: stop one "
+                "of the two, and start it with brokerRole=SLAVE and an empty store; keep its old store until you have "
+                "what it alone has",
+                holder,
+                our_address,
+                self._identity.broker,
+                self._epoch(),
+            )
+        self._other, self._other_at = holder, asyncio.get_running_loop().time()
 
     async def _holder(self, name_server: Peer) -> str:
         """Address of the broker that is registered as our master; empty: none is."""

@@ -80,7 +80,7 @@ class Registrar:
             for address in others
         ]
         self.watch: Callable[[Peer, str], Awaitable[None]] | None = None
-        """Called after each registration, and each WATCH_S, with the name server and our address there."""
+        """Called before and after each registration, and each WATCH_S, with the name server and our address there."""
         self._watched = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -294,6 +294,8 @@ class RemoteNameServer:
 
     async def _send_changes(self) -> None:
         peer = await self.connected()
+        if self._unsent is None:
+            await self.look()  # whoever has registered with our id since, and will not show any more
         names, self._unsent = self._unsent, set()
         if names is not None and not names:
             return

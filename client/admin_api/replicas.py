@@ -27,7 +27,7 @@ class Replica:
 
     `offset`: the end of its log; of a slave what it acknowledged. `in_sync`: as its master says. `state`, `lag_ms` and
     `lag_messages` (about): only where FireArrow's broker is on the side that knows it. `reason`: why it is not as it
-    should be. None: not known.
+    should be. `other_master`: address of another broker that is this master, too. None: not known.
     """
 
     broker: str
@@ -42,6 +42,7 @@ class Replica:
     lag_bytes: int | None = None
     lag_ms: int | None = None
     lag_messages: int | None = None
+    other_master: str | None = None
 
     @property
     def is_master(self) -> bool:
@@ -49,9 +50,11 @@ class Replica:
 
     @property
     def is_trouble(self) -> bool:
-        """It does not answer; or it is a slave that is not in sync, follows no master, or reports that it is one."""
+        """It does not answer; or it is a slave that is not in sync, follows no master, or reports that it is one; or
+        there is another master."""
         wrong_role = self.says_master is not None and self.says_master != self.is_master
-        return not self.answers or wrong_role or self.in_sync is False or self.state not in (None, FOLLOWS)
+        is_late = self.in_sync is False or self.state not in (None, FOLLOWS)
+        return not self.answers or wrong_role or is_late or self.other_master is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class _Status:
     copies: tuple[_Copy, ...]
     client: dict[str, Any]
     refused: dict[str, str]
+    other_master: str
 
 
 class _Unknown(NamedTuple):
@@ -166,7 +170,9 @@ def _master(name: str, address: str, status: _Status | _Unknown) -> Replica:
         return Replica(
             broker=name, broker_id=MASTER, address=address, reason=status.reason, answers=status.answers
         )
-    reason = None if status.master else "it says that it is no master"
+    other = status.other_master or None
+    reason = f"{other} is a master of the same epoch, too" if other else None
+    reason = reason if status.master else "it says that it is no master"
     return Replica(
         broker=name,
         broker_id=MASTER,
@@ -174,6 +180,7 @@ def _master(name: str, address: str, status: _Status | _Unknown) -> Replica:
         says_master=status.master,
         reason=reason,
         offset=status.offset,
+        other_master=other,
     )
 
 
@@ -239,6 +246,7 @@ def _status(answer: Members) -> _Status:
         ),
         dict(answer.members("haClientRuntimeInfo").pairs()),
         {_host(entry.text("addr")): entry.text("reason") for entry in refused},
+        answer.text("otherMaster"),
     )
 
 

@@ -63,6 +63,14 @@ def test_a_second_master() -> None:
     assert "brokerId=1" in found
 
 
+def test_two_masters_of_one_epoch() -> None:
+    master = replace(MASTER, other_master="10.0.0.3:10911")
+    facts = Facts(1_000_000_000_000, replicas=[master, SLAVE])
+    [finding] = found_in(facts, "two-masters")
+    assert finding.found == "10.0.0.1:10911 and 10.0.0.3:10911 are masters of the same epoch"
+    assert master.is_trouble
+
+
 @pytest.mark.parametrize("copies", [1, 2])
 def test_a_sync_master_that_waits_for_nobody(tmp_path: Path, copies: int) -> None:
     settings = ("brokerRole=SYNC_MASTER", f"haListenPort={free_port()}", f"inSyncReplicas={copies}")

@@ -97,6 +97,15 @@ def two_masters(facts: Facts) -> Said:
                 "both take messages: the two logs differ, and neither has all of them",
                 "stop one, and start it with brokerRole=SLAVE and an empty store",
             )
+        elif replica.is_master and replica.other_master:
+            yield Finding(
+                Severity.CRITICAL,
+                f"broker {replica.broker}",
+                f"{replica.address} and {replica.other_master} are masters of the same epoch",
+                "both take messages, as the name server shows the one or the other: neither has all of them",
+                "stop one, and start it with brokerRole=SLAVE and an empty store; keep its old store until you have "
+                "what it alone has",
+            )
 
 
 CHECKS = tuple(map(check_of, (replicas_stopped, replicas_out_of_sync, sync_masters_alone, two_masters)))
