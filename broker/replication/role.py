@@ -230,10 +230,15 @@ def lacks_newer(what: str, epoch: int) -> str:
 def promote_stopped(store_root: str, master_role: str = "", *, force: bool = False) -> StoredRole:
     """The next start of a store, which the caller has locked, is a master's; its epoch begins where the log ends then.
     Without `master_role` it has that of the last master, ASYNC_MASTER if it does not know that. StartError: it is one
-    already, or was fenced and is not forced; OSError."""
+    already, is to begin again with an empty log, or was fenced and is not forced; OSError."""
     identity, epochs = PairIdentity(Path(store_root, CONFIG_FOLDER)), EpochFile(store_root)
     if identity.role.kind is RoleKind.PROMOTED:
         raise StartError(f"{store_root} is promoted already, with epoch {identity.role.epoch}: start it")
+    if identity.role.kind is RoleKind.REBUILDING:
+        raise StartError(
+            f"{store_root} is to begin again with an empty log, as `firearrow replica rebuild` asked for: start it "
+            "with brokerRole=SLAVE and promote it once it is in sync"
+        )
     if identity.role.kind is RoleKind.FENCED and not force:
         raise StartError(lacks_newer(store_root, identity.role.epoch))
     epoch = max(epochs.last, identity.role.epoch) + 1

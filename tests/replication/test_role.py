@@ -83,6 +83,18 @@ def test_a_fenced_store_is_promoted_only_by_force(tmp_path: Path) -> None:
     assert promote_stopped(str(tmp_path), force=True) == (RoleKind.PROMOTED, 5, "SYNC_MASTER")
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_store_that_begins_again_is_not_promoted(tmp_path: Path, force: bool) -> None:
+    """Its log may be moved away in part."""
+    role, _ = opened(tmp_path, SLAVE)
+    role.ask_for_rebuild()
+    with pytest.raises(
+        StartError, match="is to begin again with an empty log, as `firearrow replica rebuild` asked"
+    ):
+        promote_stopped(str(tmp_path), force=force)
+    assert stored_role(tmp_path / "config").kind is RoleKind.REBUILDING
+
+
 def test_a_slave_remembers_its_masters_role(tmp_path: Path) -> None:
     role, _ = opened(tmp_path, SLAVE)
     role.heard_master_role("SYNC_MASTER")
