@@ -199,13 +199,16 @@ class App:
         # the master may have created topics a moment before a slave took over
         takes_over = not options.is_slave and FollowedLog(self._store).has_followed()
         if killed or takes_over or not tables.topics_loaded:
+            version = tables.topics.version
             recover_topics(
                 tables.topics,
                 self._store,
                 tables.offsets,
                 min_queues=options.default_queues if tables.topics_loaded else 1,
-                saved_ms=tables.topics.version.timestamp if tables.topics_loaded else 0,
+                saved_ms=version.timestamp if tables.topics_loaded else 0,
             )
+            if options.is_slave:
+                tables.topics.version = version  # what the log gets next may be older than these topics
         self._message_services.start(
             killed=killed,
             works=not options.is_slave and not self._replication.is_isolated,

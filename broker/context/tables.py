@@ -13,6 +13,7 @@ from firearrow.broker.context.broker_context import Tables
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.config_file import ConfigFile
+from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.lmq import LmqGroupTable, LmqTopicTable
@@ -44,6 +45,8 @@ def make_tables(
     StartError when a file cannot be read or written.
     """
     topics = _topics(options, clock, topics_changed)
+    if options.is_slave:
+        topics.version = DataVersion()  # of no master yet: every message is newer than such a file
 
     def groups_changed(_: Collection[str]) -> None:
         saver.schedule("groups")
