@@ -57,10 +57,19 @@ class StoreReader:
         queue was trimmed of it. `unconfirmed`: also one that readers do not see yet."""
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]: ...
     def query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, tag: bool = False
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        begin_ms: int,
+        end_ms: int,
+        tag: bool = False,
+        *,
+        unconfirmed: bool = False,
     ) -> tuple[list[bytes], int, int]:
         """(the newest `max_count` records with the key, oldest first; the index's last store time; its last
-        physical offset). At most COMPARED_MAX records of the key's hash are compared, the newest ones."""
+        physical offset). At most COMPARED_MAX records of the key's hash are compared, the newest ones.
+        `unconfirmed`: also records that readers do not see yet."""
     def drain_entry_repairs(self) -> list[str]:
         """A line for each wrong queue entry that readers found since the last call. Any thread."""
     def is_near_end(self, physical_offset: int) -> bool:

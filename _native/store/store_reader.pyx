@@ -113,10 +113,11 @@ cdef class StoreReader:
 
     def query(
         self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms,
-        bint tag=False,
+        bint tag=False, *, bint unconfirmed=False,
     ):
         if self.index is None:
             return [], 0, 0
+        cdef int64_t end = self.log.written if unconfirmed else self.confirmed
         cdef bytes name = topic.encode("utf-8", "replace"), wanted = key.encode("utf-8", "replace")
         cdef int64_t before = -1
         last_ms, last_physical = self.index.last
@@ -127,10 +128,8 @@ cdef class StoreReader:
             if physical == before:
                 continue  # another key of the same record
             before = physical
-            if self.log.min_offset <= physical < self.confirmed and has_key(
-                self.log, physical, name, wanted, tag
-            ):
-                record = self.record_at(physical)
+            if self.log.min_offset <= physical < end and has_key(self.log, physical, name, wanted, tag):
+                record = self.record_at(physical, unconfirmed=unconfirmed)
                 if record is not None:
                     found.append(record)
                     if len(found) == max_count:

@@ -104,7 +104,8 @@ class FollowedLog:
         key = record.properties.get(Property.UNIQUE_KEY)
         if key is None:
             return
-        found, _, _ = self._store.reader.query(topic, key, COPIES_MAX, 0, EVER_MS)
+        # also what is not confirmed yet: readers of the new master may see it late
+        found, _, _ = self._store.reader.query(topic, key, COPIES_MAX, 0, EVER_MS, unconfirmed=True)
         for copy in (decode(data, False) for data in found):
             if copy.topic == topic and copy.body == record.body and self.covers(copy.physical_offset):
                 yield copy

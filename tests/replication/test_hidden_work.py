@@ -1,0 +1,70 @@
+"""Pending work whose records are not confirmed yet, after a kill or a promotion: none is done twice, and no decision or
+acknowledgement is refused. The log is written first; then `confirmOffset` says how much of it readers could see."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
+from firearrow._native.store.log.record import Record
+from firearrow._native.wire.codes import RequestCode
+from firearrow.client.store import CommitLog
+from tests.integration import pops
+from tests.replication.raw_slave import Master, RawSlave, until
+from tests.replication.test_sync import caught_up, shown
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue, send_ext
+
+QUICK = {"timerPrecisionMs": 100, "reviveInterval": 100, "brokerName": "b"}
+WAITS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "minInSyncReplicas": 2}
+RETRY = f"%RETRY%{pops.GROUP}_T"
+
+
+def hide(store: Path, confirmed: int) -> None:
+    (store / FILE_NAME).write_bytes(OFFSET.pack(confirmed))
+
+
+def stored(store: Path, topic: str) -> list[Record]:
+    with CommitLog.open_readonly(store / "commitlog") as log:
+        return [record for record in log.records() if record.topic.startswith(topic)]
+
+
+def end_of(record: Record) -> int:
+    return record.physical_offset + record.size
+
+
+@contextmanager
+def all_confirmed(master: Master) -> Iterator[RawSlave]:
+    with master.slave() as slave:
+        caught_up(master, slave)
+        yield slave
+
+
+def revived(connection: ClientSocket) -> list[bytes]:
+    known = connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": RETRY}).code == 0
+    return [record.body for record in read_queue(connection, RETRY, 0)] if known else []
+
+
+def test_a_delayed_message_whose_copy_readers_do_not_see_is_not_delivered_again(tmp_path: Path) -> None:
+    """More of them than one slice has, so that some are compared after the start."""
+    store, settings, count = tmp_path / "store", {"messageDelayLevel": "1s"}, 70
+    with Master(store, **settings) as master, master.connect() as client:
+        for number in range(count):
+            ext = send_ext("T", i=f"DELAY\x011\x02UNIQ_KEY\x01U{number}\x02")
+            assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"delayed").code == 0
+        copies = master.written()
+        until(lambda: shown(client) == count)
+        assert master.stop() == 0
+    # as at a slave that is promoted: its master delivered them before its progress was copied
+    (store / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": {"1": 0}}))
+    (store / "config" / "followedLog.json").write_text(json.dumps({"until": None}))
+    hide(store, copies)
+    with Master(store, **settings, **WAITS) as master, master.connect() as client:
+        time.sleep(1)
+        assert shown(client) == 0
+        with all_confirmed(master):
+            assert shown(client) == count
+            time.sleep(0.5)
+            assert shown(client) == count
