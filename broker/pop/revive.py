@@ -162,7 +162,7 @@ class ReviveService:
         if queue.busy or self._timer is None:
             return
         more = self._read(queue)
-        if not more and queue.checkpoints:
+        if not more and queue.checkpoints and not self._is_hidden(queue):
             self._advance_time(queue)
         previous = self._offsets.committed(GROUP, self._topic, queue.number)
         last = self._settle(queue)
@@ -182,6 +182,10 @@ class ReviveService:
         queue.at = previous + 1
 
     # ---- reading ----
+
+    def _is_hidden(self, queue: ReviveQueue) -> bool:
+        """Whether it has messages that are not confirmed yet: they may acknowledge what was read."""
+        return queue.at < self._store.next_offset(self._topic, queue.number)
 
     def _read(self, queue: ReviveQueue) -> bool:
         """Read one slice; return whether there may be more."""

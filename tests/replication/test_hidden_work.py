@@ -15,7 +15,7 @@ from tests.integration import pops
 from tests.replication.raw_slave import Master, RawSlave, until
 from tests.replication.test_sync import caught_up, shown
 from tests.support.client_socket import ClientSocket
-from tests.support.requests import read_queue, send_ext
+from tests.support.requests import read_queue, send, send_ext
 
 QUICK = {"timerPrecisionMs": 100, "reviveInterval": 100, "brokerName": "b"}
 WAITS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "minInSyncReplicas": 2}
@@ -68,3 +68,29 @@ def test_a_delayed_message_whose_copy_readers_do_not_see_is_not_delivered_again(
             assert shown(client) == count
             time.sleep(0.5)
             assert shown(client) == count
+
+
+def test_a_message_whose_acknowledgement_readers_do_not_see_does_not_come_back(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with Master(store, **QUICK | {"reviveInterval": 60_000}) as master, master.connect() as client:
+        for number in range(3):
+            assert send(client, "T", b"%d" % number).code == 0
+        popped = pops.pop(client, "T", invisibleTime="2000")
+        for record in pops.records(popped)[:2]:
+            assert pops.ack(client, popped, record).code == 0
+        before = master.written()
+        until(lambda: master.written() >= before + 1200)  # the check point and two acknowledgements were due
+        master.kill()
+    [check_point, _, _] = stored(store, "rmq_sys_REVIVE_LOG_")
+    hide(store, end_of(check_point))
+    with Master(store, **QUICK, **WAITS) as master, master.connect() as client:
+        time.sleep(5)  # it is settled 4 s after it was due, at the earliest
+        with all_confirmed(master) as slave:
+
+            def come_back() -> list[bytes]:
+                slave.copy(master.written())
+                return revived(client)
+
+            until(lambda: come_back() == [b"2"])
+            time.sleep(0.5)
+            assert come_back() == [b"2"]
