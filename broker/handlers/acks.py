@@ -62,10 +62,7 @@ class AcksHandler:
 
     def ack(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         group, topic, queue_id, offset, receipt_handle = self._fields(request, peer)
-        low, high = (
-            self._store.reader.min_offset(topic, queue_id),
-            self._store.reader.max_offset(topic, queue_id),
-        )
+        low, high = self._span(topic, queue_id)
         if not low <= offset <= high:
             remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             raise Refusal(ResponseCode.NO_MESSAGE, remark)
@@ -111,11 +108,8 @@ class AcksHandler:
         if not 0 <= invisible_ms <= longest:
             remark = f"invisibleTime must be 0 to {longest}, not {invisible_ms}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if (
-            not self._store.reader.min_offset(topic, queue_id)
-            <= offset
-            < self._store.reader.max_offset(topic, queue_id)
-        ):
+        low, high = self._span(topic, queue_id)
+        if not low <= offset < high:
             return request.answer(ResponseCode.NO_MESSAGE)
         if receipt_handle.is_ordered:
             visible_ms = self._ack_service.change_invisible_in_order(
@@ -155,6 +149,12 @@ class AcksHandler:
         except InvalidReceiptHandle as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
+    def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The first offset of the queue and its end. What is not confirmed counts: its consumer had it from the former
+        master, or before a power cut."""
+        end = max(self._store.next_offset(topic, queue_id), 0)
+        return self._store.reader.min_offset(topic, queue_id), end
+
     def _entry(self, fields: json_fields.Members, broker: str) -> PutResult | None:
         """Put the acknowledgements of one check point, with short or long member names. Raises ValueError."""
 
@@ -170,10 +170,7 @@ class AcksHandler:
         pop_ms = number("pt", "popTime", json_fields.LONG_MAX)
         invisible_ms = number("it", "invisibleTime", json_fields.LONG_MAX)
         revive_queue = number("rq", "reviveQueueId")
-        low, high = (
-            self._store.reader.min_offset(topic, queue_id),
-            self._store.reader.max_offset(topic, queue_id),
-        )
+        low, high = self._span(topic, queue_id)
         offsets = [start + bit for bit in _bits(fields["b"] if "b" in fields else fields.get("bitSet"))]
         offsets = [offset for offset in offsets if low <= offset <= high]
         if not offsets or topic not in self._topics:

@@ -94,3 +94,21 @@ def test_a_message_whose_acknowledgement_readers_do_not_see_does_not_come_back(t
             until(lambda: come_back() == [b"2"])
             time.sleep(0.5)
             assert come_back() == [b"2"]
+
+
+def test_a_message_that_readers_do_not_see_any_more_can_be_acknowledged(tmp_path: Path) -> None:
+    """Its consumer has it from the former master."""
+    store = tmp_path / "store"
+    with Master(store, **QUICK) as master, master.connect() as client:
+        assert send(client, "T", b"0").code == 0
+        assert send(client, "T", b"1").code == 0
+        popped = pops.pop(client, "T", invisibleTime="3000")
+        master.kill()
+    hide(store, 0)
+    with Master(store, **QUICK, **WAITS, slaveTimeout=100) as master, master.connect() as client:
+        first, second = pops.records(popped)
+        assert pops.ack(client, popped, first).code == 0
+        ext = pops.ack_ext(popped, second) | {"invisibleTime": "60000"}
+        assert client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext).code == 0
+        past = pops.ack_ext(popped, second) | {"offset": "3"}
+        assert client.ask(RequestCode.ACK_MESSAGE, past).code != 0
