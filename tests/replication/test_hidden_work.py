@@ -12,6 +12,7 @@ from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.store import CommitLog
 from tests.integration import pops
+from tests.integration.test_transactions import COMMIT, HALF, end, prepare
 from tests.replication.raw_slave import Master, RawSlave, until
 from tests.replication.test_sync import caught_up, shown
 from tests.support.client_socket import ClientSocket
@@ -112,3 +113,17 @@ def test_a_message_that_readers_do_not_see_any_more_can_be_acknowledged(tmp_path
         assert client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext).code == 0
         past = pops.ack_ext(popped, second) | {"offset": "3"}
         assert client.ask(RequestCode.ACK_MESSAGE, past).code != 0
+
+
+def test_a_half_message_that_readers_do_not_see_can_be_decided(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with Master(store) as master, master.connect() as client:
+        assert send(client, "T", b"before").code == 0  # a topic without a message does not outlive a kill
+        half = prepare(client, "T", b"paid")
+        master.kill()
+    hide(store, 0)
+    with Master(store, **WAITS, slaveTimeout=100) as master, master.connect() as client:
+        assert end(client, half, COMMIT).code == 0
+        assert shown(client, HALF) == 0
+        with all_confirmed(master):
+            assert [final.body for final in read_queue(client, "T", 1)] == [b"paid"]
