@@ -110,8 +110,10 @@ class OpenHalfMessages:
         return self.base + (len(self._states) if found < 0 else found)
 
     def open_count(self, end: int) -> int:
-        """How many of the half messages before `end` of the queue are open."""
-        return max(end - self.base, 0) - (len(self._states) - self._states.count(OPEN))
+        """How many of the half messages before `end` of the queue are open. Some after it may have ended: readers may
+        not see them yet."""
+        count = max(end - self.base, 0)
+        return count - (min(len(self._states), count) - self._states.count(OPEN, 0, count))
 
     def _set(self, half_offset: int, state: int) -> None:
         at = half_offset - self.base

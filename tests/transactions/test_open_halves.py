@@ -34,6 +34,13 @@ def test_ending_messages_are_not_open_and_hold_the_base() -> None:
     assert open_halves.is_open(0)
 
 
+def test_what_ended_past_the_end_does_not_lower_the_count() -> None:
+    """After a restart readers may not see it yet."""
+    open_halves = OpenHalfMessages(10, 0)
+    open_halves.end([11, 13, 14])
+    assert [open_halves.open_count(end) for end in (9, 10, 11, 12, 13, 15, 17)] == [0, 0, 1, 1, 2, 2, 4]
+
+
 def test_a_decision_for_any_copy_ends_the_newest() -> None:
     open_halves = OpenHalfMessages(0, 0)
     open_halves.copy(0, 3)
