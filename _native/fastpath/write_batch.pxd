@@ -35,6 +35,8 @@ cdef class WriteBatch:
     cdef object unsynced, unsynced_callbacks  # deques
     # of `unsynced`, those that readers do not see; None: readers see confirmed ones
     cdef object unshown
+    cdef list hidden                      # queues of what readers may not see since the start; else None
+    cdef int64_t hidden_end
     cdef int64_t durable                  # end of what was written, or under SYNC_FLUSH synced
     cdef int64_t replicated               # enough slaves have the log up to here for an answer,
     cdef int64_t replicated_visible       # … for readers
@@ -53,6 +55,7 @@ cdef class WriteBatch:
     cdef int await_confirm(self, list staged, list callbacks) except -1
     cdef int advance(self) except -1
     cdef int confirm(self, int64_t physical_offset) except -1
+    cdef int show(self, int64_t physical_offset) except -1
     cdef int show_unconfirmed(self) except -1
     cdef int answer_unreplicated(self) except -1
     cdef int set_if_all_synced(self) except -1

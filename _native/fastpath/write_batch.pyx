@@ -164,7 +164,7 @@ cdef class WriteBatch:
         cdef list settled = []
         cdef int64_t now_ms = self.clock.monotonic_ms()
         cdef Pending waiting
-        self.store.confirm(physical_offset)
+        self.show(physical_offset)
         while self.unsynced and (<Pending> self.unsynced[0]).end <= physical_offset:
             waiting = self.unsynced.popleft()
             settled.append(waiting)
@@ -176,10 +176,19 @@ cdef class WriteBatch:
             self.notify(settled)
         return self.set_if_all_synced()
 
+    cdef int show(self, int64_t physical_offset) except -1:
+        """Show the log up to here. Readers of what is hidden since the start hear of it once they see all."""
+        cdef list hidden = self.hidden
+        self.store.confirm(physical_offset)
+        if hidden and self.store.reader.confirmed >= self.hidden_end:
+            self.hidden = None
+            self.arrivals.notify(hidden)
+        return 0
+
     cdef int show_unconfirmed(self) except -1:
         """Readers see what is durable here, whatever the slaves have."""
         cdef list shown = []
-        self.store.confirm(self.durable)
+        self.show(self.durable)
         while self.unshown and (<Pending> self.unshown[0]).end <= self.durable:
             shown.append(self.unshown.popleft())
         return self.notify(shown) if shown else 0
@@ -234,10 +243,8 @@ cdef class WriteBatch:
     def replicate(self, on_written, *, bint waits):
         self.on_written = on_written
         self.waits_for_slaves = waits
-        self.durable = self.store.log.written
-        hidden = self.store.hidden_queues()
-        if hidden:
-            self.unsynced_callbacks.append((self.durable, lambda _: self.arrivals.notify(hidden)))
+        self.durable = self.hidden_end = self.store.log.written
+        self.hidden = self.store.hidden_queues()
 
     def set_read_unconfirmed(self, bint allowed):
         if allowed == self.read_unconfirmed:

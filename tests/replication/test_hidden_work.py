@@ -14,9 +14,9 @@ from firearrow.client.store import CommitLog
 from tests.integration import pops
 from tests.integration.test_transactions import COMMIT, HALF, end, prepare
 from tests.replication.raw_slave import Master, RawSlave, until
-from tests.replication.test_sync import caught_up, shown
+from tests.replication.test_sync import caught_up, set_option, shown
 from tests.support.client_socket import ClientSocket
-from tests.support.requests import read_queue, send, send_ext
+from tests.support.requests import pull, pull_ext, read_queue, send, send_ext
 
 QUICK = {"timerPrecisionMs": 100, "reviveInterval": 100, "brokerName": "b"}
 WAITS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "minInSyncReplicas": 2}
@@ -127,3 +127,20 @@ def test_a_half_message_that_readers_do_not_see_can_be_decided(tmp_path: Path) -
         assert shown(client, HALF) == 0
         with all_confirmed(master):
             assert [final.body for final in read_queue(client, "T", 1)] == [b"paid"]
+
+
+def test_held_pulls_hear_of_it_when_readers_may_see_what_is_not_confirmed(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with Master(store) as master, master.connect() as client:
+        assert send(client, "T", b"0").code == 0
+        master.kill()
+    hide(store, 0)
+    with Master(store, **WAITS) as master, master.connect() as client, master.connect() as other:
+        assert pull(other, "T").code != 0
+        ext = pull_ext("T", sysFlag="6", suspendTimeoutMillis="15000")
+        held = client.send_request(RequestCode.PULL_MESSAGE, ext)
+        time.sleep(0.2)
+        set_option(other, b"readUnconfirmedMessages=true")
+        began = time.monotonic()
+        assert client.answer_to(held).code == 0
+        assert time.monotonic() - began < 3
