@@ -72,7 +72,7 @@ class EndTransactionService:
         return True
 
     def _prepared(self, decision: Decision) -> Record:
-        # the producer may have been told of it before a restart or a promotion that hides it
+        # the producer may have been informed of it before a restart or a promotion that hides it
         raw = self._store.reader.record_at(decision.physical_offset, unconfirmed=True)
         record = None if raw is None else decode(raw, False)
         if record is None or record.topic != name_rules.HALF_TOPIC:
