@@ -20,8 +20,8 @@ from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
+from firearrow.broker.replication.confirmed_offset import CopiesWarning
 from firearrow.broker.replication.controller_client import ControllerClient
-from firearrow.broker.replication.copies_warning import CopiesWarning
 from firearrow.broker.replication.journal_stream import JournalFollower
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.master import HAService

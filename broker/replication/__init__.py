@@ -5,7 +5,6 @@
 - `acting_master`: what a slave does while its master is gone, with enableSlaveActingMaster
 - `common_point`: up to where two logs have the same bytes, found by checksums in few questions
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
-- `copies_warning`: a line in the log for numbers of copies that do not do what they seem to
 - `fencing`: a master gives its place to a slave, by request
 - `controller_client`: ReplicasManager: the broker as a member under controllers
 - `controller_requests`: what it asks them, and what their answers mean

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.options import Options
-from firearrow.broker.replication.copies_warning import fault_of
+from firearrow.broker.replication.confirmed_offset import copies_fault
 from tests.replication.pairs import wait_for, words
 from tests.support.broker_process import BrokerProcess
 
@@ -46,7 +46,7 @@ ABOVE = "is above inSyncReplicas="
     ],
 )
 def test_what_does_not_do_what_it_seems_to(options: Options, text: str) -> None:
-    found = fault_of(options)
+    found = copies_fault(options)
     assert text in found
     assert bool(text) == bool(found)
 
