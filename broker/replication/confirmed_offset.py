@@ -52,14 +52,15 @@ def confirmed_by(
     the least number of copies has; after a start they wait for all that are wanted.
     """
     present = len(acknowledged) + 1
-    readable = copies.wanted if starts else copies.readable(present)
+    readable = copies.readable(present)
     needed = readable if copies.adapts else max(copies.wanted, copies.least)
     if needed <= present:
         fault = 0
     else:
         fault = ResponseCode.FLUSH_SLAVE_TIMEOUT if connected else ResponseCode.SLAVE_NOT_AVAILABLE
     refuses = present < copies.least or (copies.strict and needed > present)
-    return Confirmed(_held_by(acknowledged, needed), _held_by(acknowledged, readable), int(fault), refuses)
+    shown = copies.readable(copies.wanted) if starts else readable
+    return Confirmed(_held_by(acknowledged, needed), _held_by(acknowledged, shown), int(fault), refuses)
 
 
 def confirmed_at(acknowledged: Sequence[int], present: int, copies: CopiesNeeded) -> int:

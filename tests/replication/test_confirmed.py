@@ -11,6 +11,12 @@ import pytest
 
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
 from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow.broker.replication.confirmed_offset import (
+    EVERYTHING,
+    CopiesNeeded,
+    confirmed_at,
+    confirmed_by,
+)
 from tests.replication.pairs import end_of, name_server, start_master, start_slave, wait_for
 from tests.replication.raw_slave import Master, RawSlave, status_of, until
 from tests.replication.test_sync import caught_up, shown
@@ -177,3 +183,52 @@ def test_a_slave_that_starts_again_without_its_master_shows_what_it_showed(
             assert end_of(reader) > before
             assert shown(reader) == 1
             assert pull(reader, "T", 1).code == ResponseCode.PULL_NOT_FOUND
+
+
+TWO, THREE, STRICT = CopiesNeeded(2), CopiesNeeded(3), CopiesNeeded(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "copies", "starts", "visible"),
+    [
+        ([], TWO, False, EVERYTHING),
+        ([], TWO, True, 0),
+        ([], STRICT, False, 0),
+        ([], CopiesNeeded(2, 3), True, 0),
+        ([70], CopiesNeeded(2, 3), True, 0),
+        ([70], TWO, True, 70),
+        ([70], THREE, False, 70),
+        ([70], THREE, True, 0),
+        ([70, 50], THREE, True, 50),
+        ([70, 50], TWO, False, 70),
+    ],
+)
+def test_readers_see_what_enough_copies_have(
+    acknowledged: list[int], copies: CopiesNeeded, starts: bool, visible: int
+) -> None:
+    assert confirmed_by(acknowledged, 1, copies, starts=starts).visible == visible
+
+
+def test_a_start_changes_no_answer() -> None:
+    for copies in (TWO, THREE, STRICT, CopiesNeeded(3, adapts=True), CopiesNeeded(2, strict=True)):
+        for acknowledged in ([], [70], [70, 50]):
+            running, starting = (confirmed_by(acknowledged, 1, copies, starts=each) for each in (False, True))
+            assert starting._replace(visible=0) == running._replace(visible=0)
+
+
+@pytest.mark.parametrize(
+    ("others", "present", "copies", "visible"),
+    [
+        ([], 1, TWO, EVERYTHING),
+        ([], 2, TWO, EVERYTHING),
+        ([], 1, STRICT, EVERYTHING),
+        ([50], 3, THREE, 50),
+        ([50, 70], 4, THREE, 70),
+        ([], 1, CopiesNeeded(3, 3), 0),
+    ],
+)
+def test_readers_of_a_slave_see_what_enough_others_have(
+    others: list[int], present: int, copies: CopiesNeeded, visible: int
+) -> None:
+    """Its own copy and the master's count."""
+    assert confirmed_at(others, present, copies) == visible
