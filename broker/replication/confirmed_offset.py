@@ -17,6 +17,9 @@ log = logging.getLogger("firearrow.replication")
 EVERYTHING = (1 << 62) - 1
 """An offset beyond every record: nobody waits."""
 
+MERGED_FROM = 1024
+"""So many pieces of a log are remembered with their queues; later ones count as one."""
+
 
 class CopiesNeeded(NamedTuple):
     """All numbers count the master's copy. `wanted`: inSyncReplicas. `least`: minInSyncReplicas. `adapts`:
@@ -63,10 +66,12 @@ def confirmed_by(
     return Confirmed(_held_by(acknowledged, needed), _held_by(acknowledged, shown), int(fault), refuses)
 
 
-def confirmed_at(acknowledged: Sequence[int], present: int, copies: CopiesNeeded) -> int:
+def confirmed_at(
+    acknowledged: Sequence[int], present: int, copies: CopiesNeeded, *, starts: bool = False
+) -> int:
     """Up to where readers of a slave may see what it has, which is a copy itself. `acknowledged`: by the other slaves
-    in sync. `present`: copies in sync."""
-    return _held_by(acknowledged, copies.readable(present) - 1)
+    in sync. `present`: copies in sync. `starts`: as of `confirmed_by`."""
+    return _held_by(acknowledged, copies.readable(copies.wanted if starts else present) - 1)
 
 
 def has_caught_up(end: int, written: int, *, since_s: float, timeout_s: float) -> bool:
@@ -147,6 +152,8 @@ class ConfirmedLog:
     def stored(self, end: int, queues: list[tuple[str, int]]) -> None:
         """The log is as durable as flushDiskType promises up to here."""
         self._durable = max(self._durable, end)
+        if len(self._hidden) >= MERGED_FROM:  # a large log is copied while too few have it
+            queues = list(dict.fromkeys(self._hidden.pop()[1] + queues))
         self._hidden.append((end, queues))
         self._show()
 

@@ -353,7 +353,8 @@ class HAService:
             return self._store.written
         in_sync = [other for other in self._slaves if other.in_sync]
         others = [other.end for other in in_sync if other is not slave]
-        return min(confirmed_at(others, len(in_sync) + 1, self._copies), self._store.written)
+        found = confirmed_at(others, len(in_sync) + 1, self._copies, starts=self._starts_until > 0)
+        return min(found, self._store.written)
 
     # ---- time ----
 

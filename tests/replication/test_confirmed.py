@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.replication.confirmed_offset import (
     EVERYTHING,
+    MERGED_FROM,
+    ConfirmedLog,
     CopiesNeeded,
     confirmed_at,
     confirmed_by,
@@ -22,6 +25,7 @@ from tests.replication.raw_slave import Master, RawSlave, status_of, until
 from tests.replication.test_sync import caught_up, shown
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import pull, pull_ext, send, send_ext
+from tests.support.stores import put
 
 SETTINGS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 2000}
 HELD = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
@@ -232,3 +236,24 @@ def test_readers_of_a_slave_see_what_enough_others_have(
 ) -> None:
     """Its own copy and the master's count."""
     assert confirmed_at(others, present, copies) == visible
+
+
+def test_after_a_start_they_wait_for_all_that_are_wanted() -> None:
+    assert confirmed_at([], 1, THREE) == EVERYTHING
+    assert confirmed_at([], 1, THREE, starts=True) == 0
+    assert confirmed_at([50], 2, THREE, starts=True) == 50
+
+
+def test_a_log_that_is_not_confirmed_for_long_takes_no_memory(tmp_path: Path) -> None:
+    shown: list[tuple[str, int]] = []
+    with MessageStore.open(tmp_path, StoreConfig(confirm_later=True)) as store:
+        log = ConfirmedLog(store, shown.extend)
+        for number in range(3 * MERGED_FROM):
+            end = put(store, b"x", queue_id=number % 3).end
+            store.write()
+            log.stored(end, [("T", number % 3)])
+        assert len(log._hidden) == MERGED_FROM
+        assert shown == []
+        log.confirmed(store.written)
+        assert store.reader.confirmed == store.written
+        assert set(shown[-3:]) == {("T", 0), ("T", 1), ("T", 2)}
