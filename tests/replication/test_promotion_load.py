@@ -177,16 +177,16 @@ def test_offsets_past_the_end_are_taken_back(pair: PromotedPair) -> None:
         fill(client, 40)
         group = json.dumps({"groupName": "CG"}).encode()
         client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group)
-    pair.caught_up()
-    with pair.slave.connect() as client:
-        of_group = {"group": "CG"}
-        wait_for(
-            lambda: client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, of_group).code == 0, "the group"
-        )
         ext = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0"}
         assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": "25"}).code == 0
+    pair.caught_up()
+    with pair.slave.connect() as client:
+        committed = ext | {"setZeroIfNotFound": "true"}
+        wait_for(
+            lambda: client.ask(RequestCode.QUERY_CONSUMER_OFFSET, committed).ext.get("offset") == "25",
+            "the group's offset",
+        )
         pair.master.kill()
         promoted(pair.slave).succeeded()
     with pair.slave.connect() as client:
-        answer = client.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext | {"setZeroIfNotFound": "true"})
-        assert answer.ext["offset"] == "10"
+        assert client.ask(RequestCode.QUERY_CONSUMER_OFFSET, committed).ext["offset"] == "10"
