@@ -433,7 +433,11 @@ class App:
             period_ms=options.route_period_ms,
         )
         self._identity = await self._replication.listen(
-            self._write_batch, self._name_server.routes, self._messages_sent, running
+            self._write_batch,
+            self._name_server.routes,
+            self._messages_sent,
+            running,
+            any_port=self._port_asked == 0,
         )
         store_host = host_bytes(_advertised_address(options), self._config.options.client_port)
         own = [reply_when_saved(routes, self._saver) for routes in self._broker_routes(store_host, files)]

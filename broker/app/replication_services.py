@@ -84,15 +84,17 @@ class ReplicationServices:
         routes: RouteTable,
         messages_sent: Callable[[], int],
         running: AsyncExitStack,
+        *,
+        any_port: bool,
     ) -> BrokerIdentity:
-        """Open the replication port if it is asked for; returns what this broker registers as. StartError."""
+        """Open the replication port if it is asked for, `any_port`: without haListenPort one that is free; returns what
+        this broker registers as. StartError."""
         options = self._config.options
         self._config.listen(CopiesWarning().look)
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
         ha_port = 0
         asked = options.ha_port or options.broker_role == "SYNC_MASTER" or options.acting_master
         if not options.is_slave and asked:
-            any_port = options.listen_port == 0
             port = options.ha_port or (0 if any_port else options.listen_port + HA_PORT_GAP)
             self._ha = self._make_master(write_batch, routes, messages_sent)
             running.callback(self._ha.stop)
