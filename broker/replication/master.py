@@ -339,7 +339,7 @@ class HAService:
             return
         ends = [slave.end for slave in self._slaves if slave.in_sync]
         connected = sum(slave.end >= 0 for slave in self._slaves)
-        if len(ends) + 1 >= self._copies.wanted or self._loop.time() >= self._starts_until:
+        if len(ends) + 1 >= self._copies.wanted:
             self._starts_until = 0.0
         confirmed = confirmed_by(ends, connected, self._copies, starts=self._starts_until > 0)
         if confirmed != self._confirmed:
@@ -371,7 +371,8 @@ class HAService:
                 slave.heartbeat()
         if self._waits:
             self._expire(options.slave_timeout_ms)
-            if self._starts_until:
+            if 0 < self._starts_until <= now:
+                self._starts_until = 0.0
                 self._confirm()
 
     def _expire(self, timeout_ms: int) -> None:
