@@ -256,7 +256,7 @@ cdef class Puller:
         """Apply the pull's commit; False: it is refused."""
         if not fields.flags & PULL_COMMIT_OFFSET:
             return True
-        if self.offsets.are_followed:
+        if self.offsets.not_here:
             return True
         if self.commit_again(subscription, fields.queue_id, fields.commit_offset):
             self.offsets.counted(subscription.group)

@@ -63,10 +63,9 @@ class OffsetsHandler:
         return request.answer(ext={"offset": "0"})
 
     def update(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        if self._offsets.are_followed:  # a code with which clients of all versions try another broker
+        if self._offsets.not_here:  # a code with which clients of all versions try another broker
             raise Refusal(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "service not available now. This broker is a slave, and offsets are committed to its master.",
+                ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {self._offsets.not_here}"
             )
         group, topic = request.text("consumerGroup"), request.text("topic")
         if group not in self._groups:

@@ -325,7 +325,7 @@ class PullHandler:
         return options.is_slave and not options.offset_check and pull.queue_offset > max_offset
 
     def _commit(self, pull: PullRequest) -> None:
-        if self._offsets.are_followed:  # the messages are served all the same
+        if self._offsets.not_here:  # the messages are served all the same
             return
         try:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)

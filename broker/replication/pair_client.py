@@ -38,6 +38,7 @@ from firearrow.broker.replication.slave_master import MasterStream, NotFollowed,
 
 log = logging.getLogger("firearrow.slave")
 
+NOT_HERE = "This broker is a slave, and offsets are committed to its master."
 CONNECT_S, HANDSHAKE_S = 3.0, 10.0
 TICK_S = 0.5
 STATES: dict[int, State] = {RefusalCode.DIVERGED: State.DIVERGED, RefusalCode.BEHIND: State.BEHIND}
@@ -109,7 +110,7 @@ class PairClient:
             raise FollowError(str(error)) from None
         finally:
             self._stream = None
-            self._offsets.are_followed = False
+            self._offsets.not_here = ""
             self._status.local = None
             self._status.bytes_per_second = 0
             stream.finish()
@@ -204,7 +205,8 @@ class PairClient:
         self._report()  # where our log ends, as the first frame said
         self._durable = self._follower.begin(first, 0)
         self._confirmed_log.confirmed(0)
-        self._offsets.are_followed = not self._config.options.acting_master  # else they are passed on
+        if not self._config.options.acting_master:  # it passes them on
+            self._offsets.not_here = NOT_HERE
         self._status.enter(State.FOLLOWING)
         stream.take(self._received)
 

@@ -53,7 +53,7 @@ class Slave:
         role: PairRole | None = None,
     ) -> None:
         self._fenced = "" if role is None else role.fenced
-        context.tables.offsets.are_followed = bool(self._fenced)
+        context.tables.offsets.not_here = self._fenced
         self._pair: PairClient | None = None
         self._loop = context.loop
         self._store = context.store

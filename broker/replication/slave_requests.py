@@ -118,8 +118,8 @@ class SlaveRequests:
         return routes
 
     def _own_way(self, code: int, handler: Handler) -> Handler:
-        if code in REFUSALS or (self._fenced and code == RequestCode.UPDATE_CONSUMER_OFFSET):
-            return self._refuse  # a fenced broker's offsets are lost: consumers commit them to the new master
+        if code in REFUSALS:
+            return self._refuse
         if code == RequestCode.UPDATE_CONSUMER_OFFSET and self._acting is not None:
             return partial(_commit, handler, self._acting)
         if code not in PULLS:

@@ -68,8 +68,8 @@ class ConsumerOffsets:
         self._is_lmq_enabled = is_lmq_enabled
         self._unknown = UnknownFields("consumerOffset.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
-        self.are_followed = False
-        """A slave's while it follows its master: what clients commit here would be lost."""
+        self.not_here = ""
+        """Why what clients commit here would be lost; empty: it is kept."""
 
     def __len__(self) -> int:
         """The number of offsets: queues of all groups that have one."""
