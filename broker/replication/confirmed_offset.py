@@ -18,7 +18,7 @@ EVERYTHING = (1 << 62) - 1
 """An offset beyond every record: nobody waits."""
 
 MERGED_FROM = 1024
-"""So many pieces of a log are remembered with their queues; later ones count as one."""
+"""Pieces of a log that are remembered with their queues; later ones count as one."""
 
 
 class CopiesNeeded(NamedTuple):
@@ -31,7 +31,7 @@ class CopiesNeeded(NamedTuple):
     strict: bool = False
 
     def readable(self, present: int) -> int:
-        """How many copies readers wait for while so many are in sync."""
+        """How many copies readers wait for. `present`: copies in sync."""
         return max(self.least, min(self.wanted, present))
 
 

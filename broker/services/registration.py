@@ -295,7 +295,7 @@ class RemoteNameServer:
     async def _send_changes(self) -> None:
         peer = await self.connected()
         if self._unsent is None:
-            await self.look()  # whoever has registered with our id since, and will not show any more
+            await self.look()  # a broker that registered with our id since is not shown after this
         names, self._unsent = self._unsent, set()
         if names is not None and not names:
             return

@@ -605,7 +605,7 @@ def test_tls_that_cannot_be_had_ends_the_start(
 
 
 def issue_for(files: CertificateFiles, days: int) -> None:
-    """A certificate that ends in so many days."""
+    """A certificate that ends in `days` days."""
     now = datetime.datetime.now(datetime.UTC)
     day = datetime.timedelta(days=1)
     files.issue("server", not_before=now - 9 * day, not_after=now + days * day)

@@ -39,7 +39,7 @@ def lost(proxy: PairProxy) -> None:
 
 
 def late(proxy: PairProxy) -> None:
-    """The first step itself, behind which the next one waits."""
+    """The first step itself, after which the next one waits."""
 
     def asked(data: bytes) -> bytes:
         if PREPARE.encode() in data:
