@@ -282,7 +282,7 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
     Its send queue is long, with a long wait, otherwise it refuses sends under these loads.
     """
     home = folder / "apache"
-    port = free_port(-2, 1, 2)  # the VIP port is two below, that for replication one above
+    port = free_port()
     naming = port + 2
     (home / "conf").mkdir(parents=True)
     conf = {

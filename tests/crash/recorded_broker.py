@@ -53,7 +53,7 @@ def serve(
     mark("settings", **settings)
     mark("derived")
     mark("writing", end=ENDLESS)
-    address = "127.0.0.1", free_port(-2)
+    address = "127.0.0.1", free_port()
     faults: list[BaseException] = []
     over = threading.Event()
     client = threading.Thread(target=_client, args=(address, use, faults, over))

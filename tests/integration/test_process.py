@@ -14,24 +14,13 @@ from typing import Any
 
 import pytest
 
+from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import send
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
-
-
-def free_port() -> int:
-    """A port whose VIP port is free, too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as one, socket.socket() as vip:
-            port = int(one.getsockname()[1])
-            try:
-                vip.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
 
 
 def connected(port: int) -> ClientSocket:

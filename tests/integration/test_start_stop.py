@@ -131,7 +131,7 @@ def test_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 def test_nothing_is_served_before_progress_is_restored(tmp_path: Path) -> None:
     """Clients that come back at once, while the broker waits for a name server, see what was committed."""
-    port = free_port(-2, 1)
+    port = free_port()
     commit = {"consumerGroup": "CG", "topic": "T", "queueId": "0"}
     with socket.create_server(("127.0.0.1", 0)) as silent:
         names = f"127.0.0.1:{silent.getsockname()[1]}"

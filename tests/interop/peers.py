@@ -80,7 +80,7 @@ class Apache:
         self.store = store
         self.home = store.parent / f"{store.name}-apache"
         self.home.mkdir(exist_ok=True)
-        broker = free_port(-2, 1, 2)  # the VIP port is two below, 4.9's for replication one above
+        broker = free_port()
         ha, name_server = broker + 1, broker + 2
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}

@@ -53,15 +53,16 @@ def test_commands_keep_their_fields(serializer: int) -> None:
 
 
 def test_a_producer_without_a_name_server_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # it does not listen
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
 
-    async def send() -> None:
-        async with Producer("portable", name_server=address) as producer:
-            await producer.send(Message("orders", b"hello"), timeout_s=2)
+        async def send() -> None:
+            async with Producer("portable", name_server=address) as producer:
+                await producer.send(Message("orders", b"hello"), timeout_s=2)
 
-    with pytest.raises(ClientError):
-        asyncio.run(send())
+        with pytest.raises(ClientError):
+            asyncio.run(send())
 
 
 def test_the_blocking_client_has_its_own_loop() -> None:

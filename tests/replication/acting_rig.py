@@ -44,7 +44,7 @@ class Rig:
         with self.name_server() as connection:
             body = b"supportActingMaster=true\nnotifyMinBrokerIdChanged=true"
             assert connection.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body).code == 0
-        self._ports = {role: free_port(-2, 1) for role in self._kinds}
+        self._ports = {role: free_port() for role in self._kinds}
         self.running: dict[str, Broker] = {}
 
     def name_server(self) -> ClientSocket:

@@ -30,7 +30,7 @@ UNDER = {
 
 def broker_under(store: Path, port: int, **settings: str) -> BrokerProcess:
     """One of ours, on a port of its own: others find it there again after its role has changed."""
-    listen = ("--listen", f"127.0.0.1:{port or free_port(-2, 1)}", "--namesrv-listen", "off")
+    listen = ("--listen", f"127.0.0.1:{port or free_port()}", "--namesrv-listen", "off")
     return BrokerProcess(store, *listen, *words(SIZES | UNDER | settings))
 
 

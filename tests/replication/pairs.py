@@ -28,7 +28,7 @@ SECRET = "a secret of sixteen or more"
 
 def own_port() -> tuple[str, str]:
     """Arguments of a broker that starts again, as a promoted one does: no new connection takes its ports meanwhile."""
-    return "--listen", f"127.0.0.1:{free_port(-2, 1)}"
+    return "--listen", f"127.0.0.1:{free_port()}"
 
 
 def words(settings: dict[str, str]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Rig:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.names = FireArrow(folder / "names", {"brokerName": "names", "brokerClusterName": "Names"})
-        port = free_port(-2, 1)
+        port = free_port()
         self.ports = ("--listen", f"127.0.0.1:{port}", "--set", f"haListenPort={port + 1}")
         self.replication = "127.0.0.1", port + 1
         self.way = Way(lambda: self.replication, ("127.0.0.2", port + 1))

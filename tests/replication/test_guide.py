@@ -17,7 +17,7 @@ PORTS = ("9876", "10911", "10912", "10921", "10922")
 
 
 def test_the_commands_of_the_guide(tmp_path: Path) -> None:
-    ports = {port: str(free_port(-2)) for port in PORTS}
+    ports = {port: str(free_port()) for port in PORTS}
     start, use, promote, back = (
         re.sub(r"\d{4,5}", lambda found: ports.get(found[0], found[0]), block)
         for block in re.findall(r"```sh\n(.*?)```", GUIDE.read_text("utf-8"), re.S)
