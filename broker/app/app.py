@@ -284,7 +284,7 @@ class App:
         load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
         quotas = QuotaTable(lambda: self._saver.schedule("quotas"))
-        load(self._saver, "quotas", self._kv_file.with_name(QUOTAS_FILE), quotas, make=False)
+        load(self._saver, "quotas", self._kv_file.with_name(QUOTAS_FILE), quotas, make=False, strict=True)
         self._quotas = QuotaCheck(quotas)
         self._server.limit_addresses(self._quotas.admits)
         self._access = make_access(options, self._store, self._saver, self._clock, self._quotas.logged_in)

@@ -85,15 +85,23 @@ def make_tables(
 
 
 def load(
-    saver: TableSaver, name: str, path: Path, table: ConfigTable, *, make: bool = True, progress: bool = False
+    saver: TableSaver,
+    name: str,
+    path: Path,
+    table: ConfigTable,
+    *,
+    make: bool = True,
+    progress: bool = False,
+    strict: bool = False,
 ) -> bool:
     """Load the table from its file and register it with `saver` under `name`. False if nothing was loaded, or
     an older state than the last one written.
 
     `make`: write the file at once if there was nothing to load. `progress`: the file states how far the log
-    was processed, so log and journal are synced before it is written. StartError.
+    was processed, so log and journal are synced before it is written. `strict`: the file of rules (ConfigFile).
+    StartError.
     """
-    file = ConfigFile(path)
+    file = ConfigFile(path, strict=strict)
     try:
         loaded = file.load(table.load)
         if (make and not loaded) or (loaded and file.is_older):

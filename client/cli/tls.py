@@ -74,11 +74,15 @@ def own_names(further: Sequence[str] = ()) -> list[str]:
 
 
 def _authority(folder: Path) -> Pem:
-    """The authority in this folder, made if there is none. OSError."""
+    """The authority in this folder, made if there is none. OSError, ConfigError."""
     paths = folder / f"{AUTHORITY}.pem", folder / f"{AUTHORITY}.key"
     try:
         return Pem(paths[0].read_bytes(), paths[1].read_bytes())
-    except FileNotFoundError:
+    except FileNotFoundError as missing:
+        if any(path.exists() for path in paths):
+            raise ConfigError(
+                f"{missing.filename} is missing: restore it, or delete the other one for a new authority"
+            ) from None
         made = certificates.authority(f"FireArrow development authority of {socket.gethostname()}")
         _write(folder, AUTHORITY, made)
         return made

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import settings
@@ -86,6 +88,17 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = init(tmp_path / "file")
     assert (done.returncode, "cannot write to" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("left", ["authority.pem", "authority.key"])
+def test_half_an_authority_is_not_replaced(tmp_path: Path, left: str) -> None:
+    assert init(tmp_path).returncode == 0
+    for name in {"authority.pem", "authority.key"} - {left}:
+        (tmp_path / name).rename(tmp_path / "away")
+        done = init(tmp_path)
+        assert (done.returncode, f"{name} is missing: restore it" in done.stderr) == (2, True)
+        (tmp_path / "away").rename(tmp_path / name)
+    assert init(tmp_path).returncode == 0
 
 
 def test_without_the_package(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.local_broker import LocalBrokerError
 from tests.auth.secured import SignedSocket, create_user, grant, revoke_all, secured
 from tests.quotas.limited import (
     BYTES_IN,
@@ -328,6 +329,24 @@ def test_quotas_survive_a_kill(tmp_path: Path) -> None:
             ("topic", "T"): {IN: 5, BYTES_IN: 7},
             ("address", "127.0.0.9"): {"connections": 3},
         }
+
+
+def test_no_broker_starts_without_the_quotas_of_a_damaged_file(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with BrokerProcess(store) as broker, ClientSocket(broker.address) as connection:
+        for rate in (7, 5):
+            assert set_quota(connection, "topic", "T", **{IN: rate}).code == 0
+        broker.stop()
+    file = store / "config" / "quotas.json"
+    text = file.read_bytes()
+    file.write_bytes(text[:-9])
+    with pytest.raises(
+        LocalBrokerError, match=r"quotas\.json is damaged .*restore it from quotas\.json\.bak"
+    ):
+        BrokerProcess(store)
+    file.write_bytes(text)
+    with BrokerProcess(store) as broker, ClientSocket(broker.address) as connection:
+        assert quotas_of(connection)[("topic", "T")]["quotas"] == {IN: 5}
 
 
 @pytest.mark.parametrize(
