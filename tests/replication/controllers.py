@@ -1,11 +1,13 @@
 """Apache's name server with a controller in it, as a process, and brokers under it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import end, java, started
+from tests.interop.peers import address
 from tests.replication.pairs import end_of, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -53,19 +55,24 @@ def sent(address: tuple[str, int], count: int) -> int:
 
 
 class Controllers:
-    """`address` of the controller and `name_server`, as `host:port`."""
+    """`address` of the controller and `name_server`, as `host:port`.
 
-    def __init__(self, home: Path, wait_s: float = 60) -> None:
+    `peers`: the ports of all controllers, of which this one is `number`; none: it is alone.
+    """
+
+    def __init__(self, home: Path, peers: Sequence[int] = (), number: int = 0, wait_s: float = 60) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        port, controller = free_port(), free_port()
-        self.name_server, self.address = f"127.0.0.1:{port}", f"127.0.0.1:{controller}"
+        port, peers = free_port(), peers or [free_port()]
+        self.name_server, self.address = f"127.0.0.1:{port}", f"127.0.0.1:{peers[number]}"
         settings = {
             "listenPort": str(port),
             "rocketmqHome": str(home),
             "enableControllerInNamesrv": "true",
             "controllerDLegerGroup": "group1",
-            "controllerDLegerPeers": f"n0-127.0.0.1:{controller}",
-            "controllerDLegerSelfId": "n0",
+            "controllerDLegerPeers": ";".join(
+                f"n{index}-127.0.0.1:{peer}" for index, peer in enumerate(peers)
+            ),
+            "controllerDLegerSelfId": f"n{number}",
             "controllerStorePath": str(home / "controller"),
             "scanNotActiveBrokerInterval": "1000",
         }
@@ -90,8 +97,7 @@ class Controllers:
 
     def replica_info(self, name: str) -> dict[str, object]:
         """What the controller knows of the pair: master, epoch, sync state set."""
-        host, port = self.address.split(":")
-        with ClientSocket((host, int(port))) as connection:
+        with ClientSocket(address(self.address)) as connection:
             answer = connection.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": name})
         members = json.loads(answer.body or b"{}")
         return {
@@ -100,6 +106,15 @@ class Controllers:
             "epoch": int(answer.ext.get("masterEpoch", "0")),
             "set": sorted(members.get("syncStateSet", ())),
         }
+
+    def leader(self) -> str:
+        """The address of the controllers' leader as this one knows it; empty: it knows none."""
+        try:
+            with ClientSocket(address(self.address)) as connection:
+                answer = connection.ask(RequestCode.CONTROLLER_GET_METADATA_INFO)
+        except OSError:
+            return ""
+        return answer.ext.get("controllerLeaderAddress", "")
 
     def kill(self) -> None:
         end(self.process)
