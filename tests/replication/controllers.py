@@ -54,13 +54,39 @@ def sent(address: tuple[str, int], count: int) -> int:
         return end_of(connection)
 
 
+def _dledger(peers: Sequence[int], number: int) -> dict[str, str]:
+    return {
+        "controllerDLegerGroup": "group1",
+        "controllerDLegerPeers": ";".join(f"n{index}-127.0.0.1:{peer}" for index, peer in enumerate(peers)),
+        "controllerDLegerSelfId": f"n{number}",
+    }
+
+
+def _jraft(peers: Sequence[int], number: int) -> dict[str, str]:
+    """The controllers have a port beside theirs for each other."""
+    among = [f"127.0.0.1:{peer + 1}" for peer in peers]
+    return {
+        "jRaftGroupId": "group1",
+        "jRaftServerId": among[number],
+        "jRaftInitConf": ",".join(among),
+        "jRaftControllerRPCAddr": ",".join(f"127.0.0.1:{peer}" for peer in peers),
+    }
+
+
 class Controllers:
     """`address` of the controller and `name_server`, as `host:port`.
 
-    `peers`: the ports of all controllers, of which this one is `number`; none: it is alone.
+    `peers`: the ports of all controllers, of which this one is `number`; none: it is alone. `kind`: DLedger or jRaft.
     """
 
-    def __init__(self, home: Path, peers: Sequence[int] = (), number: int = 0, wait_s: float = 60) -> None:
+    def __init__(
+        self,
+        home: Path,
+        peers: Sequence[int] = (),
+        number: int = 0,
+        kind: str = "DLedger",
+        wait_s: float = 60,
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         port, peers = free_port(), peers or [free_port()]
         self.name_server, self.address = f"127.0.0.1:{port}", f"127.0.0.1:{peers[number]}"
@@ -68,13 +94,10 @@ class Controllers:
             "listenPort": str(port),
             "rocketmqHome": str(home),
             "enableControllerInNamesrv": "true",
-            "controllerDLegerGroup": "group1",
-            "controllerDLegerPeers": ";".join(
-                f"n{index}-127.0.0.1:{peer}" for index, peer in enumerate(peers)
-            ),
-            "controllerDLegerSelfId": f"n{number}",
+            "controllerType": kind,
             "controllerStorePath": str(home / "controller"),
             "scanNotActiveBrokerInterval": "1000",
+            **(_dledger(peers, number) if kind == "DLedger" else _jraft(peers, number)),
         }
         conf = home / "namesrv.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

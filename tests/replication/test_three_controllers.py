@@ -17,14 +17,14 @@ pytestmark = [pytest.mark.interop, pytest.mark.long]
 NAME, WITHIN_S = "ours", 60
 
 
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[list[Controllers]]:
+@pytest.fixture(params=["DLedger", "jRaft"])
+def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Controllers]]:
     need(lambda: java_class_path("client5"))
     peers = [free_port() for _ in range(3)]
     with ExitStack() as stack:
         running = []
         for number in range(3):
-            running.append(Controllers(tmp_path / f"controller{number}", peers, number))
+            running.append(Controllers(tmp_path / f"controller{number}", peers, number, request.param))
             stack.callback(running[-1].kill)
         yield running
 
