@@ -14,7 +14,7 @@ HELD = 128
 
 _random = random.SystemRandom()
 """Not the generator that tests seed: two test processes would search in the same order."""
-_held: deque[socket.socket] = deque(maxlen=HELD)
+_held: deque[socket.socket] = deque()
 """Names of blocks in the kernel: a server binds seconds after the search, and other processes search meanwhile."""
 
 
@@ -33,5 +33,7 @@ def free_port() -> int:
                     bound.enter_context(socket.socket()).bind(("127.0.0.1", port + distance))
             found.pop_all()
             _held.append(name)
+            if len(_held) > HELD:
+                _held.popleft().close()
             return port
     raise RuntimeError("there is no free port below the ephemeral ports")

@@ -44,9 +44,14 @@ class PromotedPair:
             self.close()
             raise
 
-    def _start(self, store: Path, role: dict[str, str], listen: str = "127.0.0.1:0") -> LocalBroker:
-        arguments = ("--namesrv", self.name_server, "--namesrv-listen", "off", "--listen", listen)
-        settings = self._settings | role | {"haListenPort": str(self._ports.setdefault(store, free_port()))}
+    def _start(self, store: Path, role: dict[str, str]) -> LocalBroker:
+        """On the same ports each time."""
+        if store not in self._ports:
+            self._ports[store] = free_port()
+        port = self._ports[store]
+        listen = "--listen", f"127.0.0.1:{port}"
+        arguments = ("--namesrv", self.name_server, "--namesrv-listen", "off", *listen)
+        settings = self._settings | role | {"haListenPort": str(port + 1)}
         broker = LocalBroker(store, settings=settings, arguments=arguments)
         self._started.append(broker)
         return broker
@@ -75,7 +80,7 @@ class PromotedPair:
         time.sleep(after_s)
         self._slave.kill()
         promoting.join()
-        self._slave = self._start(self._slave.store, SLAVE, self._slave.address)
+        self._slave = self._start(self._slave.store, SLAVE)
 
     def start(self) -> None:
         """Promote the slave; the old master joins as its slave."""
@@ -85,7 +90,7 @@ class PromotedPair:
             assert time.monotonic() < deadline, f"not promoted: {_tail(self._slave)}"
             time.sleep(STEP_S)
         old, self._master = self._master, self._slave
-        self._slave = self._start(old.store, SLAVE, old.address)
+        self._slave = self._start(old.store, SLAVE)
         self._wait_until_joined()
 
     def _promote(self) -> None:

@@ -36,14 +36,14 @@ def words(settings: dict[str, str]) -> tuple[str, ...]:
 
 
 def start_master(store: Path, **settings: str) -> BrokerProcess:
-    return BrokerProcess(store, *words(SIZES | settings))
+    return BrokerProcess(store, *own_port(), *words(SIZES | settings))
 
 
 def start_slave(store: Path, name_server: str, ha_master: str = "", **settings: str) -> BrokerProcess:
     role = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
     if ha_master:
         role["haMasterAddress"] = ha_master
-    return BrokerProcess(store, "--namesrv", name_server, *words(SIZES | role | settings))
+    return BrokerProcess(store, *own_port(), "--namesrv", name_server, *words(SIZES | role | settings))
 
 
 def name_server(master: BrokerProcess) -> str:
