@@ -30,7 +30,8 @@ class StoreFacts:
     def topic_at(self, physical_offset: int) -> str | None:
         """The topic of the record that starts there: of a half message or a timer message, the one it is for. None:
         there is no record."""
-        raw = self._store.reader.record_at(physical_offset)
+        # requests that readers of it cannot make yet, such as the end of a transaction, need the right, too
+        raw = self._store.reader.record_at(physical_offset, unconfirmed=True)
         return None if raw is None else topic_of(raw)
 
 

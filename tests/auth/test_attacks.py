@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.app.access import SECRET_MODE
 from firearrow.broker.auth.rules import NEEDS_MAX
@@ -19,6 +20,7 @@ from firearrow.broker.tables.config_file import ConfigFile
 from tests.auth.secured import SignedSocket, ask_ok, create_user, grant, options, secured
 from tests.hostile.mutation import mutated
 from tests.hostile.targets_access import ACLS, USERS
+from tests.integration.test_transactions import COMMIT, end_ext, half_ext, half_of
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import send_ext, topic_ext
 
@@ -138,3 +140,25 @@ def test_a_broker_with_a_damaged_file_does_not_start(tmp_path: Path, name: str, 
     assert done.returncode != 0
     assert "ready" not in done.stdout
     assert f"{name}.json is {'damaged' if content else 'empty'}" in done.stderr + done.stdout
+
+
+def test_a_foreign_half_message_that_is_not_confirmed_yet_cannot_be_ended_either(tmp_path: Path) -> None:
+    """Nor read by sending it back: what readers do not see has a topic, too."""
+    store = tmp_path / "store"
+    with secured(store) as broker, SignedSocket(broker.address) as root:
+        for topic in ("Own", "Foreign"):
+            ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+        create_user(root, "app", "secret88")
+        grant(root, "app", "Topic:Own", "All")
+        grant(root, "app", "Group:*", "All")
+        half = half_of(root.ask(RequestCode.SEND_MESSAGE_V2, half_ext("Foreign", "K"), b"paid"))
+        assert broker.stop() == 0
+    (store / FILE_NAME).write_bytes(OFFSET.pack(0))
+    waits = ("brokerRole=SYNC_MASTER", "inSyncReplicas=2", "minInSyncReplicas=2")
+    with secured(store, *waits) as broker, SignedSocket(broker.address, "app", "secret88") as app:
+        ends = end_ext(half, COMMIT) | {"topic": "Own"}
+        back = {"group": "G", "offset": half.physical_offset, "delayLevel": "0", "originTopic": "Own"}
+        for code, ext in ((RequestCode.END_TRANSACTION, ends), (RequestCode.CONSUMER_SEND_MSG_BACK, back)):
+            answer = app.ask(code, ext)
+            assert answer.code == ResponseCode.NO_PERMISSION, answer.remark
+            assert "Topic:Foreign" in (answer.remark or "")
