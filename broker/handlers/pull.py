@@ -314,7 +314,8 @@ class PullHandler:
     def _first_offset(self, pull: PullRequest) -> int:
         """The queue's first offset if the pull goes on where a deleted queue of this name was; else -1."""
         low = max(self._store.reader.min_offset(pull.topic, pull.queue_id), 0)
-        high = self._store.reader.max_offset(pull.topic, pull.queue_id)
+        # also of what is not confirmed: a reader past what is visible may have it from the former master
+        high = max(self._store.next_offset(pull.topic, pull.queue_id), 0)
         is_old = self._deleted.is_old(pull.group, pull.topic, pull.queue_id, pull.queue_offset, low, high)
         return low if is_old else -1
 

@@ -77,7 +77,8 @@ class SendBackHandler:
 
     def _original(self, offset: int) -> Message:
         """The message to retry, with its first topic and message id in properties."""
-        record = self._store.reader.record_at(offset)
+        # not confirmed here: the consumer has it from the former master
+        record = self._store.reader.record_at(offset, unconfirmed=True)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
         found = decode(record, False)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
 from firearrow._native.store.log.record import Record
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.store import CommitLog
 from tests.integration import pops
 from tests.integration.test_transactions import COMMIT, HALF, end, prepare
 from tests.replication.raw_slave import Master, RawSlave, until
 from tests.replication.test_sync import caught_up, set_option, shown
 from tests.support.client_socket import ClientSocket
-from tests.support.requests import pull, pull_ext, read_queue, send, send_ext
+from tests.support.requests import pull, pull_ext, read_queue, records, send, send_ext
 
 QUICK = {"timerPrecisionMs": 100, "reviveInterval": 100, "brokerName": "b"}
 WAITS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "minInSyncReplicas": 2}
@@ -144,3 +144,41 @@ def test_held_pulls_hear_of_it_when_readers_may_see_what_is_not_confirmed(tmp_pa
         began = time.monotonic()
         assert client.answer_to(held).code == 0
         assert time.monotonic() - began < 3
+
+
+def test_a_message_that_readers_do_not_see_any_more_can_be_sent_back(tmp_path: Path) -> None:
+    """Its consumer has it from the former master, and could not process it."""
+    store = tmp_path / "store"
+    group = {"groupName": "CG", "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16}
+    with Master(store) as master, master.connect() as client:
+        assert send(client, "T", b"0").code == 0
+        body = json.dumps(group).encode()
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == 0
+        [record] = records(pull(client, "T").body)
+        assert master.stop() == 0
+    hide(store, 0)
+    with Master(store, **WAITS, slaveTimeout=100) as master, master.connect() as client:
+        ext = {"group": "CG", "offset": str(record.physical_offset), "delayLevel": "-1", "originTopic": "T"}
+        assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext).code == 0
+        with all_confirmed(master):
+            until(lambda: shown(client) == 1)
+            [dead] = read_queue(client, "%DLQ%CG", 0)
+            assert dead.body == b"0"
+
+
+def test_a_reader_of_a_topic_that_was_created_again_stays_where_it_is(tmp_path: Path) -> None:
+    """Past what is visible, but not past the queue's end: it is no reader of the queue that was deleted."""
+    store = tmp_path / "store"
+    with Master(store) as master, master.connect() as client:
+        for number in range(10):
+            assert send(client, "T", b"%d" % number).code == 0
+        assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
+        for number in range(5):
+            assert send(client, "T", b"%d" % number).code == 0
+        assert master.stop() == 0
+    hide(store, end_of(stored(store, "T")[-3]))
+    with Master(store, **WAITS) as master, master.connect() as client:
+        assert shown(client) == 3
+        assert pull(client, "T", 5).code == ResponseCode.PULL_NOT_FOUND
+        answer = pull(client, "T", 8, consumerGroup="Old")
+        assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
