@@ -26,8 +26,9 @@ class ConfirmOffsetFile:
             """What was noted, at most `end`."""
             if len(noted) == OFFSET.size:
                 self.at_open = min(max(OFFSET.unpack(noted)[0], 0), end)
+            # not in the mapping: the disk may be full; and first: zeros of a longer file would hide the whole log
+            os.pwrite(descriptor, OFFSET.pack(self.at_open), 0)
             os.ftruncate(descriptor, OFFSET.size)
-            os.pwrite(descriptor, OFFSET.pack(self.at_open), 0)  # not in the mapping: the disk may be full
             os.fsync(descriptor)
             self._page = mmap.mmap(descriptor, OFFSET.size)
             self._synced = self._page[:]

@@ -7,6 +7,7 @@ import pytest
 
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET, remove_confirm_offset
 from firearrow._native.store.message_store import GetStatus, MessageStore, StoreConfig
+from tests.faults.small_disk import SmallDisk
 from tests.support.stores import put
 
 CONFIG = StoreConfig(
@@ -123,6 +124,21 @@ def test_a_file_that_says_nothing_hides_nothing(tmp_path: Path, noted: bytes) ->
     (tmp_path / FILE_NAME).write_bytes(noted)
     with MessageStore.open(tmp_path, CONFIG) as store:
         assert visible(store) == ends(records, store.written)
+
+
+def test_a_full_disk_at_the_first_start_hides_nothing_later(tmp_path: Path) -> None:
+    """The file that could not be written must not say that nothing was confirmed."""
+    with SmallDisk(tmp_path, mib=4, kind="tmpfs") as disk:
+        filled(disk.store)[0].close()
+        (disk.store / FILE_NAME).unlink()
+        disk.fill()
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space left on device"):
+                MessageStore.open(disk.store, CONFIG)
+        disk.free_space()
+        with MessageStore.open(disk.store, CONFIG) as store:
+            assert store.reader.confirmed == store.written > 0
+            assert store.hidden_queues() == []
 
 
 def test_an_offset_below_zero_hides_all(tmp_path: Path) -> None:
