@@ -288,6 +288,7 @@ class AutoSwitchService(HAService):
         self._check()
 
     def _confirm(self) -> None:
+        self._starts_until = 0.0  # the set says which slaves were there before the start
         options = self._config.options
         connected = sum(slave.end >= 0 for slave in self._slaves)
         confirmed = self._set.confirmed(self._copies, connected, all_members=options.all_members_acknowledge)

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import math
 import socket
 from collections.abc import Callable, Collection
 
@@ -86,7 +87,8 @@ class HAService:
         self._planned = self._is_stopping = False
         self._confirmed: Confirmed | None = None
         self._starts_until = 0.0
-        """Until then readers wait for slaves that were there before the start; 0: for those in sync."""
+        """Until then readers wait for slaves that were there before the start; inf: slaves are not served yet; 0:
+        readers wait for those in sync."""
         self._copies = CopiesNeeded()
         self._times = LogTimes()
         self._periodic = Periodic(loop)
@@ -107,8 +109,16 @@ class HAService:
             ) from None
         self._write_batch.replicate(self._written, waits=self._waits)
         if self._store.reader.confirmed < self._store.written:
-            self._starts_until = self._loop.time() + self._config.options.slave_timeout_ms / 1000
+            self._starts_until = math.inf
         self._config.listen(self._configure)
+        confirmed, written = self._store.reader.confirmed, self._store.written
+        if confirmed < written:
+            log.warning(
+                "readers see the log up to %d, not to %d: the rest was not confirmed before the start, and is shown "
+                "once enough brokers have it",
+                confirmed,
+                written,
+            )
         self._measure()
         self._periodic.every(TICK_S, self._tick)
         self._periodic.every(RATES_S, self._measure)
@@ -118,6 +128,8 @@ class HAService:
     def start_serving(self) -> None:
         assert self._listener is not None
         self._listener.start_serving()
+        if self._starts_until > 0:  # the start may have taken longer than that
+            self._starts_until = self._loop.time() + self._config.options.slave_timeout_ms / 1000
 
     def stop(self) -> None:
         """Send what the sockets take, and close."""
@@ -373,6 +385,10 @@ class HAService:
             self._expire(options.slave_timeout_ms)
             if 0 < self._starts_until <= now:
                 self._starts_until = 0.0
+                log.warning(
+                    "not all slaves were in sync within slaveTimeout=%d ms: readers wait for those that are",
+                    options.slave_timeout_ms,
+                )
                 self._confirm()
 
     def _expire(self, timeout_ms: int) -> None:

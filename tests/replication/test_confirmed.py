@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -258,3 +259,27 @@ def test_a_log_that_is_not_confirmed_for_long_takes_no_memory(tmp_path: Path) ->
         log.confirmed(store.written)
         assert store.reader.confirmed == store.written
         assert set(shown[-3:]) == {("T", 0), ("T", 1), ("T", 2)}
+
+
+def test_slaves_have_their_time_also_after_a_start_that_takes_longer(tmp_path: Path) -> None:
+    """The time begins once the master serves slaves: here it first reads the timer's messages again."""
+    store, settings = tmp_path / "store", {"timerPrecisionMs": 100}
+    with Master(store, **settings) as master, master.connect() as client:
+        for _ in range(30):
+            ext = send_ext("T", i="TIMER_DELAY_SEC\x013600\x02")
+            pending = [client.send_request(RequestCode.SEND_MESSAGE_V2, ext, b"timer") for _ in range(500)]
+            assert {client.answer_to(opaque).code for opaque in pending} == {0}
+        assert master.stop() == 0
+    (store / FILE_NAME).write_bytes(OFFSET.pack(0))
+    (store / "config" / "timercheck").unlink()
+    with Master(store, **SETTINGS | settings | {"slaveTimeout": 200}) as master:
+        log = master.log
+        until(lambda: "not all slaves were in sync within slaveTimeout=200 ms" in log.read_text())
+        lines = log.read_text().splitlines()
+    [read, shown_at] = [
+        datetime.fromisoformat(line[:23].replace(",", "."))
+        for text in ("15000 timer messages are pending", "not all slaves")
+        for line in lines
+        if text in line
+    ]
+    assert shown_at - read >= timedelta(milliseconds=200)
