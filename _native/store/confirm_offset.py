@@ -54,3 +54,4 @@ def remove_confirm_offset(root: str) -> None:
     """Readers wait for no copies from now on. OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(root, FILE_NAME))
+        fsync_dir(root)  # else it may be there again, and hide what readers see from now on

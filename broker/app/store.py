@@ -66,9 +66,12 @@ def open_journal(store: MessageStore) -> Journal:
 
 
 def _unusable(root: str, error: OSError) -> StartError:
+    if isinstance(error, IsADirectoryError):
+        advice = "move this folder away, a file belongs there"
+    else:
+        advice = "free disk space, set its permissions, or choose another folder with --store"
     return StartError(
-        f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): "
-        "free disk space, set its permissions, or choose another folder with --store"
+        f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): {advice}"
     )
 
 

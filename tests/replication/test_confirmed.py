@@ -21,6 +21,7 @@ from firearrow.broker.replication.confirmed_offset import (
     confirmed_at,
     confirmed_by,
 )
+from firearrow.client.local_broker import LocalBrokerError
 from tests.replication.pairs import end_of, name_server, start_master, start_slave, wait_for
 from tests.replication.raw_slave import Master, RawSlave, status_of, until
 from tests.replication.test_sync import caught_up, shown
@@ -283,3 +284,11 @@ def test_slaves_have_their_time_also_after_a_start_that_takes_longer(tmp_path: P
         if text in line
     ]
     assert shown_at - read >= timedelta(milliseconds=200)
+
+
+@pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
+def test_a_folder_in_the_place_of_the_file_is_reported(tmp_path: Path, role: str) -> None:
+    MessageStore.open(tmp_path / "store").close()
+    (tmp_path / "store" / FILE_NAME).mkdir()
+    with pytest.raises(LocalBrokerError, match=f"{FILE_NAME}: Is a directory.: move this folder away"):
+        Master(tmp_path / "store", brokerRole=role)
