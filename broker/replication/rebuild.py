@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.base.durable_files import fsync_dir, make_dirs
+from firearrow._native.store.confirm_offset import FILE_NAME as CONFIRM_OFFSET
 from firearrow.broker.replication.epoch_file import FILE_NAME as EPOCH_FILE
 
 log = logging.getLogger("firearrow.replication")
@@ -19,7 +20,7 @@ DAMAGED = "damaged"
 LOG = "commitlog"
 MOVED = (
     *(LOG, "consumequeue", "index", "journal", "checkpoint", "timerlog", "timerwheel"),
-    *(EPOCH_FILE, f"{EPOCH_FILE}.bak", "abort", "abort.bak"),
+    *(EPOCH_FILE, f"{EPOCH_FILE}.bak", CONFIRM_OFFSET, "abort", "abort.bak"),
 )
 """What a store has of its log, by path in the store's folder."""
 PROGRESS = (
