@@ -1,10 +1,14 @@
 """A store whose readers wait for copies: what was not confirmed before a stop or a kill stays hidden after it."""
 
 import random
+import struct
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from firearrow._native.replication.follower import Follower, RecordDoubted
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET, remove_confirm_offset
 from firearrow._native.store.message_store import GetStatus, MessageStore, StoreConfig
 from tests.faults.small_disk import SmallDisk
@@ -154,3 +158,41 @@ def test_without_copies_to_wait_for_there_is_no_file(tmp_path: Path) -> None:
     remove_confirm_offset(str(tmp_path))
     remove_confirm_offset(str(tmp_path))
     assert not (tmp_path / FILE_NAME).exists()
+
+
+def receive(store: MessageStore, at: int, data: bytes) -> None:
+    """A piece of a master's log. A record that does not continue its queue has to come twice."""
+    follower, piece = Follower(store), struct.pack(">qi", at, len(data)) + data
+    for _ in range(2):
+        follower.begin(0, 0)
+        follower.wire[: len(piece)] = piece
+        follower.received(len(piece))
+        with suppress(RecordDoubted):
+            follower.append()
+            break
+    store.write()
+
+
+def test_entries_of_lost_messages_are_truncated_with_the_record_after_them(tmp_path: Path) -> None:
+    """Else the queue would end with them: what is before them would not be hidden, and the log's next record would
+    not continue the queue."""
+    with MessageStore.open(tmp_path / "master", CONFIG) as master:
+        for _ in range(20):
+            put(master, b"other", queue_id=1)
+        ends = [put(master, b"kept").end for _ in range(3)]
+        put(master, b"after three that were lost")
+        master.write()
+        log = bytearray(master.log_bytes(0, master.written) or b"")
+    whole, at = bytes(log), ends[-1]
+    struct.pack_into(">q", log, at + 20, 6)
+    store = MessageStore.open(tmp_path / "slave", CONFIG)
+    receive(store, 0, log[:at])
+    receive(store, at, log[at:])
+    assert store.next_offset("T", 0) == 7
+    store.confirm(ends[0])
+    store.close()
+    with MessageStore.open(tmp_path / "slave", replace(CONFIG, truncate_at=at)) as store:
+        assert (store.reader.max_offset("T", 0), store.next_offset("T", 0)) == (1, 3)
+        receive(store, at, whole[at:])
+        store.confirm(store.written)
+        assert (store.reader.min_offset("T", 0), store.reader.max_offset("T", 0)) == (0, 4)

@@ -310,14 +310,19 @@ cdef class ConsumeQueue:
 
     cdef int truncate(self, int64_t physical_offset) except -1:
         """Remove and zero all entries whose record does not end at or below the end of the log."""
+        cdef int64_t end
         cdef const uint8_t *at
         cdef Segment file
         self.min_physical = -1
         while self.end_entry > self.min_entry and not 0 < self.max_physical <= physical_offset:
             at = self.entry_at(self.end_entry - 1)
-            if at is NULL or get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+            if at is NULL:
                 break
-            if get_i64(at) + get_i32(at + ENTRY_AT_SIZE) <= physical_offset:
+            if get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+                end = get_i64(at) + 2         # it points before the record that follows it, and goes with it
+            else:
+                end = get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
+            if end <= physical_offset:
                 break
             memset(<uint8_t *> at, 0, ENTRY_BYTES)
             self.end_entry -= 1
