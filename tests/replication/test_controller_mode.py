@@ -21,6 +21,7 @@ from firearrow.broker.replication.epoch_file import Epoch
 from tests.replication.controllers import SEGMENT, broker_under, sent, takes_writes
 from tests.replication.one_controller import OneController
 from tests.replication.pairs import digests, end_of, ha_client, wait_for
+from tests.replication.promoted_pair import is_master
 from tests.replication.scripted_master import ScriptedMaster
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -80,6 +81,15 @@ def ends_at(broker: BrokerProcess, end: int) -> bool:
     try:
         with broker.connect() as connection:
             return end_of(connection) == end
+    except OSError:
+        return False
+
+
+def leads(broker: BrokerProcess) -> bool:
+    """False also while it changes its role."""
+    try:
+        with broker.connect() as connection:
+            return is_master(connection)
     except OSError:
         return False
 
@@ -237,6 +247,29 @@ def test_slaves_show_what_is_confirmed(under: Under) -> None:
             wait_for(lambda: len(bodies(reader, 1)) == before + 1, "it is shown")
     finally:
         third.process.send_signal(signal.SIGCONT)
+
+
+def test_a_master_that_starts_again_shows_what_is_confirmed(under: Under) -> None:
+    """The rest once the others in the set have it, which the controllers have not changed meanwhile."""
+    master, slave = under.pair(slaveTimeout="300", haMaxTimeSlaveNotCatchup="60000")
+    sent(master.address, 10)
+    under.equal(master, slave)
+    under.controller.elects = under.controller.alters = False
+    slave.process.send_signal(signal.SIGSTOP)
+    try:
+        with master.connect() as connection:
+            before = len(bodies(connection, 1))
+            assert send(connection, "T", b"tail", queue_id=0).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        master.kill()
+        again = under.start("a", master.address[1], slaveTimeout="300", haMaxTimeSlaveNotCatchup="60000")
+        wait_for(lambda: leads(again), "that it is the master again")
+        with again.connect() as connection:
+            time.sleep(0.6)
+            assert len(bodies(connection, 1)) == before
+            slave.process.send_signal(signal.SIGCONT)
+            wait_for(lambda: len(bodies(connection, 1)) == before + 1, "the tail")
+    finally:
+        slave.process.send_signal(signal.SIGCONT)
 
 
 def test_a_slave_follows_again_although_its_last_record_is_not_confirmed(under: Under) -> None:
