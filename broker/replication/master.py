@@ -108,17 +108,16 @@ class HAService:
                 f"the replication port {port} on {host} {why}: choose another one with {option}"
             ) from None
         self._write_batch.replicate(self._written, waits=self._waits)
-        if self._store.reader.confirmed < self._store.written:
-            self._starts_until = math.inf
-        self._config.listen(self._configure)
         confirmed, written = self._store.reader.confirmed, self._store.written
         if confirmed < written:
+            self._starts_until = math.inf
             log.warning(
                 "readers see the log up to %d, not to %d: the rest was not confirmed before the start, and is shown "
                 "once enough brokers have it",
                 confirmed,
                 written,
             )
+        self._config.listen(self._configure)
         self._measure()
         self._periodic.every(TICK_S, self._tick)
         self._periodic.every(RATES_S, self._measure)

@@ -26,9 +26,10 @@ TOPIC = "Followed"
 SECRET = "a secret of sixteen or more"
 
 
-def own_port() -> tuple[str, str]:
+def own_ports() -> tuple[str, ...]:
     """Arguments of a broker that starts again, as a promoted one does: no new connection takes its ports meanwhile."""
-    return "--listen", f"127.0.0.1:{free_port()}"
+    port = free_port()
+    return "--listen", f"127.0.0.1:{port}", "--namesrv-listen", f"127.0.0.1:{port + 2}"
 
 
 def words(settings: dict[str, str]) -> tuple[str, ...]:
@@ -36,14 +37,14 @@ def words(settings: dict[str, str]) -> tuple[str, ...]:
 
 
 def start_master(store: Path, **settings: str) -> BrokerProcess:
-    return BrokerProcess(store, *own_port(), *words(SIZES | settings))
+    return BrokerProcess(store, *own_ports(), *words(SIZES | settings))
 
 
 def start_slave(store: Path, name_server: str, ha_master: str = "", **settings: str) -> BrokerProcess:
     role = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
     if ha_master:
         role["haMasterAddress"] = ha_master
-    return BrokerProcess(store, *own_port(), "--namesrv", name_server, *words(SIZES | role | settings))
+    return BrokerProcess(store, *own_ports(), "--namesrv", name_server, *words(SIZES | role | settings))
 
 
 def name_server(master: BrokerProcess) -> str:

@@ -11,7 +11,7 @@ import pytest
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.replication.pair_proxy import PairProxy
-from tests.replication.pairs import SIZES, end_of, fill, name_server, own_port, wait_for, words
+from tests.replication.pairs import SIZES, end_of, fill, name_server, own_ports, wait_for, words
 from tests.replication.promoted_pair import promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -41,7 +41,7 @@ class PartOfLog:
 
     def start_slave(self, folder: Path, names: str) -> BrokerProcess:
         role = {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": self.log.address}
-        return BrokerProcess(folder, *own_port(), "--namesrv", names, *words(SIZES | role))
+        return BrokerProcess(folder, *own_ports(), "--namesrv", names, *words(SIZES | role))
 
     def _held(self, connection: int, at: int, data: bytes) -> bytes:
         if at + len(data) > self.most:

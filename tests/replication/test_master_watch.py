@@ -13,7 +13,7 @@ from firearrow.broker.replication import master_watch
 from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import BrokerIdentity
-from tests.replication.pairs import TOPIC, end_of, own_port, wait_for, words
+from tests.replication.pairs import TOPIC, end_of, own_ports, wait_for, words
 from tests.replication.promoted_pair import PromotedPair, address_of, is_master, promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here
@@ -73,12 +73,12 @@ def test_another_master_of_our_epoch_is_said_once(
 def test_two_slaves_that_were_promoted_without_a_name_server(tmp_path: Path) -> None:
     often = {"registerNameServerPeriod": "10000"}
     second = often | {"brokerName": "pair", "brokerRole": "SLAVE", "brokerId": "2"}
-    with BrokerProcess(tmp_path / "names", *words({"brokerName": "names"})) as names:
+    with BrokerProcess(tmp_path / "names", *own_ports(), *words({"brokerName": "names"})) as names:
         assert names.name_server is not None
         text = "{}:{}".format(*names.name_server)
         with (
             PromotedPair(tmp_path, text, **often) as pair,
-            BrokerProcess(tmp_path / "other", *own_port(), "--namesrv", text, *words(second)) as other,
+            BrokerProcess(tmp_path / "other", *own_ports(), "--namesrv", text, *words(second)) as other,
         ):
             pair.fill(20)
             pair.caught_up()

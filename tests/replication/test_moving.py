@@ -13,7 +13,7 @@ from firearrow.client.store import CommitLog
 from tests.interop.driver import Driver, Failed
 from tests.interop.peers import Apache, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
-from tests.replication.pairs import digests, end_of, own_port, wait_for, words
+from tests.replication.pairs import digests, end_of, own_ports, wait_for, words
 from tests.replication.promoted_pair import is_master, promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -107,7 +107,7 @@ def test_a_broker_moves_from_apache_and_back(tmp_path: Path) -> None:
         producer = stack.enter_context(producing(driver))
         producer.go_on()
 
-        ports = *own_port(), "--namesrv", names.name_server
+        ports = *own_ports(), "--namesrv", names.name_server
         broker = BrokerProcess(ours, *ports, *words(SETTINGS | AS_SLAVE))
         stack.callback(broker.kill)
         wait_for(lambda: slave_in_sync(names), "that FireArrow follows", 60)

@@ -14,7 +14,7 @@ from tests.replication.pairs import (
     fill,
     ha_client,
     name_server,
-    own_port,
+    own_ports,
     start_slave,
     wait_for,
     words,
@@ -157,7 +157,7 @@ def test_of_two_slaves_that_are_promoted_one_is_the_master(tmp_path: Path) -> No
     second = SIZES | {"brokerRole": "SLAVE", "brokerId": "2"}
     with (
         PromotedPair(tmp_path) as pair,
-        BrokerProcess(tmp_path / "other", *own_port(), "--namesrv", pair.names, *words(second)) as other,
+        BrokerProcess(tmp_path / "other", *own_ports(), "--namesrv", pair.names, *words(second)) as other,
     ):
         with pair.master.connect() as client, other.connect() as reader:
             fill(client, 20)
@@ -175,7 +175,7 @@ def test_a_slave_that_lacks_what_another_one_has_is_not_promoted(tmp_path: Path)
     """A SYNC_MASTER answers when one of the two has a message."""
     with PromotedPair(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2") as pair:
         role = words(SIZES | {"brokerRole": "SLAVE", "brokerId": "2"})
-        second = *own_port(), "--namesrv", pair.names, *role
+        second = *own_ports(), "--namesrv", pair.names, *role
         with pair.master.connect() as client:
             wait_for(lambda: send(client, TOPIC, b"first").code == 0, "a slave in sync")
             with BrokerProcess(tmp_path / "other", *second) as other, other.connect() as reader:

@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import Driver, Failed
 from tests.interop.peers import Apache, address
 from tests.interop.toolchain import java_class_path, need
-from tests.replication.pairs import TOPIC, digests, end_of, fill, ha_client, own_port, wait_for, words
+from tests.replication.pairs import TOPIC, digests, end_of, fill, ha_client, own_ports, wait_for, words
 from tests.replication.promoted_pair import PromotedPair, address_of, is_master, promoted, state_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -59,7 +59,7 @@ def test_apaches_name_server_prefers_the_newer_master(apache: Apache, tmp_path: 
 def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) -> None:
     with (
         BrokerProcess(
-            tmp_path / "slave", *own_port(), "--namesrv", apache.name_server, *words(SLAVE)
+            tmp_path / "slave", *own_ports(), "--namesrv", apache.name_server, *words(SLAVE)
         ) as slave,
         ClientSocket(address(apache.address)) as old,
     ):

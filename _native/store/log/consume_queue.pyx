@@ -319,7 +319,7 @@ cdef class ConsumeQueue:
             if at is NULL:
                 break
             if get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
-                end = get_i64(at) + 2         # it points before the record that follows it, and goes with it
+                end = get_i64(at) + 2  # it points to the byte before the next record, and goes with that
             else:
                 end = get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
             if end <= physical_offset:
