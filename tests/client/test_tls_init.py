@@ -90,14 +90,13 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert (done.returncode, "cannot write to" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("left", ["authority.pem", "authority.key"])
-def test_half_an_authority_is_not_replaced(tmp_path: Path, left: str) -> None:
+@pytest.mark.parametrize("name", ["authority.pem", "authority.key"])
+def test_half_an_authority_is_not_replaced(tmp_path: Path, name: str) -> None:
     assert init(tmp_path).returncode == 0
-    for name in {"authority.pem", "authority.key"} - {left}:
-        (tmp_path / name).rename(tmp_path / "away")
-        done = init(tmp_path)
-        assert (done.returncode, f"{name} is missing: restore it" in done.stderr) == (2, True)
-        (tmp_path / "away").rename(tmp_path / name)
+    (tmp_path / name).rename(tmp_path / "away")
+    done = init(tmp_path)
+    assert (done.returncode, f"{name} is missing: restore it" in done.stderr) == (2, True)
+    (tmp_path / "away").rename(tmp_path / name)
     assert init(tmp_path).returncode == 0
 
 

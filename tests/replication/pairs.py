@@ -2,9 +2,13 @@
 
 import hashlib
 import json
+import signal
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
@@ -45,6 +49,16 @@ def start_slave(store: Path, name_server: str, ha_master: str = "", **settings: 
     if ha_master:
         role["haMasterAddress"] = ha_master
     return BrokerProcess(store, *own_ports(), "--namesrv", name_server, *words(SIZES | role | settings))
+
+
+@contextmanager
+def paused(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """SIGSTOP: a process that hangs."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 def name_server(master: BrokerProcess) -> str:

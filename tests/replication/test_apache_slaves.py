@@ -6,7 +6,6 @@ The tests share the processes, for JVMs take seconds to start, and 5.5.0 asks fo
 import json
 import os
 import shutil
-import signal
 import socket
 import struct
 import threading
@@ -24,7 +23,7 @@ from firearrow.broker.replication.master import SLAVES_MAX
 from tests.interop.driver import Driver
 from tests.interop.peers import Apache, Apache4, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
-from tests.replication.pairs import digests, end_of, wait_for, words
+from tests.replication.pairs import digests, end_of, paused, wait_for, words
 from tests.replication.raw_slave import status_of
 from tests.replication.way import HEADER, Way
 from tests.support.broker_process import BrokerProcess
@@ -234,13 +233,10 @@ def test_strangers_change_nothing(rig: Rig) -> None:
             stranger()
         assert [answered(master) for _ in range(20)] == [(0, False)] * 20
         process = rig.slaves["4.9.7"].process
-        process.send_signal(signal.SIGSTOP)
-        try:
+        with paused(process):
             wait_for(lambda: is_stopped(process.pid), "its threads to stop")
             stranger().sendall(struct.pack(">q", 1 << 62))
             assert answered(master) == (12, True)
-        finally:
-            process.send_signal(signal.SIGCONT)
         wait_for(lambda: answered(master) == (0, False), "acknowledged sends")
     rig.equal()
 
@@ -274,12 +270,9 @@ def test_sync_master_waits_for_slaves_and_once_for_one_that_hangs(rig: Rig) -> N
     with synchronous(rig) as master:
         assert [answered(master) for _ in range(20)] == [(0, False)] * 20
         process = rig.slaves["5.5.0"].process
-        process.send_signal(signal.SIGSTOP)
-        try:
+        with paused(process):
             wait_for(lambda: is_stopped(process.pid), "its threads to stop")
             assert [answered(master) for _ in range(3)] == [(12, True), (12, False), (12, False)]
-        finally:
-            process.send_signal(signal.SIGCONT)
         wait_for(lambda: answered(master) == (0, False), "acknowledged sends")
 
 

@@ -1,10 +1,7 @@
 """Nothing is visible before it is confirmed: after a kill of the master, and at slaves while another one is late."""
 
-import os
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +19,7 @@ from firearrow.broker.replication.confirmed_offset import (
     confirmed_by,
 )
 from firearrow.client.local_broker import LocalBrokerError
-from tests.replication.pairs import end_of, name_server, start_master, start_slave, wait_for
+from tests.replication.pairs import end_of, name_server, paused, start_master, start_slave, wait_for
 from tests.replication.raw_slave import Master, RawSlave, status_of, until
 from tests.replication.test_sync import caught_up, shown
 from tests.support.broker_process import BrokerProcess
@@ -127,15 +124,6 @@ def test_a_timer_that_is_due_before_it_is_confirmed_is_delivered_once(tmp_path: 
             assert b"timer" in pull(client, "T").body
 
 
-@contextmanager
-def paused(broker: BrokerProcess) -> Iterator[None]:
-    os.kill(broker.process.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(broker.process.pid, signal.SIGCONT)
-
-
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess, BrokerProcess]]:
     """A master that waits for two slaves, on our own wire."""
@@ -164,12 +152,12 @@ def test_of_two_slaves_one_shows_nothing_that_the_other_lacks(
     master, first, second = three
     with master.connect() as client, first.connect() as reader, first.connect() as other:
         held = reader.send_request(RequestCode.PULL_MESSAGE, pull_ext("T", 1, **HELD))
-        with paused(second), master.connect() as sender:
-            opaque = sender.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"1")
-            wait_for(lambda: end_of(other) == end_of(client) > 0, "the second message in the log")
-            time.sleep(0.5)
-            assert shown(other) == shown(client) == 1
-            os.kill(second.process.pid, signal.SIGCONT)
+        with master.connect() as sender:
+            with paused(second.process):
+                opaque = sender.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"1")
+                wait_for(lambda: end_of(other) == end_of(client) > 0, "the second message in the log")
+                time.sleep(0.5)
+                assert shown(other) == shown(client) == 1
             assert sender.answer_to(opaque).code == 0
         assert b"1" in reader.answer_to(held).body
         assert shown(client) == shown(other) == 2
@@ -179,7 +167,7 @@ def test_a_slave_that_starts_again_without_its_master_shows_what_it_showed(
     three: tuple[BrokerProcess, BrokerProcess, BrokerProcess],
 ) -> None:
     master, first, second = three
-    with paused(second), master.connect() as client:
+    with paused(second.process), master.connect() as client:
         before = end_of(client)
         client.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"1")
         with first.connect() as reader:

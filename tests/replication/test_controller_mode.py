@@ -2,10 +2,9 @@
 
 import contextlib
 import json
-import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from firearrow.broker.replication.auto_switch_frames import (
 from firearrow.broker.replication.epoch_file import Epoch
 from tests.replication.controllers import SEGMENT, broker_under, sent, takes_writes
 from tests.replication.one_controller import OneController
-from tests.replication.pairs import digests, end_of, ha_client, wait_for
+from tests.replication.pairs import digests, end_of, ha_client, paused, wait_for
 from tests.replication.promoted_pair import is_master
 from tests.replication.scripted_master import ScriptedMaster
 from tests.support.broker_process import BrokerProcess
@@ -76,20 +75,11 @@ def bodies(connection: ClientSocket, queues: int = 4) -> list[bytes]:
     return [record.body for queue in range(queues) for record in read_queue(connection, "T", queue)]
 
 
-def ends_at(broker: BrokerProcess, end: int) -> bool:
-    """False also while it changes its role."""
+def answers(broker: BrokerProcess, condition: Callable[[ClientSocket], bool]) -> bool:
+    """Whether the condition holds at the broker; False also while it changes its role."""
     try:
         with broker.connect() as connection:
-            return end_of(connection) == end
-    except OSError:
-        return False
-
-
-def leads(broker: BrokerProcess) -> bool:
-    """False also while it changes its role."""
-    try:
-        with broker.connect() as connection:
-            return is_master(connection)
+            return condition(connection)
     except OSError:
         return False
 
@@ -99,7 +89,7 @@ def await_writes(broker: BrokerProcess) -> None:
 
 
 def await_end(broker: BrokerProcess, end: int) -> None:
-    wait_for(lambda: ends_at(broker, end), f"the end {end}")
+    wait_for(lambda: answers(broker, lambda client: end_of(client) == end), f"the end {end}")
 
 
 @pytest.fixture
@@ -234,19 +224,15 @@ def test_slaves_show_what_is_confirmed(under: Under) -> None:
     under.await_set({1, 2, 3})
     sent(master.address, 10)
     under.equal(master, slave, third)
-    third.process.send_signal(signal.SIGSTOP)
-    try:
-        with master.connect() as connection, slave.connect() as reader:
+    with master.connect() as connection, slave.connect() as reader:
+        with paused(third.process):
             before = len(bodies(reader, 1))
             connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T", 0), b"not yet")
             end = end_of(reader)
             wait_for(lambda: end_of(reader) > end, "the slave has it")
             time.sleep(0.3)
             assert len(bodies(reader, 1)) == before
-            third.process.send_signal(signal.SIGCONT)
-            wait_for(lambda: len(bodies(reader, 1)) == before + 1, "it is shown")
-    finally:
-        third.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: len(bodies(reader, 1)) == before + 1, "it is shown")
 
 
 def test_a_master_that_starts_again_shows_what_is_confirmed(under: Under) -> None:
@@ -255,21 +241,19 @@ def test_a_master_that_starts_again_shows_what_is_confirmed(under: Under) -> Non
     sent(master.address, 10)
     under.equal(master, slave)
     under.controller.elects = under.controller.alters = False
-    slave.process.send_signal(signal.SIGSTOP)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(paused(slave.process))
         with master.connect() as connection:
             before = len(bodies(connection, 1))
             assert send(connection, "T", b"tail", queue_id=0).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
         master.kill()
         again = under.start("a", master.address[1], slaveTimeout="300", haMaxTimeSlaveNotCatchup="60000")
-        wait_for(lambda: leads(again), "that it is the master again")
+        wait_for(lambda: answers(again, is_master), "that it is the master again")
         with again.connect() as connection:
             time.sleep(0.6)
             assert len(bodies(connection, 1)) == before
-            slave.process.send_signal(signal.SIGCONT)
+            stack.close()
             wait_for(lambda: len(bodies(connection, 1)) == before + 1, "the tail")
-    finally:
-        slave.process.send_signal(signal.SIGCONT)
 
 
 def test_a_slave_follows_again_although_its_last_record_is_not_confirmed(under: Under) -> None:
@@ -278,16 +262,15 @@ def test_a_slave_follows_again_although_its_last_record_is_not_confirmed(under: 
     sent(master.address, 10)
     common = under.equal(master, slave)
     under.controller.alters = False
-    slave.process.send_signal(signal.SIGSTOP)
-    third = under.start("c")
     with master.connect() as connection:
-        opaque = connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T", 0), b"held")
-        wait_for(lambda: end_of(connection) > common, "the record")
-        await_end(third, end_of(connection))
-        third.kill()
-        third = under.start("c", third.address[1])
-        wait_for(lambda: state_of(third) == "following", "the third follows again")
-        slave.process.send_signal(signal.SIGCONT)
+        with paused(slave.process):
+            third = under.start("c")
+            opaque = connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T", 0), b"held")
+            wait_for(lambda: end_of(connection) > common, "the record")
+            await_end(third, end_of(connection))
+            third.kill()
+            third = under.start("c", third.address[1])
+            wait_for(lambda: state_of(third) == "following", "the third follows again")
         assert connection.answer_to(opaque).code == 0
 
 
@@ -318,13 +301,9 @@ def test_a_slave_counts_from_the_moment_the_controllers_are_asked(under: Under) 
     under.controller.answers = False
     before = asked.count(alter)
     wait_for(lambda: asked.count(alter) > before, "that it asks again")
-    slave.process.send_signal(signal.SIGSTOP)
-    try:
-        with master.connect() as connection:
-            answer = send(connection, "T", b"x", queue_id=0)
-            assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-    finally:
-        slave.process.send_signal(signal.SIGCONT)
+    with paused(slave.process), master.connect() as connection:
+        answer = send(connection, "T", b"x", queue_id=0)
+        assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
 def test_learners_follow_and_never_count(under: Under) -> None:
@@ -497,7 +476,7 @@ def test_a_handshake_of_a_former_master_truncates_nothing(
     try:
         wait_for(lambda: end in newer.acks.values(), "that it follows the newer one")
         assert set(former.acks.values()) == {-1}
-        assert ends_at(broker, end)
+        assert answers(broker, lambda client: end_of(client) == end)
         assert "truncated" not in broker.log.read_text()
     finally:
         newer.close()
