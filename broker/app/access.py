@@ -113,8 +113,8 @@ class UserAccess(Access):
         self.fast_check = AccessCheck(
             self._allows, authorization=options.authorization, each=settings.stateful_s == 0
         )
-        _load(saver, "users", folder / USERS_FILE, self._users)
-        _load(saver, "acls", folder / ACLS_FILE, self._acls)
+        for name, file, table in (("users", USERS_FILE, self._users), ("acls", ACLS_FILE, self._acls)):
+            saver.load(name, ConfigFile(folder / file, mode=SECRET_MODE, strict=True), table, make=False)
         try:
             self._create_initial(options)
             if options.migrate_accounts:
@@ -277,11 +277,3 @@ def warn_of_open_ports(addresses: list[Address], may: str, *, users: bool, tls: 
         )
     if opened and warnings:
         log.warning("%s: %s", ", ".join(opened), ". And ".join(warnings))
-
-
-def _load(saver: TableSaver, name: str, path: Path, table: UserTable | AclTable) -> None:
-    """Load the table, and register it with `saver`. StartError: a file with secrets or rules that is damaged is not
-    replaced by nothing, or by an older one."""
-    file = ConfigFile(path, mode=SECRET_MODE, strict=True)
-    file.load(table.load)
-    saver.add(name, lambda: file.write(table.to_json()))

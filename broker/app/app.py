@@ -49,7 +49,7 @@ from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.base.process import StopSignals, seconds_since_start
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Restart
-from firearrow.broker.context.tables import load, make_tables
+from firearrow.broker.context.tables import make_tables
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.broker_admin import ColdReadsHandler, InspectionHandler, SingleBrokerHandler
 from firearrow.broker.handlers.clients import ClientsHandler
@@ -84,6 +84,7 @@ from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.subscription_filter import FilterCache
 
@@ -281,10 +282,11 @@ class App:
         )
         self._kv_file = Path(options.store_root) / "config" / "kvConfig.json"
         self._config.listen(self._tables.configure)
-        load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
+        self._saver.load("kv", ConfigFile(self._kv_file), self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
         quotas = QuotaTable(lambda: self._saver.schedule("quotas"))
-        load(self._saver, "quotas", self._kv_file.with_name(QUOTAS_FILE), quotas, make=False, strict=True)
+        quotas_file = ConfigFile(self._kv_file.with_name(QUOTAS_FILE), strict=True)
+        self._saver.load("quotas", quotas_file, quotas, make=False)
         self._quotas = QuotaCheck(quotas)
         self._server.limit_addresses(self._quotas.admits)
         self._access = make_access(options, self._store, self._saver, self._clock, self._quotas.logged_in)

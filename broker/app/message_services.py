@@ -21,7 +21,6 @@ from firearrow.broker.append.retry_routing import RetryRouting
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.end_transaction import TransactionsHandler
 from firearrow.broker.handlers.reply_messages import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
@@ -32,6 +31,7 @@ from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.replication.pair_tables import PairProgress
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.timers.service import DisabledTimers, TimerService
@@ -89,8 +89,8 @@ class MessageServices:
     def _make_delays(self, context: BrokerContext) -> DelayService:
         offsets = DelayOffsets(context.clock, lambda: context.saver.changed("delays"))
         options = context.config.options
-        path = Path(options.store_root) / "config" / "delayOffset.json"
-        load(context.saver, "delays", path, offsets, progress=True)
+        file = ConfigFile(Path(options.store_root) / "config" / "delayOffset.json")
+        context.saver.load("delays", file, offsets, progress=True)
         self._delay_offsets = offsets
         self._delay_routes = DelaysHandler(offsets).routes()
         return DelayService(

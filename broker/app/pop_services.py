@@ -9,7 +9,6 @@ from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.pop import PeekHandler, PopHandler
 from firearrow.broker.handlers.pop_notification import NotificationHandler
@@ -20,6 +19,7 @@ from firearrow.broker.pop.order_info import QUEUES_MAX, ConsumerOrderInfo, Order
 from firearrow.broker.pop.permissions import PopPermissions
 from firearrow.broker.pop.pop import PopService
 from firearrow.broker.pop.revive import ReviveService
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.timers.service import DisabledTimers, TimerService
 
@@ -36,8 +36,8 @@ class PopServices:
         self._tables = tables
         self._unlock_timer = OrderUnlockTimer(context.loop, clock, self._retry_held_soon, QUEUES_MAX)
         self._order_info = ConsumerOrderInfo(clock, lambda: context.saver.changed("orders"), self._wake_at)
-        folder = Path(config.options.store_root) / "config"
-        load(context.saver, "orders", folder / "consumerOrderInfo.json", self._order_info, make=False)
+        file = ConfigFile(Path(config.options.store_root) / "config" / "consumerOrderInfo.json")
+        context.saver.load("orders", file, self._order_info, make=False)
         self._hold_service, self._notification_holds = (
             PopHoldService(
                 context.loop,

@@ -9,8 +9,8 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.timers import RecallHandler, TimersHandler
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.timers import rules
 from firearrow.broker.timers.metrics import TimerMetrics
 from firearrow.broker.timers.recall_handle import recall_handle
@@ -23,7 +23,8 @@ class TimerServices:
         self._clock = context.clock
         options, saver = context.config.options, context.saver
         metrics = TimerMetrics(context.clock, lambda: saver.changed("timermetrics"), context.stats.events)
-        load(saver, "timermetrics", Path(options.store_root) / "config" / "timermetrics", metrics, make=False)
+        file = ConfigFile(Path(options.store_root) / "config" / "timermetrics")
+        saver.load("timermetrics", file, metrics, make=False)
         self.service = (
             TimerService(context, appender, metrics)
             if options.timer_topic

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.context.broker_context import Tables
 from firearrow.broker.services.table_saver import TableSaver
@@ -23,13 +21,6 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from firearrow.broker.tables.trimmed_queues import TrimmedQueues
-
-
-class ConfigTable(Protocol):
-    """A table that a config file stores."""
-
-    def to_json(self) -> bytes: ...
-    def load(self, text: bytes) -> None: ...
 
 
 def make_tables(
@@ -69,58 +60,19 @@ def make_tables(
         subscribed=subscriptions_changed,
     )
     folder = Path(options.store_root) / "config"
-    topics_loaded = load(saver, "topics", folder / "topics.json", topics)
-    load(saver, "groups", folder / "subscriptionGroup.json", groups)
+    topics_loaded = saver.load("topics", ConfigFile(folder / "topics.json"), topics)
+    saver.load("groups", ConfigFile(folder / "subscriptionGroup.json"), groups)
     offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
-    load(saver, "offsets", folder / offsets_name, offsets, progress=True)
+    saver.load("offsets", ConfigFile(folder / offsets_name), offsets, progress=True)
     modes = RequestModes(changed=lambda: saver.schedule("modes"))
-    load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
+    saver.load("modes", ConfigFile(folder / "messageRequestMode.json"), modes, make=False)
     locks = RebalanceLocks(clock, changed=lambda: saver.changed("locks"))
-    load(saver, "locks", folder / LOCKS_FILE, locks, make=False)
+    saver.load("locks", ConfigFile(folder / LOCKS_FILE), locks, make=False)
     deleted = DeletedTopics(offsets, clients, clock, changed=lambda: saver.schedule("deleted"))
-    load(saver, "deleted", folder / "deletedTopics.json", deleted, make=False)
+    saver.load("deleted", ConfigFile(folder / "deletedTopics.json"), deleted, make=False)
     trimmed = TrimmedQueues(changed=lambda: saver.schedule("trimmed"))
-    load(saver, "trimmed", folder / "trimmedQueues.json", trimmed, make=False, progress=True)
+    saver.load("trimmed", ConfigFile(folder / "trimmedQueues.json"), trimmed, make=False, progress=True)
     return Tables(topics, groups, offsets, clients, locks, modes, deleted, trimmed, topics_loaded)
-
-
-def load(
-    saver: TableSaver,
-    name: str,
-    path: Path,
-    table: ConfigTable,
-    *,
-    make: bool = True,
-    progress: bool = False,
-    strict: bool = False,
-) -> bool:
-    """Load the table from its file and register it with `saver` under `name`. False if nothing was loaded, or
-    an older state than the last one written.
-
-    `make`: write the file at once if there was nothing to load. `progress`: the file states how far the log
-    was processed, so log and journal are synced before it is written. `strict`: the file of rules (ConfigFile).
-    StartError.
-    """
-    file = ConfigFile(path, strict=strict)
-    try:
-        loaded = file.load(table.load)
-        if (make and not loaded) or (loaded and file.is_older):
-            file.write(table.to_json())
-    except OSError as error:
-        raise StartError(
-            f"cannot open the store {path.parent.parent} ({error.filename or path}: "
-            f"{error.strerror or error}): "
-            "free disk space, set its permissions, or choose another folder with --store"
-        ) from None
-
-    def save() -> None:
-        text = table.to_json()
-        if progress:
-            saver.sync_to_disk()
-        file.write(text)
-
-    saver.add(name, save)
-    return loaded and not file.is_older
 
 
 def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]], None]) -> TopicTable:

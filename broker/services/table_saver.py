@@ -1,4 +1,4 @@
-"""TableSaver: writes tables to their files, in the background and not more often than needed.
+"""TableSaver: loads tables from their files, and writes them in the background, not more often than needed.
 
 `schedule` writes a table after a short delay, so that a thousand changes need one write; `saved` waits for
 it. `changed` only notes a change, which is written at stop or with the next `schedule` or `save_changed`. The
@@ -10,13 +10,23 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.process import single_thread_executor
+from firearrow.broker.tables.config_file import ConfigFile
 
 log = logging.getLogger("firearrow.table_saver")
 
 SAVE_DELAY_S = 0.02
 RETRY_S = 5.0
+
+
+class ConfigTable(Protocol):
+    """A table that a config file stores."""
+
+    def to_json(self) -> bytes: ...
+    def load(self, text: bytes) -> None: ...
 
 
 @dataclass(slots=True)
@@ -61,6 +71,35 @@ class TableSaver:
 
     def add(self, name: str, save: Callable[[], None]) -> None:
         self._tables[name] = SavedTable(name, save)
+
+    def load(
+        self, name: str, file: ConfigFile, table: ConfigTable, *, make: bool = True, progress: bool = False
+    ) -> bool:
+        """Load the table from its file and add it under `name`. False if nothing was loaded, or an older state than
+        the last one written.
+
+        `make`: write the file at once if there was nothing to load. `progress`: the file states how far the log
+        was processed, so log and journal are synced before it is written. StartError.
+        """
+        try:
+            loaded = file.load(table.load)
+            if (make and not loaded) or (loaded and file.is_older):
+                file.write(table.to_json())
+        except OSError as error:
+            raise StartError(
+                f"cannot open the store {file.path.parent.parent} ({error.filename or file.path}: "
+                f"{error.strerror or error}): "
+                "free disk space, set its permissions, or choose another folder with --store"
+            ) from None
+
+        def save() -> None:
+            text = table.to_json()
+            if progress:
+                self.sync_to_disk()
+            file.write(text)
+
+        self.add(name, save)
+        return loaded and not file.is_older
 
     def save_changed(self) -> asyncio.Future[bool]:
         """Write all tables that changed; the future of `saved`."""

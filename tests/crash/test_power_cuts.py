@@ -13,10 +13,10 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append import progress_journal
 from firearrow.broker.append.progress_journal import Journal, Kind
-from firearrow.broker.context.tables import load
 from firearrow.broker.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.table_saver import TableSaver
+from firearrow.broker.tables.config_file import ConfigFile
 from tests.crash.restarted_services import RestartedServices
 from tests.integration.pops import GROUP as GROUP_OF_POPS
 from tests.integration.pops import ack_ext, pop_ext, records
@@ -86,7 +86,7 @@ def test_a_progress_file_is_written_after_what_it_refers_to(tmp_path: Path) -> N
 
     async def run() -> None:
         saver = TableSaver(asyncio.get_running_loop(), settle)
-        load(saver, "progress", path, Progress(order), make=False, progress=True)
+        saver.load("progress", ConfigFile(path), Progress(order), make=False, progress=True)
         saver.schedule("progress")
         assert await saver.saved()
         saver.stop()
