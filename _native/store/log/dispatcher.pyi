@@ -24,5 +24,7 @@ class Dispatch:
     index_files: int
     newest_key: int
     """Physical offset of the newest record with a key; 0 if there is none, -1 without an index."""
+    def all_queues(self) -> list[ConsumeQueue]:
+        """The queues of now; any thread. `queues` is the appender's."""
     def load(self, repair_log: RepairLog) -> None: ...
     def forget(self, topic: bytes, queue_id: int = -1) -> int: ...

@@ -131,6 +131,10 @@ cdef class Dispatch:
     def index_files(self):
         return 0 if self.index is None else len(self.index.files)
 
+    def all_queues(self):
+        """The queues of now. Any thread: one call of C, which no other thread can interrupt."""
+        return list(self.queues.values())
+
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make):
         """The queue; None if it does not exist and `make` is false. Its first entry creates its files."""
         found = self.queues.get((topic, queue_id))
@@ -320,7 +324,7 @@ cdef class Dispatch:
                 fsync_dir(folder)
 
         try:
-            dirty = [queue for queue in list(self.queues.values()) if queue.dirty or queue.named]
+            dirty = [queue for queue in self.all_queues() if queue.dirty or queue.named]
             for_each_parallel(sync_entries, dirty)
             folders = {
                 folder

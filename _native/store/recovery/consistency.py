@@ -17,9 +17,10 @@ FINGERPRINT = struct.Struct(">IIq")
 
 
 def fingerprint(dispatch: Dispatch, *, shape: bool) -> bytes:
-    """The number of queues and index files; with `shape` 16 bytes that also cover their names and ends."""
+    """The number of queues and index files; with `shape` 16 bytes that also cover their names and ends, for a store
+    that takes no messages. Without it any thread."""
     if not shape:
-        count = sum(queue.end_entry > 0 for queue in dispatch.queues.values())
+        count = sum(queue.end_entry > 0 for queue in dispatch.all_queues())
         return COUNTS.pack(count, dispatch.index_files)
     shapes = [(*name, queue.first_entry, queue.end_entry) for name, queue in dispatch.queues.items()]
     queues = sorted(each for each in shapes if each[-1])
