@@ -397,8 +397,12 @@ class Journal:
     def _valid_entries(self, end: int) -> list[Entry]:
         """The entries of all files that are neither cancelled nor after the log's `end`."""
         valid: list[Entry] = []
-        for number in self._numbers:
-            for entry in entries_of(self._path(number).read_bytes()):
+        for number in self._numbers[:]:
+            try:
+                data = self._path(number).read_bytes()
+            except FileNotFoundError:  # dropped by the other thread: its progress is in Apache's files
+                continue
+            for entry in entries_of(data):
                 if entry.kind == Kind.CANCEL:
                     valid = [each for each in valid if each.end <= entry.value]
                 else:

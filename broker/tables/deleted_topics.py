@@ -127,7 +127,7 @@ class DeletedTopics:
                 "pulled": {group: _texts(queues) for group, queues in of.pulled.items()},
                 "timestamp": of.ms,
             }
-            for topic, of in list(self._table.items())
+            for topic, of in self._table.copy().items()
         ]
         return pretty({"topics": topics})
 

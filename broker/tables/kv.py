@@ -48,7 +48,7 @@ class KvTable:
 
     def to_json(self) -> bytes:
         """The file's text; may run in another thread."""
-        table = {name: dict(keys) for name, keys in list(self._table.items())}
+        table = {name: dict(keys) for name, keys in self._table.copy().items()}
         return fastjson.dumps(self._unknown.merge_into({"configTable": table}))
 
     def load(self, text: bytes) -> None:

@@ -141,9 +141,9 @@ class RebalanceLocks:
                             "renewedMs": held.renewed_ms + ahead_ms,
                             "lockedMs": held.locked_ms + ahead_ms,
                         }
-                        for queue, held in list(locks.items())
+                        for queue, held in locks.copy().items()
                     ]
-                    for group, locks in list(self._groups.items())
+                    for group, locks in self._groups.copy().items()
                 }
             }
         )

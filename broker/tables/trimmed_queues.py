@@ -64,7 +64,7 @@ class TrimmedQueues:
     def to_json(self) -> bytes:
         queues = [
             {"topic": topic, "queueId": queue_id, "physicalOffset": at}
-            for (topic, queue_id), at in list(self._table.items())
+            for (topic, queue_id), at in self._table.copy().items()
         ]
         return pretty({"queues": queues})
 

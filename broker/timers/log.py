@@ -10,6 +10,7 @@ run in another one.
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +68,7 @@ class TimerLogFile:
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.path = path
         self.start = start
+        self._lock = threading.Lock()  # guards `fd` between `sync` and `close`; held briefly
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if os.fstat(self.fd).st_size != size:
@@ -85,8 +87,21 @@ class TimerLogFile:
         with mmap.mmap(self.fd, hole, prot=mmap.PROT_READ) as window:
             return survey.check_file(window, self.start) and hole == size
 
+    def sync(self) -> None:
+        """May run in another thread; a file that was closed needs no sync, and its number may be another's by now."""
+        with self._lock:
+            if self.fd < 0:
+                return
+            copy = os.dup(self.fd)
+        try:
+            os.fdatasync(copy)
+        finally:
+            os.close(copy)
+
     def close(self) -> None:
-        os.close(self.fd)
+        with self._lock:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class TimerLog:
@@ -231,10 +246,10 @@ class TimerLog:
         fsync_dir(str(self._folder))
 
     def sync(self, position: int) -> None:
-        """Sync everything from `position` on. Raises OSError."""
-        for file in list(self._files):
+        """Sync everything from `position` on. May run in another thread. Raises OSError."""
+        for file in self._files[:]:
             if file.start + self.file_bytes > position:
-                os.fdatasync(file.fd)
+                file.sync()
 
     def close(self) -> None:
         for file in self._files:
