@@ -11,6 +11,7 @@
 - `machine`: disks, fsync, open files and limits of memory of this machine
 - `malloc`: settings of glibc's malloc: how much freed memory it keeps
 - `memory`: prefetching, and fast copies and comparisons of memory
+- `offset_text`: the text of very many offsets in Apache's config files
 - `text`: UTF-8 validation, and numbers as decimal digits
 - `vector`: a growing array in C memory
 """

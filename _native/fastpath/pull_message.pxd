@@ -79,7 +79,7 @@ cdef class Puller:
     ) except -1
     cdef int note(self, PullSubscription subscription, int64_t queue_id, int64_t next_offset) except -1
     cdef bint commit(self, PullSubscription subscription, const PullFields *fields) except -1
-    cdef bint commit_again(
+    cdef int commit_again(
         self, PullSubscription subscription, int64_t queue_id, int64_t queue_offset
     ) except -1
     cdef int hold(

@@ -31,6 +31,9 @@ cdef enum:
     PLANS_MAX = 4096
     FRAME_HEAD = 8                # bytes before a header
     BYTES_MAX = 134217728         # of one response, as on the complete path
+    NOT_COMMITTED = 0
+    COMMITTED_BEFORE = 1
+    MOVED = 2
     # entries after a held pull that match none of its tags; after more, its offset has to move
     LOOKED_THROUGH = 800
     KNOWN_FLAGS = PULL_COMMIT_OFFSET | PULL_SUSPEND | PULL_SUBSCRIPTION
@@ -254,12 +257,14 @@ cdef class Puller:
 
     cdef bint commit(self, PullSubscription subscription, const PullFields *fields) except -1:
         """Apply the pull's commit; False: it is refused."""
+        cdef int committed
         if not fields.flags & PULL_COMMIT_OFFSET:
             return True
         if self.offsets.not_here:
             return True
-        if self.commit_again(subscription, fields.queue_id, fields.commit_offset):
-            self.offsets.counted(subscription.group)
+        committed = self.commit_again(subscription, fields.queue_id, fields.commit_offset)
+        if committed != NOT_COMMITTED:
+            self.offsets.counted(subscription.group, committed == MOVED)
             return True
         try:
             self.offsets.commit(subscription.group, subscription.topic, fields.queue_id, fields.commit_offset)
@@ -267,24 +272,25 @@ cdef class Puller:
             return False
         return True
 
-    cdef bint commit_again(
+    cdef int commit_again(
         self, PullSubscription subscription, int64_t queue_id, int64_t queue_offset
     ) except -1:
-        """Commit to a queue that has a committed offset; False: it has none, or the journal's file is
+        """Commit to a queue that has a committed offset. NOT_COMMITTED: it has none, or the journal's file is
         full."""
         queues = self.committed.get(subscription.key)
         if queues is None:
-            return False
+            return NOT_COMMITTED
         before = (<dict> queues).get(queue_id)
         if before is None:
-            return False
-        if before != queue_offset:
-            if not self.journal_page.append_entry(
-                OFFSET_ENTRY, subscription.noted, <int32_t> queue_id, queue_offset, 0, ENTRY_HEAD_BYTES
-            ):
-                return False
-            (<dict> queues)[queue_id] = queue_offset
-        return True
+            return NOT_COMMITTED
+        if before == queue_offset:
+            return COMMITTED_BEFORE
+        if not self.journal_page.append_entry(
+            OFFSET_ENTRY, subscription.noted, <int32_t> queue_id, queue_offset, 0, ENTRY_HEAD_BYTES
+        ):
+            return NOT_COMMITTED
+        (<dict> queues)[queue_id] = queue_offset
+        return MOVED
 
     def count(self):
         cdef PullSubscription subscription

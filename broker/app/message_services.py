@@ -90,7 +90,7 @@ class MessageServices:
         offsets = DelayOffsets(context.clock, lambda: context.saver.changed("delays"))
         options = context.config.options
         file = ConfigFile(Path(options.store_root) / "config" / "delayOffset.json")
-        context.saver.load("delays", file, offsets, progress=True)
+        context.saver.load("delays", file, offsets, progress=True, periodic=True)
         self._delay_offsets = offsets
         self._delay_routes = DelaysHandler(offsets).routes()
         return DelayService(

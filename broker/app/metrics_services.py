@@ -6,7 +6,6 @@ The history is always on; the listener and what only it needs are built if the o
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import orjson
@@ -14,7 +13,7 @@ import orjson
 from firearrow._native.base.command_line import version
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
-from firearrow.broker.base.process import lower_priority
+from firearrow.broker.base.process import ServiceThread, lower_priority
 from firearrow.broker.metrics.history import ROWS, STEP_MS, History
 from firearrow.broker.metrics.lags import LagSnapshots
 from firearrow.broker.metrics.recorder import Recorder, open_history
@@ -33,11 +32,11 @@ class MetricsServices:
     def __init__(self, loop: asyncio.AbstractEventLoop, sources: Sources) -> None:
         self._loop = loop
         self._sources = sources
-        self._thread = ThreadPoolExecutor(1, "metrics", lower_priority)  # started by its first job
+        self.thread = ServiceThread("metrics", lower_priority, lazy=True)
         self._lags = LagSnapshots(sources.context)
         self._history: History | None = open_history(sources.context.store.root)
-        self._recorder = Recorder(sources, self._lags, self._history, self._thread)
-        self._status = Status(sources, self._lags, version(sys.path), self._thread)
+        self._recorder = Recorder(sources, self._lags, self._history, self.thread)
+        self._status = Status(sources, self._lags, version(sys.path), self.thread)
         self._http: HttpListener | None = None
 
     def start(self) -> None:
@@ -56,21 +55,21 @@ class MetricsServices:
         from firearrow.broker.metrics.exposition import OPEN_METRICS, TEXT  # noqa: PLC0415
         from firearrow.broker.metrics.scrape import Scrape  # noqa: PLC0415
 
-        scrape = Scrape(self._sources, self._lags, self._recorder.hours_left, self._thread)
+        scrape = Scrape(self._sources, self._lags, self._recorder.hours_left, self.thread)
 
         def metrics(is_open_metrics: bool) -> tuple[str, AsyncIterator[bytes]]:
             pieces = scrape.pieces(is_open_metrics=is_open_metrics)
             return OPEN_METRICS if is_open_metrics else TEXT, pieces
 
         pages = Pages(metrics, self._status.unready, self._status.members)
-        self._http = HttpListener(self._loop, pages.answer, self._thread)
+        self._http = HttpListener(self._loop, pages.answer, self.thread)
         return await self._http.listen(options.metrics_host or LOOPBACK, options.metrics_port)
 
     async def close(self) -> None:
         """Stop serving HTTP."""
         if self._http is not None:
             await self._http.close()
-        self._thread.shutdown(cancel_futures=True)
+        self.thread.shutdown(cancel_futures=True)
 
     async def status(self) -> bytes:
         """The JSON of the status."""
@@ -97,4 +96,4 @@ class MetricsServices:
             kept = {name: values for name, values in series.items() if any(v is not None for v in values)}
             return orjson.dumps({"stepMs": STEP_MS, "fromMs": first * STEP_MS, "series": kept})
 
-        return await self._loop.run_in_executor(self._thread, read)
+        return await self._loop.run_in_executor(self.thread, read)

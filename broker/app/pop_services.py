@@ -37,7 +37,7 @@ class PopServices:
         self._unlock_timer = OrderUnlockTimer(context.loop, clock, self._retry_held_soon, QUEUES_MAX)
         self._order_info = ConsumerOrderInfo(clock, lambda: context.saver.changed("orders"), self._wake_at)
         file = ConfigFile(Path(config.options.store_root) / "config" / "consumerOrderInfo.json")
-        context.saver.load("orders", file, self._order_info, make=False)
+        context.saver.load("orders", file, self._order_info, make=False, periodic=True)
         self._hold_service, self._notification_holds = (
             PopHoldService(
                 context.loop,

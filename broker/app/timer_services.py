@@ -24,7 +24,7 @@ class TimerServices:
         options, saver = context.config.options, context.saver
         metrics = TimerMetrics(context.clock, lambda: saver.changed("timermetrics"), context.stats.events)
         file = ConfigFile(Path(options.store_root) / "config" / "timermetrics")
-        saver.load("timermetrics", file, metrics, make=False)
+        saver.load("timermetrics", file, metrics, make=False, periodic=True)
         self.service = (
             TimerService(context, appender, metrics)
             if options.timer_topic

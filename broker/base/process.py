@@ -1,6 +1,6 @@
 """Signals, thread priority, executors, memory settings and age of this process.
 
-Loop thread, except `lower_priority`, which the thread itself calls.
+Loop thread, except `lower_priority`, which the thread itself calls, and the jobs of a `ServiceThread`.
 """
 
 import asyncio
@@ -10,10 +10,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from firearrow._native.base import malloc
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 FREE_BYTES_MAX = 64 << 20
 """Free memory that malloc keeps instead of returning it to the system."""
@@ -93,12 +97,53 @@ def ignore_user_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def single_thread_executor(name: str, initializer: Callable[[], None] | None = None) -> ThreadPoolExecutor:
-    """An executor with one thread, which calls `initializer` first and is started now: a pool would start it
-    with the first job, and if memory has run out by then, callers would wait for that job for ever."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=initializer)
-    pool.submit(int)
-    return pool
+class ServiceThread(ThreadPoolExecutor):
+    """An executor with one thread, which calls `initializer` first, and which a ThreadWatch can watch: a thread that
+    ended would leave its callers waiting for ever.
+
+    It is started now: a pool would start it with the first job, and if memory has run out by then, callers would wait
+    for that job for ever. `lazy`: with the first job.
+    """
+
+    def __init__(
+        self, name: str, initializer: Callable[[], None] | None = None, *, lazy: bool = False
+    ) -> None:
+        super().__init__(1, name, self._begin)
+        self.name = name
+        self._prepare = initializer
+        self._thread: threading.Thread | None = None
+        self._begun = self._ended = 0
+        """Numbers of jobs; only the thread changes them."""
+        self._is_shut = False
+        if not lazy:
+            self.submit(int)
+
+    def submit(self, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        return super().submit(self._run, job, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._is_shut = True
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+    def is_alive(self) -> bool:
+        """False if it ended, but not by `shutdown`."""
+        return self._is_shut or self._thread is None or self._thread.is_alive()
+
+    def progress(self) -> int | None:
+        """The number of the job that runs; None: it waits for one."""
+        return self._begun if self._begun != self._ended else None
+
+    def _begin(self) -> None:
+        self._thread = threading.current_thread()
+        if self._prepare is not None:
+            self._prepare()
+
+    def _run(self, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._begun += 1
+        try:
+            return job(*args, **kwargs)
+        finally:
+            self._ended = self._begun
 
 
 def lower_priority() -> None:

@@ -63,11 +63,18 @@ def make_tables(
     topics_loaded = saver.load("topics", ConfigFile(folder / "topics.json"), topics)
     saver.load("groups", ConfigFile(folder / "subscriptionGroup.json"), groups)
     offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
-    saver.load("offsets", ConfigFile(folder / offsets_name), offsets, progress=True)
+    saver.load(
+        "offsets",
+        ConfigFile(folder / offsets_name),
+        offsets,
+        progress=True,
+        periodic=True,
+        pieces=offsets.pieces,
+    )
     modes = RequestModes(changed=lambda: saver.schedule("modes"))
     saver.load("modes", ConfigFile(folder / "messageRequestMode.json"), modes, make=False)
     locks = RebalanceLocks(clock, changed=lambda: saver.changed("locks"))
-    saver.load("locks", ConfigFile(folder / LOCKS_FILE), locks, make=False)
+    saver.load("locks", ConfigFile(folder / LOCKS_FILE), locks, make=False, periodic=True)
     deleted = DeletedTopics(offsets, clients, clock, changed=lambda: saver.schedule("deleted"))
     saver.load("deleted", ConfigFile(folder / "deletedTopics.json"), deleted, make=False)
     trimmed = TrimmedQueues(changed=lambda: saver.schedule("trimmed"))

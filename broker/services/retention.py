@@ -23,7 +23,7 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import DiskUse, Pressure, pressure
-from firearrow.broker.base.process import lower_priority, single_thread_executor
+from firearrow.broker.base.process import ServiceThread, lower_priority
 from firearrow.broker.tables.trimmed_queues import TrimmedQueues
 
 log = logging.getLogger("firearrow.retention")
@@ -61,7 +61,7 @@ class Retention:
         self._trimmed = trimmed
         self._measure = measure
         self._moved = moved
-        self._thread = single_thread_executor("retention", lower_priority)
+        self.thread = ServiceThread("retention", lower_priority)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._manual_rounds = 0
@@ -82,7 +82,7 @@ class Retention:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._thread.shutdown()
+        self.thread.shutdown()
 
     def delete_expired(self) -> None:
         """Delete expired files in the next rounds, as if deleteWhen were now (mqadmin
@@ -127,7 +127,7 @@ class Retention:
             if trimmed and self._store.cleaner.knows_all_queues and await self._all_deleted():
                 await self._free_segments(level)
             if level:  # the disk is short of space: no recycled segment
-                await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_recycled)
+                await self._loop.run_in_executor(self.thread, self._store.cleaner.drop_recycled)
         finally:
             if trimmed or self._store.min_physical > self._cleaned_below:
                 await self._clean()
@@ -137,7 +137,7 @@ class Retention:
     async def _measure_disk(self) -> Pressure:
         """How full the disk is. Once full, it counts as full until its use is below
         diskSpaceCleanForciblyRatio."""
-        self.use = await self._loop.run_in_executor(self._thread, self._measure)
+        self.use = await self._loop.run_in_executor(self.thread, self._measure)
         level = pressure(self.use, self._config.options)
         was_full = self._store.full is not None
         full = level is Pressure.FULL or (was_full and level is Pressure.FORCE)
@@ -200,7 +200,7 @@ class Retention:
     async def _delete(self, segment: Segment, *, reuse: bool = False) -> None:
         self._undeleted, self._undeleted_since_ms = segment, self._clock.monotonic_ms()
         delete = functools.partial(self._store.cleaner.discard_segment, segment, reuse=reuse)
-        await self._loop.run_in_executor(self._thread, delete)
+        await self._loop.run_in_executor(self.thread, delete)
         self._undeleted = None
 
     async def _all_deleted(self) -> bool:
@@ -225,7 +225,7 @@ class Retention:
             except OSError as error:  # continue with the other queues
                 failed = error
         for file in self._store.cleaner.detach_index_files():
-            await self._loop.run_in_executor(self._thread, delete_recycled, file)
+            await self._loop.run_in_executor(self.thread, delete_recycled, file)
         if failed is not None:
             raise failed
         for queue in self._trimmed.forget_below(begin):
@@ -244,7 +244,7 @@ class Retention:
         """Make the deletion durable before the queue's next file is deleted."""
         topic, queue_id = queue
         folder = os.path.join(self._store.root, "consumequeue", topic, str(queue_id))
-        await self._loop.run_in_executor(self._thread, _sync_folder, folder)
+        await self._loop.run_in_executor(self.thread, _sync_folder, folder)
         await asyncio.sleep(self._config.options.queue_delete_interval_ms / 1000)
 
 

@@ -87,12 +87,12 @@ class ConfigFile:
         )
         return False
 
-    def write(self, text: bytes) -> None:
+    def write(self, *pieces: bytes) -> None:
         """Write the file durably; a crash leaves a complete file, the old one or the new one. OSError."""
         make_dirs(str(self.path.parent.absolute()))
         fresh = Path(f"{self.path}.tmp")
         with open(fresh, "wb", opener=lambda path, flags: os.open(path, flags, self._mode)) as file:
-            file.write(text)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         if self.path.exists():

@@ -1,11 +1,14 @@
 """ConsumerOffsets: how far each group has consumed each queue, and `consumerOffset.json`.
 
 All offsets are queue offsets. Resets that wait for their group's next pull are in memory only.
-Loop thread; `to_json` may run in another one.
+Loop thread; `to_json` and `pieces` may run in another one.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
+import orjson
+
+from firearrow._native.base.offset_text import OffsetLines
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.tables import json_fields, name_rules
@@ -17,6 +20,8 @@ FILE = {
     **dict.fromkeys(("groupTopicMap", "lmqOffsetTable", "offsetTable", "pullOffsetTable")),
 }
 """The members that this table knows."""
+PIECE_OFFSETS = 2048
+"""Offsets in one piece of the file's text: some 200 us, in which no other thread runs."""
 QUEUE_ID_MAX = 65_535
 Offsets = dict[int, int]
 OnCommit = Callable[[str, int, int, int], None]
@@ -78,8 +83,7 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
         """Store the offset, even a lower one; after a crash it is valid if the log reaches `end`.
         InvalidOffset."""
-        self._set(group, topic, queue_id, queue_offset, end)
-        self.counted(group)
+        self.counted(group, self._set(group, topic, queue_id, queue_offset, end))
 
     @property
     def table(self) -> Mapping[str, Offsets]:
@@ -92,12 +96,14 @@ class ConsumerOffsets:
         """`topic@group` → queue → offset of the last pull. A live view."""
         return self._pulls
 
-    def counted(self, group: str) -> None:
-        """Count a commit of the group that is in the table already."""
+    def counted(self, group: str, moved: bool = True) -> None:
+        """Count a commit of the group that is in the table already. `moved`: it changed the offset; clients repeat
+        what they committed every few seconds, and that needs no new file."""
         self.commits += 1
         if self.commits % self.version_step == 0:
             self.version = self.version.next(self._clock.now_ms())
-        self._changed((group,))
+        if moved:
+            self._changed((group,))
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The next offset to consume: of a pending reset, else the committed one; -1 if there is none."""
@@ -218,7 +224,49 @@ class ConsumerOffsets:
         }
 
     def to_json(self) -> bytes:
-        return pretty(self._unknown.merge_into(self.to_object()))
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The file's text, in pieces of a fraction of a millisecond. Each shows the offsets of when it is made."""
+        large: dict[str, Callable[[], Iterator[bytes]]] = {
+            "groupTopicMap": self._topic_lines,
+            "offsetTable": lambda: _offset_lines(
+                self._table, self._is_plain if self._is_lmq_enabled else None
+            ),
+            "pullOffsetTable": lambda: _offset_lines(self._pulls),
+        }
+        small: dict[str, object] = {"dataVersion": self.version.to_object()}
+        if self._is_lmq_enabled:
+            small["lmqOffsetTable"] = {
+                k: of[0] for k, of in self._table.copy().items() if not self._is_plain(k)
+            }
+        small = self._unknown.merge_into(small)
+        for number, name in enumerate(sorted({*small, *large})):
+            yield b",\n" if number else b"{\n"
+            if name not in large:
+                yield pretty({name: small[name]})[2:-2]
+                continue
+            yield b"\t" + orjson.dumps(name) + b":{"
+            is_empty = True
+            for piece in large[name]():
+                yield piece
+                is_empty = is_empty and not piece
+            yield b"}" if is_empty else b"\n\t}"
+        yield b"\n}"
+
+    def _is_plain(self, key: str) -> bool:
+        """Whether the key belongs into `offsetTable`, with LMQs."""
+        return not _is_lmq(key, self._table.get(key, {}))
+
+    def _topic_lines(self) -> Iterator[bytes]:
+        """The members of `groupTopicMap`."""
+        topics, comma = self._topics.copy(), b""
+        for group in sorted(topics):
+            if "@" not in group:
+                names = b",\n\t\t\t".join(map(orjson.dumps, sorted(topics[group].copy())))
+                listed = b"[\n\t\t\t%b\n\t\t]" % names if names else b"[]"
+                yield b"%b\n\t\t%b:%b" % (comma, orjson.dumps(group), listed)
+                comma = b","
 
     def load(self, text: bytes) -> None:
         """Replace the table by the file's offsets. ValueError: nothing changed."""
@@ -283,15 +331,18 @@ class ConsumerOffsets:
 
     def _set(
         self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0, note: bool = True
-    ) -> None:
+    ) -> bool:
+        """Whether the offset changed. InvalidOffset."""
         key = f"{topic}@{group}"
         queues = self._table.get(key)
         if queues is None or queue_id not in queues:
             queues = self._add_queue(group, topic, queue_id)
-        if queues.get(queue_id) != queue_offset:
-            queues[queue_id] = queue_offset
-            if note:
-                self._on_commit(key, queue_id, queue_offset, end)
+        if queues.get(queue_id) == queue_offset:
+            return False
+        queues[queue_id] = queue_offset
+        if note:
+            self._on_commit(key, queue_id, queue_offset, end)
+        return True
 
     def _add_queue(self, group: str, topic: str, queue_id: int) -> Offsets:
         """The offsets to which the first one of a queue is added. InvalidOffset."""
@@ -322,6 +373,19 @@ class ConsumerOffsets:
             self._pull_count -= len(self._pulls.pop(f"{topic}@{group}", ()))
         if pairs:
             self._changed([group for group, _ in pairs])
+
+
+def _offset_lines(
+    table: dict[str, Offsets], is_wanted: Callable[[str], bool] | None = None
+) -> Iterator[bytes]:
+    """The members of a table of offsets, in its order: to sort hundreds of thousands of keys would hold up all
+    threads for a quarter of a second. The keys are those of now."""
+    keys, lines, place = list(table), OffsetLines(), 0
+    if is_wanted is not None:
+        keys = [key for key in keys if is_wanted(key)]
+    while place < len(keys):
+        piece, place = lines.add(table, keys, place, PIECE_OFFSETS, orjson.dumps)
+        yield piece
 
 
 def _is_lmq(key: str, queues: Offsets) -> bool:

@@ -121,7 +121,7 @@ class TimerService:
         self._cleaning: asyncio.TimerHandle | None = None
         self._started = False
         self._trusted = TrustedCheckpoint()
-        context.saver.add(FILES, self.save)
+        context.saver.add(FILES, self.save, periodic=True)
 
     def restore(self, name: str, number: int, value: int) -> None:
         """From the journal: the timer message at physical offset `value` was delivered."""

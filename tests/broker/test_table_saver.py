@@ -22,8 +22,10 @@ class File:
         self.writes = 0
         self.error: OSError | None = None
         self.written = threading.Event()
+        self.tried = threading.Semaphore(0)
 
     def save(self) -> None:
+        self.tried.release()
         if self.error is not None:
             raise self.error
         self.writes += 1
@@ -67,7 +69,7 @@ def test_a_change_during_the_write_is_written_after_it() -> None:
         file, saver = File(), TableSaver(asyncio.get_running_loop())
         saver.add("t", file.save)
         saver.schedule("t")
-        saver._write(saver._tables["t"])
+        saver._save(saver._tables["t"])
         saver.schedule("t")
         await saver.saved()
         saver.stop()
@@ -155,6 +157,115 @@ def test_continuous_changes_starve_no_waiter() -> None:
             assert saver.busy
             await writes.acquire()
         may_end.release(10)
+        saver.stop()
+
+    asyncio.run(run())
+
+
+class SlowFile(File):
+    """Its saves last until `may_end` allows one more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
+
+    def save(self) -> None:
+        self.began.release()
+        assert self.may_end.acquire(timeout=20)
+        super().save()
+
+
+def test_at_most_one_save_runs_and_one_waits() -> None:
+    async def run() -> int:
+        file, saver = SlowFile(), TableSaver(asyncio.get_running_loop())
+        saver.add("offsets", file.save, periodic=True)
+        for _ in range(10):  # the save takes longer than the time between two turns
+            saver.changed("offsets")
+            done = saver.save_changed()
+            await asyncio.to_thread(file.began.acquire, timeout=0.05)
+        file.may_end.release(100)
+        async with asyncio.timeout(20):
+            assert await done
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 2
+
+
+def test_a_stop_saves_a_changed_table_once_more() -> None:
+    async def run() -> int:
+        file, saver = SlowFile(), TableSaver(asyncio.get_running_loop())
+        saver.add("offsets", file.save, periodic=True)
+        for _ in range(5):
+            saver.changed("offsets")
+            saver.save_changed()
+            await asyncio.to_thread(file.began.acquire, timeout=0.05)
+        file.may_end.release(100)
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 2
+
+
+def test_a_stop_does_not_repeat_the_save_that_runs() -> None:
+    async def run() -> int:
+        file, saver = SlowFile(), TableSaver(asyncio.get_running_loop())
+        saver.add("offsets", file.save, periodic=True)
+        saver.changed("offsets")
+        saver.save_changed()
+        assert await asyncio.to_thread(file.began.acquire, timeout=20)
+        file.may_end.release(100)
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 1
+
+
+def test_changes_of_topics_do_not_wait_for_offsets() -> None:
+    async def run() -> None:
+        offsets, topics, saver = SlowFile(), File(), TableSaver(asyncio.get_running_loop())
+        saver.add("offsets", offsets.save, periodic=True)
+        saver.add("topics", topics.save)
+        saver.changed("offsets")
+        all_saved = saver.save_changed()
+        assert await asyncio.to_thread(offsets.began.acquire, timeout=20)
+        saver.schedule("topics")
+        async with asyncio.timeout(10):
+            assert await saver.saved()
+        assert (topics.writes, offsets.writes, all_saved.done(), saver.busy) == (1, 0, False, False)
+        offsets.may_end.release(100)
+        assert await all_saved
+        saver.stop()
+
+    asyncio.run(run())
+
+
+def test_late_and_failing_saves_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        file, saver = File(), TableSaver(loop)
+        saver.add("t", file.save)
+        saver.add("never-changed", file.save)
+        file.error = OSError(28, "No space left on device")
+        saver.schedule("t")
+        assert not await saver.saved()
+        for _ in range(4):
+            assert await asyncio.to_thread(file.tried.acquire, timeout=20)
+        (state,) = saver.states()
+        assert state.failures >= 3
+        assert (state.table, "No space left" in state.error, state.late_s > 0) == ("t", True, True)
+        assert saver.fault() is None
+        monkeypatch.setattr(module, "LATE_S", 0.0)
+        assert "the t file was not written" in (saver.fault() or "")
+        monkeypatch.setattr(module, "LATE_S", 60.0)
+        file.error = None
+        assert await asyncio.to_thread(file.written.wait, 20)
+        saver.changed("t")
+        assert await saver.save_changed()
+        (state,) = saver.states()
+        assert (state.error, state.late_s, saver.fault()) == ("", 0.0, None)
         saver.stop()
 
     asyncio.run(run())

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.broker.base import fastjson
+from firearrow.broker.tables import offsets as module
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, InvalidOffset
 from tests.broker.tables.golden_config import config_file
@@ -29,6 +30,36 @@ def test_the_golden_file_is_written_as_it_was_read() -> None:
     offsets.load(config_file("lmqConsumerOffset.json"))
     assert comparable(offsets.to_json()) == comparable(config_file("lmqConsumerOffset.json"))
     assert offsets.query("CG_BROADCAST@broadcast", "GoldenSql", 2) == 2
+
+
+def test_offsets_that_are_committed_again_need_no_new_file() -> None:
+    changes: list[str] = []
+    offsets = ConsumerOffsets(ManualClock(), changed=changes.extend)
+    for offset in (5, 5, 5, 6, 6):
+        offsets.commit("G", "T", 0, offset)
+    assert (changes, offsets.commits) == (["G", "G"], 5)
+
+
+def test_the_text_is_that_of_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members in the table's order, all else as `pretty` writes it, however it is cut."""
+    monkeypatch.setattr(module, "PIECE_OFFSETS", 3)
+    offsets = ConsumerOffsets(ManualClock())
+    for queue_id in (3, 0, 65_535, 1):
+        offsets.commit('quoted"\\name', "Ü", queue_id, 2**63 - 1 - queue_id)
+    for number in range(20):
+        offsets.commit(f"G{number}", "T", number % 5, number)
+        offsets.note_pull(f"G{number}", "T", 0, -1)
+    pieces = list(offsets.pieces())
+    assert len(pieces) > 20
+    expected = fastjson.pretty(offsets.to_object())
+    assert sorted(b"".join(pieces).replace(b",\n", b"\n").splitlines()) == sorted(
+        expected.replace(b",\n", b"\n").splitlines()
+    )
+    assert fastjson.loads(offsets.to_json()) == fastjson.loads(expected)
+    assert (
+        fastjson.pretty(ConsumerOffsets(ManualClock()).to_object())
+        == ConsumerOffsets(ManualClock()).to_json()
+    )
 
 
 def test_groups_of_lmqs_have_separate_offsets() -> None:
