@@ -148,7 +148,7 @@ cdef class Sender:
             return self.leave(LEFT_BODY)
         if (
             self.store.broken or self.store.closed or self.store.follows or self.store.full is not None
-            or len(connection.host) == 0
+            or self.store.stopped is not None or len(connection.host) == 0
         ):
             return self.leave(LEFT_STORE)
         if self.write_batch.refuses_sends:

@@ -9,6 +9,8 @@ class GroupCommit:
     def __init__(self, store: MessageStore, flushes: Histogram | None = None) -> None:
         """`flushes` gets the length of each sync, in microseconds. OSError: no descriptor left."""
     def start(self) -> None: ...
+    def is_alive(self) -> bool:
+        """False if the thread ended, neither by `stop` nor with an error that `collect_synced` raises."""
     def request_sync(self) -> None:
         """Sync everything written so far, soon."""
     def fileno(self) -> int:

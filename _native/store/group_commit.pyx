@@ -56,6 +56,9 @@ cdef class GroupCommit:
     def start(self):
         self.thread.start()
 
+    def is_alive(self):
+        return self.stopping or self.error < 0 or self.thread.is_alive()
+
     def fileno(self):
         return self.signal
 

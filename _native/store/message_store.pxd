@@ -1,7 +1,8 @@
 # MessageStore: an open store folder. It owns log, queues, index, checkpoint, lock, reader and cleaner.
 #
 # Order: stage → one write to the log → queue entries and keys → (confirm) → visible to readers.
-# Thread: the appender's; `sync`, `flush_queues` and `prepare` may be called by one other thread.
+# Thread: the appender's; `sync`, `flush_queues` and `prepare` may be called by one other thread: what they
+# touch is in the table of ARCHITECTURE.md's chapter Threads.
 
 from libc.stdint cimport int64_t
 
@@ -25,6 +26,7 @@ cdef class MessageStore:
     cdef object confirm_offset            # ConfirmOffsetFile; None: readers wait for no copies
     cdef bint sync_flush, confirm_later, broken, closed, unsettled
     cdef public str full                  # why puts are refused while the disk is too full; else None
+    cdef public str stopped               # why nothing is written: a service thread ended or hangs; else None
     cdef public int64_t max_message_bytes
     cdef public int64_t confirm_limit     # readers see at most this: a slave's master says what is confirmed
     cdef public bint follows              # a slave: its log has what the master's has, so puts are refused

@@ -161,6 +161,9 @@ class MessageStore:
         records."""
     full: str | None
     """Set while the disk is too full: why puts are refused (reads still work); otherwise None."""
+    stopped: str | None
+    """Set while a service thread is missing: why puts and writes are refused, so that nothing more is acknowledged;
+    otherwise None. `close` still syncs all that was written."""
     def close(self, clean: bool = True) -> None:
         """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock.
         Idempotent. OSError leaves `abort` in place.

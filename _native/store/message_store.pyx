@@ -152,7 +152,8 @@ cdef class MessageStore:
             return
         try:
             if not self.broken:
-                self.write()
+                if self.stopped is None:
+                    self.write()
                 self.sync()
                 if self.confirm_offset is not None:
                     self.confirm_offset.sync()
@@ -297,8 +298,8 @@ cdef class MessageStore:
     def checked_topic(self, str topic, int64_t queue_id):
         """Check topic, queue and store; returns the topic in bytes. PutRefused."""
         cdef bytes name = topic.encode("utf-8", "replace")
-        if self.broken or self.closed or self.full is not None:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.full or "store")
+        if self.broken or self.closed or self.full is not None or self.stopped is not None:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.stopped or self.full or "store")
         if self.follows:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "slave")
         if not is_file_name(name) or len(name) > TOPIC_BYTES_MAX:
@@ -328,10 +329,10 @@ cdef class MessageStore:
         open rebuilds them."""
         if self.log.staging_bytes == 0:
             return self.log.written
-        if self.broken:
+        if self.broken or self.stopped is not None:
             self.log.drop_staged()
             self.dispatch.drop_staged()
-            raise OSError(errno.EIO, "the store accepts no more messages", self.root)
+            raise OSError(errno.EIO, self.stopped or "the store accepts no more messages", self.root)
         try:
             self.log.write()
         except (OSError, MemoryError):

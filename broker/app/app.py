@@ -82,6 +82,7 @@ from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.route_lookup import RouteLookup
 from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.table_saver import TableSaver
+from firearrow.broker.services.thread_watch import SYNC_HUNG_S, LogSync, ThreadWatch
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
 from firearrow.broker.tables.config_file import ConfigFile
@@ -91,7 +92,7 @@ from firearrow.broker.tables.subscription_filter import FilterCache
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
-CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
+CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S, THREADS_LOOK_S = 10, 5, 1, 5, 1
 VIP_PORT_GAP = 2
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -231,6 +232,11 @@ class App:
     def _start_writing(self, options: Options, running: AsyncExitStack) -> None:
         """Start flusher and table saver; create the server, whose last answers are sent before the flusher
         stops."""
+        self._threads = ThreadWatch(
+            self._loop,
+            self._store,
+            lambda reason: self._write_batch.sync_failed(f"service not available now. {reason}"),
+        )
         self._flusher = Flusher(
             self._loop,
             self._store,
@@ -238,12 +244,13 @@ class App:
             interval_ms=lambda: self._config.options.flush_interval_ms,
             queue_interval_ms=lambda: self._config.options.queue_flush_interval_ms,
             synced=lambda offset: self._write_batch.synced(offset),  # noqa: PLW0108 (created later)
-            failed=lambda error: self._write_batch.sync_failed(_disk_fault(error)),
+            ended=self._threads.ended,
         )
         self._saver = TableSaver(self._loop, self._sync_before_save)
         running.callback(self._save, self._saver.stop)
         self._flusher.start()
         running.callback(self._flusher.stop)
+        self._watch_threads()
         self._server = Server(
             self._loop,
             idle_s=options.idle_s,
@@ -256,6 +263,17 @@ class App:
         running.push_async_callback(self._server.close, STOP_S)
         self._tls.start(self._loop)
         running.callback(self._tls.stop)
+
+    def _watch_threads(self) -> None:
+        """Those that keep what was acknowledged; others add themselves when they are built."""
+
+        def sync_hung_s() -> float:
+            options = self._config.options
+            return SYNC_HUNG_S + 2 * max(options.flush_interval_ms, options.queue_flush_interval_ms) / 1000
+
+        self._threads.watch(LogSync(self._store), sync_hung_s, stops_when_hung=True)
+        for thread in (*self._flusher.threads, *self._saver.threads):
+            self._threads.watch(thread)
 
     def _make_write_batch(self, options: Options) -> None:
         """The write batch, and what it notifies of new messages."""
@@ -300,6 +318,7 @@ class App:
             measure=lambda: measured(log_folder, options.store_root),
             moved=self._arrivals,
         )
+        self._threads.watch(self._retention.thread)
 
     def _make_context(self) -> BrokerContext:
         return BrokerContext(
@@ -551,6 +570,7 @@ class App:
         periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.expire)
         periodic.every(SYNC_TIMEOUT_SWEEP_S, self._write_batch.expire)
         periodic.every(SYNC_TIMEOUT_SWEEP_S, lambda: report_entry_repairs(self._store))
+        periodic.every(THREADS_LOOK_S, self._threads.look)
         running.callback(self._server.stop_reading)
 
     async def _start_metrics(self, options: Options, running: AsyncExitStack) -> None:
@@ -560,6 +580,7 @@ class App:
             server=self._server,
             flusher=self._flusher,
             retention=self._retention,
+            threads=self._threads,
             registrar=self._registrar,
             held_pulls=self._hold_service,
             held_pops=services.held_pops,
@@ -576,6 +597,7 @@ class App:
             followed=None if slave is None else slave.lag,
         )
         self._metrics = MetricsServices(self._loop, sources)
+        self._threads.watch(self._metrics.thread)
         self._metrics.start()
         running.push_async_callback(self._metrics.stop)
         self._http = await self._metrics.listen(options)

@@ -257,7 +257,9 @@ class SendHandler:
             if isinstance(refused.__cause__, OSError):  # no space for its queue or index entries
                 why = refused.__cause__.strerror or refused.__cause__
                 remark = f"service not available now. The message could not be written to the disk: {why}"
-            if self._store.full is not None:
+            if self._store.stopped is not None:
+                remark = f"service not available now. {self._store.stopped}"
+            elif self._store.full is not None:
                 remark = (
                     "service not available now. It may be caused by one of the following reasons: "
                     f"the broker's disk is full [{self._store.full}], messages are put to the slave, "

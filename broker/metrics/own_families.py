@@ -58,6 +58,7 @@ class OwnFamilies:
         yield from self._latencies(to, limit)
         yield from self._ways(to, limit)
         yield from self._gauges(to)
+        yield from self._threads(to)
         yield from self._disk(to, disk, hours_left)
         yield from self._replicas(to)
         yield from self._clients(to, limit)
@@ -194,11 +195,45 @@ class OwnFamilies:
             ("open_half_messages", "Transactions that are not decided.", sources.transactions.open_count()),
             ("pending_check_points", "POP check points that wait to be settled.", sources.revive.pending),
             ("buffered_bytes", "Incomplete frames and unread answers.", sources.server.budget.held),
-            ("ready", "Whether /readyz answers 200.", int(sources.ready())),
+            ("ready", "Whether the broker serves clients.", int(sources.unready() is None)),
         ):
             yield from to.family(f"firearrow_{name}", GAUGE, help_text, [("", value)])
         uptime_s = (self._context.clock.now_ms() - self._context.stats.started_ms) / 1000
         yield from to.family("firearrow_uptime_seconds", GAUGE, "Time since the start.", [("", uptime_s)])
+
+    # ---- what runs beside the loop ----
+
+    def _threads(self, to: Exposition) -> Iterator[bytes]:
+        states, saves = self._sources.threads.states(), self._context.saver.states()
+        threads = [(labels(thread=state.name), state) for state in states]
+        tables = [(labels(table=state.table), state) for state in saves]
+        for name, help_text, samples in (
+            (
+                "thread_up",
+                "Whether the thread runs and makes progress.",
+                [(key, int(not state.fault)) for key, state in threads],
+            ),
+            (
+                "thread_busy_seconds",
+                "How long the thread has made no progress with its work.",
+                [(key, state.busy_s) for key, state in threads],
+            ),
+            (
+                "table_save_seconds",
+                "Length of the last save of a table.",
+                [(key, round(state.last_s, 6)) for key, state in tables],
+            ),
+            (
+                "table_save_late_seconds",
+                "Age of the oldest change that should be in the table's file.",
+                [(key, round(state.late_s, 3)) for key, state in tables],
+            ),
+        ):
+            yield from to.family(f"firearrow_{name}", GAUGE, help_text, samples)
+        failures = [(key, state.failures) for key, state in tables]
+        yield from to.family(
+            "firearrow_table_save_failures", COUNTER, "Saves of a table that failed.", failures
+        )
 
     def _disk(self, to: Exposition, disk: DiskSpace, hours_left: float) -> Iterator[bytes]:
         store = self._context.store

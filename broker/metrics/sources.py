@@ -16,6 +16,7 @@ from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar
 from firearrow.broker.services.retention import Retention
+from firearrow.broker.services.thread_watch import ThreadWatch
 from firearrow.broker.timers.service import DisabledTimers, TimerService
 from firearrow.broker.transactions.service import TransactionService
 
@@ -31,6 +32,7 @@ class Sources:
     server: Server
     flusher: Flusher
     retention: Retention
+    threads: ThreadWatch
     registrar: Registrar
     held_pulls: PullHoldService
     held_pops: Callable[[], int]
@@ -45,3 +47,22 @@ class Sources:
     replication: Callable[[], dict[str, object]] | None
     replicas: Callable[[], list[ReplicaLag]]
     followed: Callable[[], ReplicaLag] | None
+
+    def unready(self) -> str | None:
+        """Why the broker does not serve clients as far as it knows by itself, in a sentence; None if it does."""
+        store = self.context.store
+        if self.stopping():
+            return "the broker is stopping"
+        if not self.ready():
+            return "the broker is starting"
+        if fault := self.threads.fault():
+            return fault
+        if not store.writable:
+            return "the store takes no messages since the disk failed a write: repair the disk and restart the broker"
+        if store.full is not None:
+            return f"the disk is nearly full ({store.full}): free disk space"
+        if fault := self.context.saver.fault():
+            return fault
+        if not self.registrar.is_registered:
+            return "no name server has this broker: check namesrvAddr and its servers"
+        return None

@@ -44,18 +44,7 @@ class Status:
 
     async def unready(self) -> str | None:
         """Why the broker is not ready, in a sentence; None if it is."""
-        store = self._context.store
-        if self._sources.stopping():
-            return "the broker is stopping"
-        if not self._sources.ready():
-            return "the broker is starting"
-        if not store.writable:
-            return "the store takes no messages since the disk failed a write: repair the disk and restart the broker"
-        if store.full is not None:
-            return f"the disk is nearly full ({store.full}): free disk space"
-        if not self._sources.registrar.is_registered:
-            return "no name server has this broker: check namesrvAddr and its servers"
-        return await self._disk_fault()
+        return self._sources.unready() or await self._disk_fault()
 
     async def _disk_fault(self) -> str | None:
         """Why nothing can be written to the store's folder; asked at most every PROBE_MS."""
@@ -93,7 +82,7 @@ class Status:
                 "maxOffset": store.written,
                 "flushedOffset": store.flushed,
                 "flushDiskType": options.flush_disk_type,
-                "writable": store.writable,
+                "writable": store.writable and store.stopped is None,
                 "findings": list(store.findings)[:100],
             },
             "disk": {
@@ -102,6 +91,8 @@ class Status:
                 "usedShare": space.used_share,
                 "full": store.full,
             },
+            "threads": self._threads(),
+            "saves": self._saves(),
             "options": changed_options(self._context.config),
             "counts": self._counts(),
             "rates": self._rates(),
@@ -112,6 +103,30 @@ class Status:
             **self._replication(),
             **await self._groups(),
         }
+
+    def _threads(self) -> list[dict[str, object]]:
+        return [
+            {
+                "name": state.name,
+                "alive": state.is_alive,
+                "busyMs": round(state.busy_s * 1000),
+                "fault": state.fault or None,
+            }
+            for state in self._sources.threads.states()
+        ]
+
+    def _saves(self) -> list[dict[str, object]]:
+        """Of the tables that changed since the start."""
+        return [
+            {
+                "table": state.table,
+                "lateMs": round(state.late_s * 1000),
+                "lastMs": round(state.last_s * 1000),
+                "failures": state.failures,
+                "fault": state.error or None,
+            }
+            for state in self._context.saver.states()
+        ]
 
     def _replication(self) -> dict[str, object]:
         """`replication`, on a slave and on a master with a replication port."""

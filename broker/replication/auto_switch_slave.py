@@ -155,6 +155,8 @@ class AutoSwitchClient(HAClient):
     # ---- one connection ----
 
     async def _follow(self) -> None:
+        if self._store.stopped is not None:
+            raise NotFollowed(State.FAILED, self._store.stopped)
         if not self._store.writable:
             raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
         role = self._role

@@ -117,6 +117,8 @@ class HAClient:
 
     async def _follow(self) -> None:
         """Until the connection ends, which is always an exception."""
+        if self._store.stopped is not None:
+            raise NotFollowed(State.FAILED, self._store.stopped)
         if not self._store.writable:
             raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
         if self._config.options.sync_flush:

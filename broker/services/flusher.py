@@ -1,7 +1,8 @@
 """Flusher: syncs the log to disk in a separate thread, every flushIntervalCommitLog. Touches no table.
 
 Under SYNC_FLUSH each write batch wakes a second thread, the group commit; the messages of the next batches
-gather while a sync runs.
+gather while a sync runs. Neither may end before `stop`: without syncs nothing is acknowledged any more, so each
+reports why it ended, and a ThreadWatch looks at them besides.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from firearrow._native.base.histogram import Histogram
 from firearrow._native.store.group_commit import FLUSH_BOUNDS_US, GroupCommit
@@ -24,10 +26,39 @@ QUEUE_FLUSH_PAUSE_MAX_S = 60.0
 """Apache's interval for flushing all queues."""
 WAIT_POLL_S = 0.1
 """`sync_to_disk` checks this often whether the thread is still alive."""
+RETRY_S = 0.1
+"""Without memory, what was synced is collected again after this time."""
+DISK_FAILED = "the disk failed a flush ({}), so unconfirmed messages may be lost: repair the disk and restart the broker"
+
+
+class GroupCommitThread:
+    """The group commit, as a ThreadWatch sees it: a sync that hangs shows in the log's progress."""
+
+    name = "group-commit"
+
+    def __init__(self, commits: GroupCommit) -> None:
+        self._commits = commits
+
+    def is_alive(self) -> bool:
+        return self._commits.is_alive()
+
+    def progress(self) -> int | None:
+        return None
+
+
+class SyncThread(Protocol):
+    """As a ThreadWatch needs it."""
+
+    name: str
+
+    def is_alive(self) -> bool: ...
+    def progress(self) -> int | None: ...
 
 
 class Flusher:
-    """`synced(offset)` and `failed(error)` are called in the loop thread."""
+    """`synced(offset)` and `ended(thread, reason)` are called in the loop thread."""
+
+    name = "flusher"
 
     def __init__(
         self,
@@ -38,7 +69,7 @@ class Flusher:
         interval_ms: Callable[[], int],
         queue_interval_ms: Callable[[], int],
         synced: Callable[[int], None],
-        failed: Callable[[Exception], None],
+        ended: Callable[[str, str], None],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -48,11 +79,13 @@ class Flusher:
         self._interval_ms = interval_ms
         self._queue_interval_ms = queue_interval_ms
         self._synced = synced
-        self._failed = failed
+        self._ended = ended
         self._wake = threading.Event()
         self._flush_done = threading.Condition()
-        self._stopping = self._failure_reported = False
+        self._stopping = self._is_reported = False
         self._prepare_failing = self._checkpoint_failing = False
+        self._begun = self._done = 0
+        """Numbers of sweeps, that began and of the last one that was complete; only the thread changes them."""
         self._queues_due_at = 0.0
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
 
@@ -62,10 +95,26 @@ class Flusher:
             self._commits.start()
             self._loop.add_reader(self._commits.fileno(), self._committed)
 
+    @property
+    def threads(self) -> list[SyncThread]:
+        """For a ThreadWatch."""
+        return [self] if self._commits is None else [self, GroupCommitThread(self._commits)]
+
+    def is_alive(self) -> bool:
+        """False if it ended, neither by `stop` nor with a report."""
+        return self._stopping or self._is_reported or self._thread.is_alive()
+
+    def progress(self) -> int | None:
+        """The number of the last sweep, while one runs or is repeated; None: it waits for the next."""
+        return self._done if self._begun != self._done else None
+
     def request_sync(self) -> None:
         """Ask for a sync of all that is written; `synced` is called when it is done."""
         if self._commits is not None:
-            self._commits.request_sync()
+            try:
+                self._commits.request_sync()
+            except MemoryError:  # the flusher needs less
+                self._wake.set()
 
     def sync_to_disk(self) -> None:
         """Return when all that is written to the log now is on disk. Never call it in the loop thread while
@@ -94,29 +143,42 @@ class Flusher:
         """The group commit finished a sync, or failed."""
         assert self._commits is not None
         try:
-            offset = self._commits.collect_synced()
-        except OSError as error:
+            self._synced(self._commits.collect_synced())
+            with self._flush_done:
+                self._flush_done.notify_all()
+        except MemoryError:
+            log.error("no memory to answer what is synced, will try again")
+            self._loop.call_later(RETRY_S, self._committed_again)
+        except Exception as error:
             self._loop.remove_reader(self._commits.fileno())
             self._stopping = True
             self._wake.set()
-            return self._fail(error)
-        with self._flush_done:
-            self._flush_done.notify_all()
-        return self._synced(offset)
+            self._report(GroupCommitThread.name, error)
+
+    def _committed_again(self) -> None:
+        if not self._stopping:
+            self._committed()
 
     def _run(self) -> None:
-        lower_priority()
-        while not self._stopping:
-            self._wake.wait((self._queue_interval_ms() if self._commits else self._interval_ms()) / 1000)
-            self._wake.clear()
-            if self._stopping:
-                return
-            try:
-                self._once()
-            except MemoryError:
-                log.error("no memory to flush, will try again")
-            except Exception as error:
-                return self._call(self._fail, error)
+        try:
+            lower_priority()
+            while not self._stopping:
+                self._wake.wait((self._queue_interval_ms() if self._commits else self._interval_ms()) / 1000)
+                self._wake.clear()
+                if not self._stopping:
+                    self._sweep()
+        except BaseException as error:  # whatever it is: without this thread nothing may be acknowledged
+            self._call(self._report, self.name, error)
+            self._is_reported = True
+
+    def _sweep(self) -> None:
+        self._begun = self._done + 1
+        try:
+            self._once()
+        except MemoryError:
+            log.error("no memory to flush, will try again")
+        else:
+            self._done = self._begun
 
     def _once(self) -> None:
         self._prepare()
@@ -132,17 +194,15 @@ class Flusher:
             pause_s = min(self._flush_queues() / QUEUES_PER_SECOND_MAX, QUEUE_FLUSH_PAUSE_MAX_S)
             self._queues_due_at = self._loop.time() + max(pause_s, self._queue_interval_ms() / 1000)
 
-    def _fail(self, error: Exception) -> None:
-        """Report the failure once: flusher and group commit both see it."""
-        if self._failure_reported:
-            return
-        self._failure_reported = True
-        log.critical(
-            "the disk failed a flush, so unconfirmed messages may not be on it: no more messages are "
-            "accepted, confirmed ones can still be read. Repair the disk and restart the broker: %s",
-            error,
+    def _report(self, thread: str, error: BaseException) -> None:
+        """Report why a thread has ended: the disk, or a fault of the broker."""
+        if isinstance(error, OSError):
+            return self._ended(thread, DISK_FAILED.format(error.strerror or error))
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        log.error("the %s thread has ended by a fault of the broker", thread, exc_info=error)
+        return self._ended(
+            thread, f"the {thread} thread has ended ({what}): restart the broker and report this"
         )
-        self._failed(error)
 
     def _flush_queues(self) -> int:
         """Flush the queues; the number that had changes. A checkpoint that cannot be written (no space, no
@@ -171,9 +231,9 @@ class Flusher:
         else:
             self._prepare_failing = False
 
-    def _call(self, callback: Callable[..., None], value: object) -> None:
+    def _call(self, callback: Callable[..., None], *values: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(callback, value)
+            self._loop.call_soon_threadsafe(callback, *values)
         except RuntimeError:
             if not self._stopping:
                 raise

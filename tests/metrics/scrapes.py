@@ -24,8 +24,9 @@ Families = dict[str, tuple[str, dict[frozenset[tuple[str, str]], float]]]
 class WatchedBroker(BrokerProcess):
     """A broker that serves HTTP on a free port."""
 
-    def __init__(self, store: Path, *args: str) -> None:
-        super().__init__(store, "--http", "127.0.0.1:0", "--set", "brokerName=b", *args)
+    def __init__(self, store: Path, *args: str, environment: dict[str, str] | None = None) -> None:
+        fixed = "--http", "127.0.0.1:0", "--set", "brokerName=b"
+        super().__init__(store, *fixed, *args, environment=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("firearrow metrics: http://127.0.0.1:"), line

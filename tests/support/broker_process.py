@@ -13,6 +13,7 @@ from pathlib import Path
 from firearrow.client.local_broker import LocalBroker
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
+from tests.support.startup import startup_environment
 
 WAYS = {
     "complete": ("fastPath=false", "fastSockets=false"),
@@ -87,6 +88,7 @@ class BrokerProcess:
         if CHOSEN == "tls" and way is WAY and "--tls-cert" not in args and "--config" not in args:
             arguments += shared_certificates().arguments
             self.tls = shared_certificates().client()
+        environment = startup_environment() | (environment or {})
         self.running = LocalBroker(store, arguments=arguments, environment=environment, wait_s=wait_s)
         self.store = store
         self.log = self.running.log

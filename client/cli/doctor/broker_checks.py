@@ -36,6 +36,7 @@ FILES_SHARE, FILES_SHARE_FULL = 0.7, 0.9
 MEMORY_SHARE = 0.9
 MEMORY_MIN = 64 << 20
 """28 MiB for the process, the rest for connections and for messages that are on their way."""
+SAVE_SLOW_MS, SAVE_LATE_MS = 10_000, 60_000
 CLOCK_MS = 5_000
 BACKUP_AGE_MS = 7 * 86_400_000
 UNSAVED_AGE_MS = 86_400_000
@@ -281,6 +282,62 @@ def file_descriptors(facts: Facts, broker: Broker, machine: Any) -> Said:  # noq
         )
 
 
+def service_threads(facts: Facts) -> Said:
+    """Threads of brokers that ended or hang"""
+    for broker, status in _reporting(facts):
+        for thread in status.get("threads", ()):
+            if thread["fault"]:
+                yield Finding(
+                    Severity.CRITICAL,
+                    f"broker {broker.name}",
+                    thread["fault"],
+                    "without its threads a broker cannot keep what it acknowledges: it refuses messages once one has "
+                    "ended or the log is not synced",
+                    "look into its log and for errors of its disk (`dmesg`), then restart it",
+                )
+
+
+def unready_brokers(facts: Facts) -> Said:
+    """Brokers that do not serve clients"""
+    for broker, status in _reporting(facts):
+        unready = status.get("unready")
+        if unready and all(unready != thread["fault"] for thread in status.get("threads", ())):
+            yield Finding(
+                Severity.CRITICAL,
+                f"broker {broker.name}",
+                f"it is not ready: {unready}",
+                "clients that need it wait or fail",
+                "do what its reason says; `curl http://HOST:PORT/readyz` shows it, too",
+            )
+
+
+def table_saves(facts: Facts) -> Said:
+    """Config files of brokers that are written late, slowly or not at all"""
+    for broker, status in _reporting(facts):
+        for save in status.get("saves", ()):
+            if save["fault"]:
+                found = f"the {save['table']} file cannot be written: {save['fault']}"
+            elif save["lateMs"] > SAVE_LATE_MS:
+                found = f"the {save['table']} file should have been written {age_text(save['lateMs'])} ago"
+            elif save["lastMs"] > SAVE_SLOW_MS:
+                found = f"the {save['table']} file takes {age_text(save['lastMs'])} to write"
+            else:
+                continue
+            yield Finding(
+                Severity.CRITICAL if save["lateMs"] > SAVE_LATE_MS else Severity.WARNING,
+                f"broker {broker.name}",
+                found,
+                "changes of topics and groups are answered when they are written; until then offsets are only in the "
+                "journal",
+                "free space, or a faster disk; fewer groups with offsets of deleted topics make the file smaller",
+            )
+
+
+def _reporting(facts: Facts) -> Iterator[tuple[Broker, Any]]:
+    """FireArrow's brokers, with what they report of themselves."""
+    return ((broker, broker.status) for broker in facts.asked_brokers() if broker.status is not None)
+
+
 @of_machines("nowMs")
 def machine_clock(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
     """A broker's clock that differs from the one here"""
@@ -472,6 +529,9 @@ CHECKS = tuple(
             flush_mode,
             fsync_time,
             file_descriptors,
+            service_threads,
+            unready_brokers,
+            table_saves,
             machine_clock,
             memory_limit,
             last_backup,

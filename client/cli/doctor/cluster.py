@@ -96,11 +96,12 @@ async def _ask_broker(admin: Admin, broker: Broker) -> None:
     begin_ms = now_ms()
     try:
         broker.machine = await Extensions(admin).machine(broker.name)
+        broker.status = await Extensions(admin).status(broker.name)
     except OnlyFireArrow:
         broker.unknown = NEEDS_FIREARROW
     except ClientError as error:
         broker.unknown = str(error)
-    else:
+    if broker.machine is not None:
         broker_ms = broker.machine["nowMs"]
         broker.ahead_ms = broker_ms - min(max(broker_ms, begin_ms), now_ms())
 

@@ -163,7 +163,8 @@ class Lock(NamedTuple):
 @dataclass(slots=True)
 class Broker:
     """`fault`: why it could not be asked. `config` and `runtime`: by Apache's names. `machine`: GET_MACHINE; None at
-    Apache's brokers, and then `unknown` says so. `ahead_ms`: of its clock over ours; None: not known."""
+    Apache's brokers, and then `unknown` says so. `status`: what it reports of itself. `ahead_ms`: of its clock over
+    ours; None: not known."""
 
     name: str
     address: str = ""
@@ -172,6 +173,7 @@ class Broker:
     runtime: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, Any] | None = None
     unknown: str = ""
+    status: Mapping[str, Any] | None = None
     ahead_ms: float | None = None
 
     def number(self, key: str, default: int) -> int:

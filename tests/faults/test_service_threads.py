@@ -1,0 +1,88 @@
+"""Service threads that end by a fault of the broker: it refuses messages, is not ready, and reports it everywhere."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.client.cli.status import main as status_command
+from tests.doctor.running import doctor_of
+from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.metrics.scrapes import WatchedBroker
+from tests.support.startup import ThreadFault
+
+QUICK = (
+    *("--set", "flushIntervalCommitLog=20"),
+    *("--set", "flushIntervalConsumeQueue=50"),
+)
+SWEEP = "firearrow.broker.services.flusher:Flusher._flush_queues"
+COLLECT = "firearrow.broker.services.flusher:GroupCommit.collect_synced"
+
+
+@pytest.mark.parametrize(
+    ("flush", "method", "error", "thread"),
+    [
+        ("ASYNC_FLUSH", SWEEP, "RuntimeError", "flusher"),
+        ("SYNC_FLUSH", SWEEP, "RuntimeError", "flusher"),
+        ("SYNC_FLUSH", COLLECT, "RuntimeError", "group-commit"),
+    ],
+)
+def test_a_thread_that_ended_stops_the_broker(
+    tmp_path: Path, flush: str, method: str, error: str, thread: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acknowledged, fault = AcknowledgedMessages(), ThreadFault(method, error, tmp_path / "now")
+    arguments = (*QUICK, "--set", f"flushDiskType={flush}")
+    with (
+        WatchedBroker(tmp_path / "store", *arguments, environment=fault.environment) as broker,
+        broker.connect() as connection,
+    ):
+        assert acknowledged.send(connection, "T") == 0
+        assert broker.get("/readyz")[0] == 200
+        fault.when.touch()
+        until(lambda: acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE)
+        for _ in range(3):
+            assert acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE
+        reason = f"the {thread} thread has ended ({error}: injected by a test): restart the broker"
+        assert reason in acknowledged.refusals[-1][1]
+        code, _, body = broker.get("/readyz")
+        assert (code, reason in body.decode()) == (503, True)
+        status = json.loads(broker.get("/status")[2])
+        assert (status["ready"], status["store"]["writable"]) == (False, False)
+        assert [each["name"] for each in status["threads"] if each["fault"]] == [thread]
+        metrics = broker.scrape()
+        assert metrics["firearrow_ready"][1][frozenset()] == 0
+        up = {dict(labels)["thread"]: value for labels, value in metrics["firearrow_thread_up"][1].items()}
+        assert [name for name, value in up.items() if value == 0] == [thread]
+        assert broker.log.read_text().count("CRITICAL") == 1
+        said = doctor_of(broker)
+        assert [each["severity"] for each in said.of("service-threads")] == ["CRITICAL"]
+        capsys.readouterr()
+        assert status_command(["-n", broker.running.name_server]) == 1
+        assert f"the {thread} thread has ended" in capsys.readouterr().out
+        assert broker.stop() == 0  # what was acknowledged is synced
+    with WatchedBroker(tmp_path / "store") as broker, broker.connect() as connection:
+        acknowledged.check(connection)
+
+
+@pytest.mark.parametrize(
+    ("flush", "method"), [("ASYNC_FLUSH", SWEEP), ("SYNC_FLUSH", SWEEP), ("SYNC_FLUSH", COLLECT)]
+)
+def test_without_memory_the_threads_go_on(tmp_path: Path, flush: str, method: str) -> None:
+    acknowledged, fault = AcknowledgedMessages(), ThreadFault(method, "MemoryError", tmp_path / "now")
+    arguments = (*QUICK, "--set", f"flushDiskType={flush}")
+    with (
+        WatchedBroker(tmp_path / "store", *arguments, environment=fault.environment) as broker,
+        broker.connect() as connection,
+    ):
+        fault.when.touch()
+        assert acknowledged.send(connection, "T") == 0  # under SYNC_FLUSH the other thread syncs, too
+        until(lambda: "will try again" in broker.log.read_text())
+        fault.when.unlink()
+        assert acknowledged.send(connection, "T") == 0
+        deadline = time.monotonic() + 20
+        while (found := json.loads(broker.get("/status")[2])["store"])["flushedOffset"] < found["maxOffset"]:
+            assert time.monotonic() < deadline
+        assert broker.get("/readyz")[0] == 200
+        assert broker.stop() == 0
