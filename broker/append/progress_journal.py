@@ -204,7 +204,7 @@ class Journal:
     def drop_before(self, number: int) -> None:
         """Delete the files with smaller numbers. OSError."""
         with self._sync_lock:
-            for old in [each for each in self._numbers if each < number]:
+            for old in [each for each in self._numbers[:] if each < number]:
                 if self._dir_unsynced:  # an older file must not survive a power cut alone
                     fsync_dir(str(self._folder))
                 self._path(old).unlink(missing_ok=True)

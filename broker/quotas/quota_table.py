@@ -41,7 +41,7 @@ class QuotaTable:
 
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[str, int]]]:
         """By kind and name."""
-        return iter(sorted(self._table.items()))
+        return iter(sorted(self._table.copy().items()))
 
     def of_kind(self, kind: str) -> dict[str, Mapping[str, int]]:
         """Name → quotas."""

@@ -28,7 +28,9 @@ WAIT_POLL_S = 0.1
 """`sync_to_disk` checks this often whether the thread is still alive."""
 RETRY_S = 0.1
 """Without memory, what was synced is collected again after this time."""
-DISK_FAILED = "the disk failed a flush ({}), so unconfirmed messages may be lost: repair the disk and restart the broker"
+DISK_FAILED = (
+    "the disk failed a flush ({}), and unconfirmed messages may be lost: repair it and restart the broker"
+)
 
 
 class GroupCommitThread:

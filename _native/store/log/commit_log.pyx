@@ -382,7 +382,7 @@ cdef class CommitLog:
         """Segments with bytes that no completed sync covers."""
         cdef Segment segment
         return [
-            segment for segment in self.segments
+            segment for segment in self.segments[:]
             if segment.base < self.written and segment.base + segment.size > self.flushed
         ]
 
@@ -393,7 +393,7 @@ cdef class CommitLog:
     cdef int release_flushed(self) except -1:
         """Close the descriptors of fully flushed segments; those still written or synced keep theirs."""
         cdef Segment segment
-        for segment in list(self.segments):
+        for segment in self.segments[:]:
             if segment.base + segment.size > self.flushed or segment.syncing > 0:
                 break
             segment.release_fd()

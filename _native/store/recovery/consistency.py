@@ -19,9 +19,13 @@ FINGERPRINT = struct.Struct(">IIq")
 def fingerprint(dispatch: Dispatch, *, shape: bool) -> bytes:
     """The number of queues and index files; with `shape` 16 bytes that also cover their names and ends, for a store
     that takes no messages. Without it any thread."""
-    if not shape:
-        count = sum(queue.end_entry > 0 for queue in dispatch.all_queues())
-        return COUNTS.pack(count, dispatch.index_files)
+    if shape:
+        return _shape(dispatch)
+    count = sum(queue.end_entry > 0 for queue in dispatch.all_queues())
+    return COUNTS.pack(count, dispatch.index_files)
+
+
+def _shape(dispatch: Dispatch) -> bytes:
     shapes = [(*name, queue.first_entry, queue.end_entry) for name, queue in dispatch.queues.items()]
     queues = sorted(each for each in shapes if each[-1])
     whole = crc32(repr((queues, dispatch.index_files)).encode())
