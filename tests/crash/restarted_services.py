@@ -47,7 +47,7 @@ class Written:
 class DirectSaver(TableSaver):
     """Writes in the loop's thread, synchronously."""
 
-    def _write(self, table: SavedTable) -> None:
+    def _save(self, table: SavedTable) -> None:
         table.timer = None
         changes = table.changes
         table.save()
@@ -59,7 +59,7 @@ class DirectSaver(TableSaver):
     def save_changed(self) -> asyncio.Future[bool]:
         for table in self._tables.values():
             if table.changed:
-                self._write(table)
+                self._save(table)
         return cast("asyncio.Future[bool]", Written())
 
 

@@ -105,7 +105,7 @@ def flusher(store: MessageStore, loop: asyncio.AbstractEventLoop) -> Flusher:
         interval_ms=lambda: 3_600_000,
         queue_interval_ms=lambda: 3_600_000,
         synced=lambda end: None,
-        failed=lambda error: None,
+        ended=lambda thread, reason: None,
     )
 
 

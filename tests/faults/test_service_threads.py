@@ -10,6 +10,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.cli.status import main as status_command
 from tests.doctor.running import doctor_of
 from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.faults.shim import Call, Shim
 from tests.metrics.scrapes import WatchedBroker
 from tests.support.startup import ThreadFault
 
@@ -85,4 +86,25 @@ def test_without_memory_the_threads_go_on(tmp_path: Path, flush: str, method: st
         while (found := json.loads(broker.get("/status")[2])["store"])["flushedOffset"] < found["maxOffset"]:
             assert time.monotonic() < deadline
         assert broker.get("/readyz")[0] == 200
+        assert broker.stop() == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_disk_that_hangs_stops_the_broker_until_it_goes_on(tmp_path: Path, flush: str) -> None:
+    acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
+    arguments = (*QUICK, "--set", f"flushDiskType={flush}", "--set", "syncFlushTimeout=100")
+    with (
+        WatchedBroker(tmp_path / "store", *arguments, environment=shim.environment) as broker,
+        broker.connect() as connection,
+    ):
+        assert acknowledged.send(connection, "T") == 0
+        shim.slow(Call.SYNC, 60_000, "/commitlog/", times=1)
+        until(lambda: acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE, within_s=50)
+        assert "the sync of the log hangs" in acknowledged.refusals[-1][1]
+        code, _, body = broker.get("/readyz")
+        assert (code, b"the sync of the log hangs" in body) == (503, True)
+        assert doctor_of(broker).of("service-threads")
+        until(lambda: acknowledged.send(connection, "T") == 0, within_s=60)
+        until(lambda: broker.get("/readyz")[0] == 200)
         assert broker.stop() == 0
