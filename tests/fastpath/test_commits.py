@@ -102,7 +102,7 @@ def test_each_is_counted_and_only_a_new_offset_is_journalled(harness: PullHarnes
     before = harness.journal.journal_page.at
     harness.pull(5, 5, 6, 6, 6, 5, 5)
     assert harness.journal.journal_page.at == before + 3 * ENTRY_BYTES
-    assert harness.changed == ["G"] * 7
+    assert harness.changed == ["G"] * 3  # no file is written for what was committed before
     assert harness.offsets.version.counter == 2
 
 
