@@ -247,7 +247,7 @@ class RemoteNameServer:
             self._wake.clear()
             try:
                 await self._send_changes()
-            except (OSError, RegistrationError, ValueError) as error:
+            except Exception as error:  # whatever it is: name servers forget a broker that registers no more
                 self._failed(error)
                 await asyncio.sleep(RETRY_S)
                 continue

@@ -115,6 +115,8 @@ class Retention:
                 if not self._failing:
                     log.warning("expired files could not be deleted, will try again: %s", error)
                 self._failing = True
+            except Exception:  # a task that ended would let the disk fill up
+                log.exception("expired files could not be deleted, will try again")
 
     async def round(self) -> None:
         """Measure, delete, clean. OSError: some file could not be deleted; the next round tries again."""

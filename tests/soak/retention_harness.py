@@ -25,7 +25,7 @@ def at_hour(hour: int) -> int:
 
 
 class RetentionHarness:
-    """Segments of 4096 bytes, queue files of 10 entries. `use` is the disk usage, or an OSError that is raised."""
+    """Segments of 4096 bytes, queue files of 10 entries. `use` is the disk usage, or an error that is raised."""
 
     def __init__(self, folder: Path, hour: int = 12, **options: Any) -> None:  # noqa: ANN401
         self.folder = folder
@@ -37,7 +37,7 @@ class RetentionHarness:
             "queue_delete_interval_ms": 0,
         }
         self.config = Config(dataclasses.replace(Options(), **(quick | options)))
-        self.use: DiskUse | OSError = DiskUse(0.2, 0.2, 0.2)
+        self.use: DiskUse | Exception = DiskUse(0.2, 0.2, 0.2)
         self.moved: list[tuple[str, int]] = []
         self.trimmed = TrimmedQueues()
 
@@ -100,6 +100,6 @@ class RetentionHarness:
         )
 
     def _measure(self) -> DiskUse:
-        if isinstance(self.use, OSError):
+        if isinstance(self.use, Exception):
             raise self.use
         return self.use

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import mmap
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -436,3 +437,21 @@ def test_segments_are_kept_for_batch_queues(tmp_path: Path) -> None:
     trim(harness, 1, 50)
     freed(harness)
     assert harness.segments() == before
+
+
+def test_it_goes_on_after_any_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    harness = RetentionHarness(tmp_path, clean_interval_ms=10)
+    harness.use = MemoryError()
+
+    async def run() -> None:
+        retention = harness.retention()
+        retention.start()
+        async with asyncio.timeout(20):
+            while "will try again" not in caplog.text:
+                await asyncio.to_thread(time.sleep, 0.01)
+            harness.use = DiskUse(0.3, 0.3, 0.3)
+            while retention.use != harness.use:
+                await asyncio.to_thread(time.sleep, 0.01)
+        await retention.stop()
+
+    asyncio.run(run())
