@@ -77,7 +77,7 @@ def body(path: str, function: str) -> str:
 
 
 def used(text: str) -> frozenset[str]:
-    """Attributes that are no calls of methods: of `self` and of other objects of ours."""
+    """Attributes that are no calls of methods: of `self`, and of the objects that these names stand for."""
     return frozenset(re.findall(r"\b(?:self|dispatch|files|context)\.(\w+)\b(?!\()", text))
 
 

@@ -379,10 +379,11 @@ cdef class KeyIndex:
 
     @property
     def sealed_time(self):
-        """End time of the newest full file (the checkpoint's index time); 0 if none is full. Any thread: retention
-        may detach and close files meanwhile."""
+        """End time of the newest full file (the checkpoint's index time); 0 if none is full. Any thread:
+        retention may detach and close files meanwhile."""
         cdef IndexFile file
-        return max([file.header[1] for file in self.files[:] if not file.file.closing and file.full], default=0)
+        files = [file for file in self.files[:] if not file.file.closing]
+        return max([file.header[1] for file in files if file.full], default=0)
 
     def remove_from(self, int64_t physical_offset):
         """Remove all records at or above an offset; returns from where the index must be rebuilt (never above
