@@ -52,6 +52,11 @@ REVIVED = Event("rocketmq_pop_revive_retry_messages", (*BY_TOPIC_AND_GROUP, "put
 RETRIED = Event(
     "firearrow_retried_messages", ("consumer_group",), "Messages that a group got back to consume them again."
 )
+GIVEN_UP = Event(
+    "firearrow_transactions_given_up",
+    ("topic", "reason"),
+    "Transactions that no producer ended, by the limit that they reached: checks, age, or deleted with their log file.",
+)
 EVENTS = (
     SENT_TO_DLQ,
     COMMITTED,
@@ -64,6 +69,7 @@ EVENTS = (
     REVIVE_OUT,
     REVIVED,
     RETRIED,
+    GIVEN_UP,
 )
 TYPE_CHECK_POINT, TYPE_ACK, PUT_OK = "CK", "ACK", "PUT_OK"
 

@@ -18,9 +18,10 @@ from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.transactions.half_message import real_queue
 
-TRIES = 3
 MAGIC_V1, MAGIC_V2 = -626843481, -626843477
 TOPIC_V1_BYTES_MAX = 127
+TRIES = 64
+"""Producers of a group that are tried for one check; the next check goes on after them."""
 
 
 class CheckRequestSender:
@@ -33,8 +34,9 @@ class CheckRequestSender:
         self._next = 0
 
     def send_check(self, half: Record, copy: Message, put: PutResult) -> bool:
-        """Ask a producer for `half`, whose copy is at `placed`; False if no producer can be asked."""
+        """Ask a producer for `half`, whose copy is at `put`; False if it was not sent to a producer."""
         peer = self._producer(copy.properties.get(Property.PRODUCER_GROUP, ""))
+        self._next += 1
         if peer is None:
             return False
         try:
@@ -64,12 +66,18 @@ class CheckRequestSender:
         )
         request = RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, ext, body, oneway=True)
         peer.oneway(request)
-        return True
+        return not peer.closed
+
+    def can_ask(self, group: str) -> bool:
+        """Whether a producer of the group can be sent a check now."""
+        if self._producer(group) is not None:
+            return True
+        self._next += TRIES
+        return False
 
     def _producer(self, group: str) -> Peer | None:
-        """The next producer, round robin; one that does not read its socket is skipped."""
+        """The next producer, round robin; those that do not read their sockets are skipped."""
         members = self._clients.producers(group)
-        self._next += 1
         for step in range(min(TRIES, len(members))):
             peer = members[(self._next + step) % len(members)].peer
             if not peer.closed and not peer.write_paused:

@@ -2,6 +2,8 @@
 
 A round reads the open half messages in order. One that is old enough is appended to the half queue again,
 with its count of checks, and then a producer is asked; after too many checks it goes to the discard topic.
+Only a check that was sent to a producer counts: an immune message, and one whose producers are away, waits where it
+is, and is copied uncounted only where it would hold back the progress of the queue or the deletion of log files.
 The round ends at the first message that is too young, because those after it are younger. It runs in slices
 of one pass of the event loop. The progress journal has the group's offset of each step before its record is
 written, so a kill neither repeats nor loses a copy.
@@ -16,6 +18,7 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
+from firearrow.broker.base.event_counts import GIVEN_UP
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
@@ -29,6 +32,12 @@ log = logging.getLogger("firearrow.transactions")
 
 SLICE, SLICE_BYTES = 32, 1 << 20
 HOUR_MS = 3_600_000
+STAY_MS = HOUR_MS
+"""How long a message that waits for its check stays where it is in the log: then a copy is made."""
+UNSENT_MAX = 100_000
+"""Copies whose counted check could not be sent that are remembered."""
+CHECKED, TOO_OLD, DELETED = "checks", "age", "deleted"
+"""Why a transaction was given up: all checks were sent, fileReservedTime, or its log file was deleted."""
 
 
 class CheckStep(NamedTuple):
@@ -68,6 +77,8 @@ class CheckService:
         self._clock = context.clock
         self._stats = context.stats
         self._advanced = advanced
+        self._unsent: set[int] = set()
+        """Copies whose last check was counted, but could not be sent: the producer left while they were written."""
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._running = False
         self._round_start_ms = 0
@@ -151,6 +162,7 @@ class CheckService:
             raw = self._store.reader.record_at(entries[0].physical_offset)
             if raw is not None:
                 return decode(raw, False)
+            self._note_deleted(self._at)
             self._open_halves.end([self._at])
             self._at = self._open_halves.next_open(self._at)
         return None
@@ -164,40 +176,65 @@ class CheckService:
             self._op_writer.queue_op(record.queue_offset)
             self._op_writer.write_queued()
             return True
-        checks, age = (
-            half_message.number_of(properties.get(Property.TRANSACTION_CHECKS, "")),
-            now - record.born_timestamp,
-        )
-        if checks >= options.transaction_check_max or age > options.reserved_hours * HOUR_MS:
-            return self._discard(record)
+        age = now - record.born_timestamp
+        if self._checks_sent(record) >= options.transaction_check_max:
+            return self._discard(record, CHECKED)
+        if age > options.reserved_hours * HOUR_MS:
+            return self._discard(record, TOO_OLD)
         if record.store_timestamp >= self._round_start_ms:
             return None
         immunity = half_message.immunity_ms(properties, options.transaction_timeout_ms)
         if immunity is None and 0 <= age <= options.transaction_timeout_ms:
             return None
-        return self._copy(record, immune=immunity is not None and age <= immunity)
+        is_immune = immunity is not None and age <= immunity
+        if is_immune or not self._check_sender.can_ask(properties.get(Property.PRODUCER_GROUP, "")):
+            return self._wait(record, now)
+        return self._copy(record, counted=True)
 
-    def _copy(self, record: Record, immune: bool) -> CheckStep:
-        message = half_message.check_copy(record, immune)
+    def _checks_sent(self, record: Record) -> int:
+        return half_message.check_count(record.properties) - (record.queue_offset in self._unsent)
+
+    def _wait(self, record: Record, now: int) -> CheckStep | bool:
+        """Leave it where it is, or copy it, uncounted."""
+        after = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0) - record.queue_offset
+        if now - record.store_timestamp > STAY_MS or after > self._config.options.halves_max // 2:
+            return self._copy(record, counted=False)
+        return True
+
+    def _copy(self, record: Record, *, counted: bool) -> CheckStep:
+        message = half_message.check_copy(record, counted=counted)
+        if record.queue_offset in self._unsent:
+            message.properties[Property.TRANSACTION_CHECKS] = str(self._checks_sent(record) + counted)
         put = self._put(record, message)
         self._open_halves.copy(record.queue_offset, put.queue_offset)
-        return CheckStep(record, message, put, copied=True, asks=not immune)
+        return CheckStep(record, message, put, copied=True, asks=counted)
 
-    def _discard(self, record: Record) -> CheckStep:
-        log.warning(
-            "transaction %s was not ended by any producer; it is moved to topic %s",
-            record.properties.get(Property.UNIQUE_KEY),
-            half_message.DISCARD_TOPIC,
-        )
+    def _discard(self, record: Record, reason: str) -> CheckStep:
         if half_message.DISCARD_TOPIC not in self._topics:
             self._topics.create(half_message.DISCARD_TOPIC, 1)
         self._open_halves.begin(record.queue_offset)
         try:
             message = half_message.discarded(record)
-            return CheckStep(record, message, self._put(record, message), copied=False, asks=False)
+            step = CheckStep(record, message, self._put(record, message), copied=False, asks=False)
         except PutRefused:
             self._open_halves.reopen(record.queue_offset)
             raise
+        properties = record.properties
+        log.warning(
+            "transaction %s of producer group %s was not ended by any producer (%d checks were sent, limit: %s); it is "
+            "moved to topic %s: let its producer be asked again with firearrow tx ask",
+            properties.get(Property.UNIQUE_KEY),
+            properties.get(Property.PRODUCER_GROUP),
+            max(self._checks_sent(record), 0),
+            "transactionCheckMax" if reason == CHECKED else "fileReservedTime",
+            half_message.DISCARD_TOPIC,
+        )
+        self._stats.events.add(GIVEN_UP, (properties.get(Property.REAL_TOPIC, ""), reason))
+        return step
+
+    def _note_deleted(self, half_offset: int) -> None:
+        log.warning("open half message %d was deleted with its log file; no producer had ended it", half_offset)
+        self._stats.events.add(GIVEN_UP, ("", DELETED))
 
     def _put(self, record: Record, message: Message) -> PutResult:
         put = self._appender.put(message, hooks=False)
@@ -211,10 +248,18 @@ class CheckService:
             offset = step.half.queue_offset
             if stored:
                 self._open_halves.end([offset])
+                self._unsent.discard(offset)
                 if step.asks and self._open_halves.is_open(step.put.queue_offset):
-                    self._check_sender.send_check(step.half, step.message, step.put)
+                    self._ask(step)
             elif step.copied:
                 self._open_halves.cancel_copy(offset, step.put.queue_offset)
             else:
                 self._open_halves.reopen(offset)
         self._continue(more and stored)
+
+    def _ask(self, step: CheckStep) -> None:
+        """Its copy, which counts the check, is stored; a check that cannot be sent now is taken back."""
+        if not self._check_sender.send_check(step.half, step.message, step.put):
+            if len(self._unsent) >= UNSENT_MAX:
+                self._unsent.clear()
+            self._unsent.add(step.put.queue_offset)

@@ -49,17 +49,23 @@ def committed(half: Record) -> Message:
     return message
 
 
-def check_copy(half: Record, immune: bool) -> Message:
-    """The copy for the end of the half queue, with one more check; an immune one keeps its first offset."""
+def check_copy(half: Record, *, counted: bool) -> Message:
+    """The copy for the end of the half queue, with one more check; one that is not `counted` waits for its check and
+    keeps its first offset."""
     message = Message.of_record(half)
     properties = message.properties
-    checks = properties.get(Property.TRANSACTION_CHECKS)
-    properties[Property.TRANSACTION_CHECKS] = str(1 if checks is None else number_of(checks) + 1)
-    if immune:
+    if counted:
+        properties[Property.TRANSACTION_CHECKS] = str(check_count(properties) + 1)
+    else:
         properties.setdefault(Property.PREPARED_QUEUE_OFFSET, str(half.queue_offset))
     message.sys_flag &= ~TRANSACTION_BITS
     message.prepared_offset = 0
     return message
+
+
+def check_count(properties: dict[str, str]) -> int:
+    """How many checks were counted; a text that is no number counts as none, as in `number_of`."""
+    return number_of(properties.get(Property.TRANSACTION_CHECKS, "0"))
 
 
 def discarded(half: Record) -> Message:

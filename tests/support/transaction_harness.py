@@ -8,6 +8,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.append.progress_journal import Kind
+from firearrow.broker.base.event_counts import GIVEN_UP
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.options import Options
@@ -50,6 +51,7 @@ class TransactionHarness(Harness):
             offsets=self.offsets,
             clients=self.clients,
         )
+        self.stats = context.stats
         self.service = TransactionService(context, self.appender)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.DECIDED: self.service.restore}
         for entry in self.journal.recover_entries():
@@ -112,6 +114,10 @@ class TransactionHarness(Harness):
 
     def marks(self) -> list[bytes]:
         return self.bodies(OP)
+
+    def given_up(self) -> dict[tuple[str, ...], int]:
+        """(topic, reason) → transactions."""
+        return dict(self.stats.events.counted(GIVEN_UP))
 
     def offset(self, topic: str) -> int:
         return self.offsets.committed(GROUP, topic, 0)

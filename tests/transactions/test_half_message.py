@@ -96,15 +96,16 @@ def test_a_half_message_without_a_real_queue_cannot_be_committed(broken: dict[st
 
 @pytest.mark.parametrize(("before", "after"), [({}, "1"), ({"TRANSACTION_CHECK_TIMES": "4"}, "5")])
 def test_a_copy_counts_checks(before: dict[str, str], after: str) -> None:
-    copy = half_message.check_copy(record(**before), immune=False)
+    copy = half_message.check_copy(record(**before), counted=True)
     assert (copy.topic, copy.queue_id, copy.flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 5)
     assert copy.properties == PREPARED | {"TRANSACTION_CHECK_TIMES": after}
 
 
-def test_an_immune_copy_keeps_its_first_offset() -> None:
-    first = half_message.check_copy(record(), immune=True)
+def test_a_copy_that_waits_keeps_its_first_offset_and_its_count() -> None:
+    first = half_message.check_copy(record(TRANSACTION_CHECK_TIMES="2"), counted=False)
     assert first.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "12"
-    again = half_message.check_copy(record(TRAN_PREPARED_QUEUE_OFFSET="4"), immune=True)
+    assert first.properties["TRANSACTION_CHECK_TIMES"] == "2"
+    again = half_message.check_copy(record(TRAN_PREPARED_QUEUE_OFFSET="4"), counted=False)
     assert again.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "4"
 
 

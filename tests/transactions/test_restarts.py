@@ -45,6 +45,24 @@ def test_after_a_kill_only_one_copy_is_checked(tmp_path: Path) -> None:
     assert harness.bodies("T", 1) == [b"x"]
 
 
+def test_checks_are_counted_across_starts_and_only_those_that_were_sent(tmp_path: Path) -> None:
+    harness = TransactionHarness(tmp_path, transaction_check_max=2)
+    harness.prepare(b"waits")
+    harness.next_round(harness.join())
+    for _ in range(3):  # its producer is away
+        harness.kill()
+        harness = TransactionHarness(
+            tmp_path, harness.offsets.to_json(), harness.clock.now_ms(), transaction_check_max=2
+        )
+        harness.next_round()
+        harness.next_round()
+    [request] = harness.next_round(asked := harness.join())
+    assert asked_for(harness, request).properties["TRANSACTION_CHECK_TIMES"] == "2"
+    assert harness.next_round(asked) == []
+    assert harness.bodies("TRANS_CHECK_MAX_TIME_TOPIC") == [b"waits"]
+    harness.close()
+
+
 def test_a_lost_op_message_is_written_at_start(tmp_path: Path) -> None:
     """The write was torn between the final message and its op message."""
     harness = TransactionHarness(tmp_path)

@@ -235,6 +235,7 @@ def test_three_days_are_too_old(harness: TransactionHarness) -> None:
     harness.clock.advance(72 * 3_600_000 + 1)
     assert harness.next_round(asked) == []
     assert harness.bodies(DISCARD) == [b"x"]
+    assert harness.given_up() == {("T", "age"): 1}
 
 
 def test_a_longer_retention_allows_longer_checks(tmp_path: Path) -> None:
@@ -249,12 +250,67 @@ def test_a_longer_retention_allows_longer_checks(tmp_path: Path) -> None:
     harness.close()
 
 
-def test_without_a_producer_the_check_is_still_counted(harness: TransactionHarness) -> None:
-    harness.prepare()
-    harness.next_round()
-    assert harness.records(HALF)[-1].properties["TRANSACTION_CHECK_TIMES"] == "1"
-    [request] = harness.next_round(harness.join())
-    assert asked_for(harness, request).properties["TRANSACTION_CHECK_TIMES"] == "2"
+def test_checks_that_were_never_sent_use_up_nothing(tmp_path: Path) -> None:
+    """No producer, one that does not read, one that has just closed: the transaction waits where it is."""
+    harness = TransactionHarness(tmp_path, transaction_check_max=2)
+    half = harness.prepare(b"waits")
+    for _ in range(4):
+        harness.next_round()
+    frozen = harness.join()
+    frozen.write_paused = True
+    for _ in range(4):
+        assert harness.next_round(frozen) == []
+    frozen.closed = True
+    assert harness.next_round(frozen) == []
+    assert [record.queue_offset for record in harness.records(HALF)] == [half.queue_offset]
+    frozen.closed = frozen.write_paused = False
+    assert [len(harness.next_round(frozen)) for _ in range(3)] == [1, 1, 0]
+    assert harness.bodies(DISCARD) == [b"waits"]
+    assert harness.given_up() == {("T", "checks"): 1}
+    harness.close()
+
+
+def test_a_producer_that_leaves_while_the_check_is_stored_was_not_asked(tmp_path: Path) -> None:
+    harness = TransactionHarness(tmp_path, transaction_check_max=1)
+    leaving = harness.join()
+    harness.prepare(b"waits")
+    oneway = leaving.oneway
+    leaving.oneway = lambda command: (oneway(command), leaving.close())  # type: ignore[method-assign,assignment]
+    [_] = harness.next_round(leaving)
+    assert harness.bodies(DISCARD) == []
+    leaving.oneway, leaving.closed = oneway, False  # type: ignore[method-assign]
+    [request] = harness.next_round(leaving)
+    assert asked_for(harness, request).properties["TRANSACTION_CHECK_TIMES"] == "1"
+    harness.next_round(leaving)
+    assert harness.bodies(DISCARD) == [b"waits"]
+    harness.close()
+
+
+def test_what_waits_long_is_copied_uncounted(harness: TransactionHarness) -> None:
+    """Else it would hold back the progress of the queue, and its log file would be deleted before its time."""
+    half = harness.prepare()
+    for _ in range(121):
+        harness.next_round()
+    copies = harness.records(HALF)
+    assert [copy.queue_offset for copy in copies] == [half.queue_offset, half.queue_offset + 1]
+    assert "TRANSACTION_CHECK_TIMES" not in copies[1].properties
+    assert harness.offset(HALF) == half.queue_offset + 1
+    harness.end(half, COMMIT)
+    assert harness.bodies("T", 1) == [b"x"]
+    assert harness.marks() == [b"%d," % copies[1].queue_offset]
+
+
+def test_many_messages_after_one_that_waits_do_not_wait_with_it(tmp_path: Path) -> None:
+    harness = TransactionHarness(tmp_path, halves_max=8)
+    asked = harness.join("other")
+    harness.prepare(b"waits")
+    for _ in range(6):
+        harness.end(harness.prepare(PGROUP="other"), ROLLBACK, producerGroup="other")
+    assert harness.next_round(asked) == []
+    assert harness.offset(HALF) == 7
+    for _ in range(7):
+        harness.prepare(PGROUP="other")
+    harness.close()
 
 
 def test_the_producers_of_a_group_are_checked_in_turn(harness: TransactionHarness) -> None:
@@ -275,17 +331,22 @@ def test_producers_that_do_not_read_get_no_checks(harness: TransactionHarness) -
     assert (len(deaf.requests), len(living.requests)) == (0, 4)
 
 
-def test_an_immune_transaction_is_copied_and_not_checked(harness: TransactionHarness) -> None:
+def test_an_immune_transaction_waits_uncounted(tmp_path: Path) -> None:
+    """Longer than transactionCheckMax rounds."""
+    harness = TransactionHarness(tmp_path, transaction_check_max=2)
     asked = harness.join()
-    first = harness.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="40")
-    assert harness.next_round(asked) == []
-    copy = harness.records(HALF)[-1]
-    assert copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] == str(first.queue_offset)
-    harness.timers.run(5000)
-    harness.end(first, COMMIT)
+    first = harness.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="200")
+    young = harness.prepare()
+    assert [len(harness.next_round(asked)) for _ in range(6)] == [1, 1, 0, 0, 0, 0]
+    assert [record.queue_offset for record in harness.records(DISCARD)] == [0]
+    [request] = harness.next_round(asked)
+    copy = asked_for(harness, request)
+    assert (copy.properties["TRANSACTION_CHECK_TIMES"], young.queue_offset) == ("1", 1)
+    harness.end(first, COMMIT, checked=True)
     assert harness.next_round(asked) == []
     assert harness.bodies("T", 1) == [b"x"]
     assert harness.marks() == [b"%d," % copy.queue_offset]
+    harness.close()
 
 
 def test_an_immune_transaction_is_checked_afterwards(harness: TransactionHarness) -> None:
@@ -310,8 +371,8 @@ def test_a_resumed_transaction_is_checked_again(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path, transaction_check_max=1)
     asked = harness.join()
     harness.prepare(b"late")
-    harness.next_round()
-    harness.next_round()
+    harness.next_round(asked)
+    harness.next_round(asked)
     [discarded] = harness.records(DISCARD)
     ext = {"msgId": offset_id(HOST, discarded.physical_offset)}
     harness.routes[323](RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, ext), harness.peer)
