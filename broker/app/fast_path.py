@@ -21,7 +21,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.tables import name_rules
-from firearrow.broker.tables.clients import LANGUAGES
+from firearrow.broker.tables.members import LANGUAGES
 from firearrow.broker.tables.topics import TopicConfig
 
 

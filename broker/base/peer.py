@@ -23,6 +23,10 @@ class Peer(Protocol):
         """Our address by which the peer reached us."""
 
     @property
+    def number(self) -> int:
+        """Connections are numbered in the order in which they were made."""
+
+    @property
     def closed(self) -> bool: ...
     @property
     def write_paused(self) -> bool:

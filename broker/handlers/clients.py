@@ -18,8 +18,9 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import dumps, loads_body
 from firearrow.broker.base.peer import Answer, Peer, Routes
 from firearrow.broker.tables import json_fields, name_rules
-from firearrow.broker.tables.clients import ClientsFull, ClientTable, ConsumerGroup, Member
+from firearrow.broker.tables.clients import WARN_PAUSE_MS, ClientsFull, ClientTable, ConsumerGroup
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.tables.subscriptions import (
     BYTES_MAX,
@@ -60,6 +61,7 @@ class ClientsHandler:
         self._config = config
         self._clock = clock
         self._watched: set[Peer] = set()
+        self._warn_after_ms = 0
         self._large_heartbeat = asyncio.Lock()
 
     def routes(self) -> Routes:
@@ -169,11 +171,14 @@ class ClientsHandler:
                 config = self._groups.find(beat.group)
                 if config is None:
                     continue
-                member = Member(heartbeat.client_id, peer, request.language, request.version, now)
+                member = _member(heartbeat, request, peer, now)
+                newer = self._clients.renew_consumer(beat.group, member)
+                if newer is not None:
+                    self._warn_of_namesake(beat.group, member, newer)
+                    continue
                 send_again |= yield from self._consumer(heartbeat, beat, config, member)
             for n, producer in enumerate(heartbeat.producers, 1):
-                member = Member(heartbeat.client_id, peer, request.language, request.version, now)
-                self._clients.note_producer(producer, member)
+                self._clients.note_producer(producer, _member(heartbeat, request, peer, now))
                 if n % STEP == 0:
                     yield
         except (ValueError, InvalidTopic, ClientsFull) as error:
@@ -215,6 +220,20 @@ class ClientsHandler:
             self._notify(group)
         return differs or (heartbeat.without_sub and not group.subscriptions)
 
+    def _warn_of_namesake(self, group: str, member: Member, newer: Peer) -> None:
+        now = self._clock.monotonic_ms()
+        if now < self._warn_after_ms:
+            return
+        self._warn_after_ms = now + WARN_PAUSE_MS
+        log.warning(
+            "client %r of group %s sends heartbeats on two connections, from %s:%d and %s:%d: only the newer one is a "
+            "member. Give each process an instance name of its own",
+            member.client_id[:80],
+            group,
+            *member.peer.remote,
+            *newer.remote,
+        )
+
     def _compare(self, group: str, digest: SubscriptionDigest, peer: Peer) -> None:
         """Warn of members that subscribe differently: brokers and clients take them for alike, so a queue's messages
         are read with the filter of one member and lost for the other. The oldest silent loss of RocketMQ's users."""
@@ -239,6 +258,10 @@ class ClientsHandler:
             if n % STEP == 0:
                 yield
         return self._clients.unsubscribe_others(group, topics) or changed
+
+
+def _member(heartbeat: HeartbeatData, request: RemotingCommand, peer: Peer, now_ms: int) -> Member:
+    return Member(heartbeat.client_id, peer, request.language, request.version, now_ms, user=request.user)
 
 
 def _clients_text(client_ids: list[str]) -> str:

@@ -25,8 +25,9 @@ from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables.clients import ClientTable, Member
+from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicTable
 

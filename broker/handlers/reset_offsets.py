@@ -15,8 +15,9 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import JsonError, MessageQueue, dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import json_fields
-from firearrow.broker.tables.clients import ClientTable, ConsumerGroup, Member
+from firearrow.broker.tables.clients import ClientTable, ConsumerGroup
 from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.name_rules import group_fault
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset, queue_id_fault
 from firearrow.broker.tables.topics import TopicConfig, TopicTable

@@ -25,7 +25,7 @@ from firearrow.broker.quotas.quota_check import KINDS
 from firearrow.broker.quotas.quota_table import CONNECTIONS, RATES
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.tables import name_rules
-from firearrow.broker.tables.clients import LANGUAGES
+from firearrow.broker.tables.members import LANGUAGES
 
 US_IN_S = 1_000_000
 SENDS = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))

@@ -16,7 +16,7 @@ from firearrow.broker.metrics.exposition import Buckets, buckets_of
 from firearrow.broker.metrics.lags import LagSnapshots
 from firearrow.broker.metrics.own_families import PULLS, SENDS, OwnFamilies
 from firearrow.broker.metrics.sources import Sources
-from firearrow.broker.tables.clients import LANGUAGES
+from firearrow.broker.tables.members import LANGUAGES
 
 GROUPS_MAX = 1000
 """Groups in the status, those with the largest lag first."""

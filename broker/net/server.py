@@ -6,6 +6,7 @@ Loop thread.
 import asyncio
 import contextlib
 import errno
+import itertools
 import logging
 import math
 import socket
@@ -38,6 +39,7 @@ ONLY_TLS = "only TLS connections are accepted (tls.server.mode=enforcing)"
 HANDSHAKES_MAX = 1024
 """Connections of the loop's transports whose first bytes or TLS handshake are awaited; the oldest are closed."""
 HANDSHAKE_S = 10.0
+CONNECTION_NUMBERS = itertools.count(1)
 PENDING_CALLS_MAX = 1024
 """Most requests of ours that one peer may leave unanswered."""
 
@@ -65,6 +67,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         self._on_close: list[Callable[[Peer], None]] = []
         self.remote: Address = ("", 0)
         self.local: Address = ("", 0)
+        self.number = next(CONNECTION_NUMBERS)
         self.since = server.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

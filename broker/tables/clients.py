@@ -7,14 +7,13 @@ thread.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from firearrow._native.wire.codes import LanguageCode
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Peer
+from firearrow.broker.tables.members import Member, Members
 from firearrow.broker.tables.subscriptions import Subscription
 
 BROADCASTING = "BROADCASTING"
 PASSIVELY = "CONSUME_PASSIVELY"
-LANGUAGES: dict[int, str] = {int(language): language.name for language in LanguageCode}
 MEMBERSHIPS_PER_PEER_MAX = 10_000
 GROUPS_MAX = 200_000
 MEMBERSHIPS_MAX = 1_000_000
@@ -37,33 +36,6 @@ class ClientsFull(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
-    """One client of one group on one connection. `language` and `version` are the codes of its requests."""
-
-    client_id: str
-    peer: Peer
-    language: int
-    version: int
-    seen_ms: int
-    digest: int = 0
-    """What it subscribes to (`SubscriptionDigest`); 0: nothing, or not known."""
-
-    @property
-    def language_name(self) -> str:
-        return LANGUAGES.get(self.language, "OTHER")
-
-    def to_object(self) -> dict[str, object]:
-        """The connection as the answers to 203 and 204 describe it."""
-        host, port = self.peer.remote[:2]
-        return {
-            "clientAddr": f"{host}:{port}",
-            "clientId": self.client_id,
-            "language": self.language_name,
-            "version": self.version,
-        }
-
-
-@dataclass(slots=True, eq=False)
 class ConsumerGroup:
     """`owners`: topic → the member whose subscription counts. `rivals`: topic → another subscription of a
     member, which counts when the owner leaves. `digests`: the text of its members' digests. `warned`: those that the
@@ -73,7 +45,7 @@ class ConsumerGroup:
     consume_type: str
     message_model: str
     consume_from_where: str
-    members: dict[Peer, Member] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     owners: dict[str, Peer] = field(default_factory=dict)
     rivals: dict[str, tuple[Peer, Subscription]] = field(default_factory=dict)
@@ -87,12 +59,20 @@ class ConsumerGroup:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        return [member.client_id for member in self.members.values()]
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     def has_owner(self, topic: str, other_than: Peer) -> bool:
         """Whether the topic's subscription is that of another client that is still a member."""
         owner, member = self.members.get(self.owners[topic]), self.members.get(other_than)
         return owner is not None and (member is None or owner.client_id != member.client_id)
+
+    def replace_peer(self, older: Peer, newer: Peer) -> None:
+        """The client has connected again: its subscriptions are those of the newer connection."""
+        for topic in [topic for topic, owner in self.owners.items() if owner is older]:
+            self.owners[topic] = newer
+        for topic, (peer, subscription) in list(self.rivals.items()):
+            if peer is older:
+                self.rivals[topic] = newer, subscription
 
     def drop_rival(self, topic: str, peer: Peer) -> int:
         """Forget the rival if it is this member's; returns its weight."""
@@ -150,7 +130,7 @@ class ClientTable:
         self._subscribed = subscribed
         self._weight = 0
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[Peer, Member]] = {}
+        self._producers: dict[str, Members] = {}
         self._consumes: dict[Peer, set[str]] = {}
         self._produces: dict[Peer, set[str]] = {}
         self.broadcasting: set[str] = set()
@@ -194,10 +174,11 @@ class ClientTable:
         return found
 
     def producers(self, group: str) -> list[Member]:
-        return list(self._producers.get(group, {}).values())
+        members = self._producers.get(group)
+        return [] if members is None else list(members.values())
 
     def producer(self, client_id: str) -> Peer | None:
-        """The connection of the client's last producer heartbeat."""
+        """The newest connection on which the client has sent a producer's heartbeat."""
         return self._askers.get(client_id)
 
     def producer_groups(self) -> dict[str, list[Member]]:
@@ -217,10 +198,16 @@ class ClientTable:
 
     # --- heartbeats ---
 
+    def renew_consumer(self, group: str, member: Member) -> Peer | None:
+        """If the member's client has a newer connection in the group: renew that one, and return it."""
+        online = self._consumers.get(group)
+        return None if online is None else online.members.renew_newer(member)
+
     def begin_consumer(
         self, group: str, member: Member, consume_type: str, message_model: str, consume_from_where: str
     ) -> bool:
-        """Add a consumer to its group, or update it; True if it is new in the group. ClientsFull."""
+        """Add a consumer to its group, or update it; True if its connection is new in the group. An older connection of
+        the same client is no member any more. Call it only if `renew_consumer` is False. ClientsFull."""
         self._admit(self._consumes, member.peer, group, len(self._consumers), group in self._consumers)
         online = self._consumers.get(group)
         if online is None or (online.consume_type, online.message_model) != (consume_type, message_model):
@@ -234,11 +221,13 @@ class ClientTable:
             self.broadcasting.add(group)
         else:
             self.broadcasting.discard(group)
-        before = online.members.get(member.peer)
-        member.digest = before.digest if before is not None else 0
-        online.members[member.peer] = member
+        is_known = member.peer in online.members
+        replaced = online.members.put(member)
         self._join(self._consumes, member.peer, group)
-        return before is None
+        if replaced is not None:
+            online.replace_peer(replaced, member.peer)
+            self._leave(self._consumes, replaced, group)
+        return not is_known
 
     def subscribe(self, group: str, subscription: Subscription, peer: Peer) -> bool:
         """Add or replace a subscription of the member; True if the topic is new. ClientsFull.
@@ -359,10 +348,24 @@ class ClientTable:
         return before is not None and before != fingerprint
 
     def note_producer(self, group: str, member: Member) -> None:
-        """Add a producer to its group, or update it. ClientsFull."""
+        """Add a producer to its group, or update it; an older connection of the same client is no member any more.
+        ClientsFull."""
         self._admit(self._produces, member.peer, group, len(self._producers), group in self._producers)
-        self._producers.setdefault(group, {})[member.peer] = member
+        members = self._producers.setdefault(group, Members())
+        if members.renew_newer(member) is not None:
+            return
+        replaced = members.put(member)
         self._join(self._produces, member.peer, group)
+        if replaced is not None:
+            self._leave(self._produces, replaced, group)
+            if replaced not in self._produces:
+                self._forget_asker(replaced)
+        self._note_asker(member)
+
+    def _note_asker(self, member: Member) -> None:
+        known = self._askers.get(member.client_id)
+        if known is not None and known.number > member.peer.number:
+            return
         self._forget_asker(member.peer)
         self._asks_as[member.peer] = member.client_id
         self._askers[member.client_id] = member.peer
@@ -384,7 +387,7 @@ class ClientTable:
     def leave_consumer(self, group: str, peer: Peer) -> bool:
         """Remove the peer from the group; True if it was a member."""
         online = self._consumers.get(group)
-        if online is None or online.members.pop(peer, None) is None:
+        if online is None or not online.members.remove(peer):
             return False
         if not online.members:
             del self._consumers[group]
@@ -401,7 +404,7 @@ class ClientTable:
 
     def leave_producer(self, group: str, peer: Peer) -> bool:
         members = self._producers.get(group)
-        if members is None or members.pop(peer, None) is None:
+        if members is None or not members.remove(peer):
             return False
         if not members:
             del self._producers[group]

@@ -233,7 +233,9 @@ class CheckService:
         return step
 
     def _note_deleted(self, half_offset: int) -> None:
-        log.warning("open half message %d was deleted with its log file; no producer had ended it", half_offset)
+        log.warning(
+            "open half message %d was deleted with its log file; no producer had ended it", half_offset
+        )
         self._stats.events.add(GIVEN_UP, ("", DELETED))
 
     def _put(self, record: Record, message: Message) -> PutResult:

@@ -26,7 +26,8 @@ class RequestMode(Enum):
 
 
 async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
-    """The client ids of the group, as a broker of the topic knows them. ClientError: no broker answered."""
+    """The client ids of the group, each once, as a broker of the topic knows them: brokers list a client once for each
+    of its connections. ClientError: no broker answered."""
 
     def request() -> RemotingCommand:
         return RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
@@ -39,7 +40,7 @@ async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list
         or not all(isinstance(client_id, str) for client_id in ids)
     ):
         raise ClientError(f"consumerIdList must be a list of at most {MEMBERS_MAX} strings")
-    return ids
+    return list(dict.fromkeys(ids))
 
 
 async def query_assignment(

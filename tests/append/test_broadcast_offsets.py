@@ -7,7 +7,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.broadcast_offsets import BroadcastClient, BroadcastOffsets
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
-from firearrow.broker.tables.clients import ClientTable, Member
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from tests.support.clock import ManualClock
 from tests.support.handler_harness import FakeStore

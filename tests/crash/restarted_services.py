@@ -27,7 +27,7 @@ from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QuotaTable
 from firearrow.broker.services.table_saver import SavedTable, TableSaver
 from firearrow.broker.services.topic_recovery import recover_topics
-from firearrow.broker.tables.clients import Member
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.timers.service import TimerService
 from tests.support.clock import ManualClock

@@ -17,10 +17,11 @@ from firearrow.broker.tables import (
     subscriptions,
 )
 from firearrow.broker.tables.attributes import InvalidAttribute
-from firearrow.broker.tables.clients import ClientsFull, ClientTable, Member
+from firearrow.broker.tables.clients import ClientsFull, ClientTable
 from firearrow.broker.tables.delay_offsets import LEVEL_MAX, DelayOffsets
 from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset
 from firearrow.broker.tables.subscriptions import HeartbeatData, InvalidSubscription, Subscription
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicSettings, TopicTable
@@ -126,7 +127,7 @@ def test_topics_of_a_broker_and_their_queues() -> None:
 
 
 def member(peer: RecordedPeer) -> Member:
-    return Member("c", peer, 0, 0, 0)
+    return Member(f"c{peer.number}", peer, 0, 0, 0)
 
 
 def test_groups_of_a_connection() -> None:

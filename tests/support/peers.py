@@ -1,9 +1,12 @@
 """RecordedPeer: a peer without a socket, which records what it is sent."""
 
+import itertools
 from collections.abc import Callable
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Address, Peer
+
+NUMBERS = itertools.count(1)
 
 
 class RecordedPeer:
@@ -17,6 +20,7 @@ class RecordedPeer:
     ) -> None:
         self.remote = remote
         self.local = local
+        self.number = next(NUMBERS)
         self.closed = False
         self.write_paused = False
         self.throttled: list[float] = []

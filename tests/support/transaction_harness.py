@@ -13,7 +13,8 @@ from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.options import Options
 from firearrow.broker.handlers.end_transaction import TransactionsHandler
-from firearrow.broker.tables.clients import ClientTable, Member
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from firearrow.broker.transactions.service import TransactionService

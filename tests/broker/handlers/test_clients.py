@@ -362,3 +362,87 @@ def test_only_tags_may_filter(body: bytes, code: int) -> None:
     assert answer.code == code
     if b"SQL92" in body:
         assert answer.remark == "The broker does not support consumer to filter message by SQL92"
+
+
+# ---- a client that has connected again ----
+
+
+def ids(harness: HandlerHarness, group: str = "G") -> object:
+    return json.loads(harness.ask(38, {"consumerGroup": group}).body)["consumerIdList"]
+
+
+def test_a_client_that_has_connected_again_is_one_member() -> None:
+    """Its old connection died without a word; what it still sends, its unregistration and its close change nothing."""
+    harness, before, after, other = HandlerHarness(), RecordedPeer(), RecordedPeer(), RecordedPeer()
+    body = beat(consumer("G", "T"), producers=("P",))
+    alive(harness, beat(consumer("G", "T"), client="c2"), other)
+    for peer in (before, after, before):
+        alive(harness, body, peer)
+    assert ids(harness) == ["c2", "c1"]
+    group = harness.table.consumer_group("G")
+    assert group is not None
+    assert [member.peer for member in group.members.values()] == [other, after]
+    assert [member.peer for member in harness.table.producers("P")] == [after]
+    assert harness.table.producer("c1") is after
+    assert harness.table.memberships(before) == ([], [])
+    harness.ask(35, {"clientID": "c1", "consumerGroup": "G", "producerGroup": "P"}, peer=before)
+    for peer in (before, after, other):
+        peer.requests.clear()
+    before.close()
+    assert ids(harness) == ["c2", "c1"]
+    assert harness.table.producer("c1") is after
+    alive(harness, beat(consumer("G", "T"), client="c3"), RecordedPeer())
+    assert [len(notices(peer)) for peer in (before, after, other)] == [0, 1, 1]
+    after.close()
+    assert ids(harness) == ["c2", "c3"]
+    assert harness.table.producers("P") == []
+    assert harness.table.producer("c1") is None
+
+
+def test_subscriptions_follow_their_client_to_its_new_connection() -> None:
+    """A later heartbeat has the fingerprint only; the subscription leaves with the new connection, not before."""
+    harness, before, after, other = HandlerHarness(), RecordedPeer(), RecordedPeer(), RecordedPeer()
+    alive(harness, beat(consumer("G", subscription("T", subString="A")), heartbeatFingerprint=3), before)
+    alive(harness, beat(consumer("G", subscription("T", subString="B")), client="c2"), other)
+    known = beat(consumer("G"), heartbeatFingerprint=3, withoutSub=True)
+    assert alive(harness, known, after)["IS_SUB_CHANGE"] == "false"
+    before.close()
+
+    def expression() -> str:
+        found = harness.table.subscription("G", "T")
+        assert found is not None
+        return found.expression
+
+    assert expression() == "A"
+    after.close()
+    assert expression() == "B"
+
+
+def test_two_connections_that_both_work_do_not_take_turns(caplog: pytest.LogCaptureFixture) -> None:
+    """Two processes with one instance name: the newer counts as long as one of both sends heartbeats."""
+    harness, older, newer = HandlerHarness(), RecordedPeer(), RecordedPeer()
+    body = beat(consumer("G", "T"))
+    for peer in (older, newer):
+        alive(harness, body, peer)
+    for _ in range(3):
+        harness.clock.advance(60_000)
+        alive(harness, body, older)
+        harness.clients.sweep()
+    assert not newer.closed
+    [warning] = [record.message for record in caplog.records if "two connections" in record.message][:1]
+    assert "instance name" in warning
+    newer.close()
+    alive(harness, body, older)
+    assert ids(harness) == ["c1"]
+
+
+def test_another_user_does_not_take_a_member_s_place() -> None:
+    harness, victim, enemy = HandlerHarness(), RecordedPeer(), RecordedPeer()
+    for user, peer in (("app", victim), ("enemy", enemy)):
+        request = RemotingCommand(34, {}, beat(consumer("G", "T"), producers=("P",)), opaque=7)
+        request.user = user
+        harness.hand(request, peer)
+    assert ids(harness) == ["c1"]
+    assert [member.peer for member in harness.table.producers("P")] == [victim, enemy]
+    enemy.close()
+    assert [member.peer for member in harness.table.producers("P")] == [victim]

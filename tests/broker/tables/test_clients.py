@@ -10,8 +10,8 @@ from firearrow.broker.tables.clients import (
     WARN_PAUSE_MS,
     ClientsFull,
     ClientTable,
-    Member,
 )
+from firearrow.broker.tables.members import Member
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
