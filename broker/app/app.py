@@ -384,7 +384,7 @@ class App:
             QueuesHandler(store),
             LocksHandler(tables.locks),
             TopicsHandler(store, topics, offsets, tables.deleted, config, clock, stats),
-            GroupsHandler(groups, offsets, config, stats),
+            GroupsHandler(topics, groups, offsets, config, stats),
             CleaningHandler(
                 store,
                 topics,

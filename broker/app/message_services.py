@@ -14,6 +14,7 @@ from firearrow.broker.app.pop_services import PopServices
 from firearrow.broker.app.timer_services import TimerServices
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.delay_levels import DelayService
+from firearrow.broker.append.due_routing import DueRouting
 from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.append.lmq import LmqDispatch
 from firearrow.broker.append.progress_journal import Entry, Kind
@@ -53,6 +54,7 @@ class MessageServices:
         """Called when the journal has a new file."""
         self.recovered: list[Entry] = []
         """What the journal had at the start, for a slave's."""
+        self._retries = RetryRouting(tables.topics, tables.groups, tables.locks)
         self._appender = Appender(
             context.store,
             context.write_batch,
@@ -60,6 +62,7 @@ class MessageServices:
             store_host,
             levels=len(options.delay_levels_ms),
             schedule=self._schedule,
+            route=DueRouting(tables.topics, self._retries, context.stats.events, context.clock).route,
             multi=LmqDispatch(context.store, lambda: context.config.options.lmq_max).dispatch
             if options.multi_dispatch
             else None,
@@ -108,15 +111,14 @@ class MessageServices:
         """The handlers of requests that store messages."""
         appender, tables = self._appender, context.tables
         config, clock, stats = context.config, context.clock, context.stats
-        retries = RetryRouting(tables.topics, tables.groups, tables.locks)
         send = SendHandler(
             context,
             appender,
-            retries,
+            self._retries,
             prepare=self._transactions.prepare,
             recall_handle=self._timer_services.recall_handle,
         )
-        back = SendBackHandler(context.store, appender, retries, config, stats, context.quotas)
+        back = SendBackHandler(context.store, appender, self._retries, config, stats, context.quotas)
         replies = RepliesHandler(appender, tables.topics, tables.clients, config, clock, stats)
         return [send.routes(), back.routes(), replies.routes()]
 

@@ -39,7 +39,8 @@ def is_timed(message: Message) -> bool:
 
 
 class Appender:
-    """`schedule(message)` redirects a timer message to the timer's topic. Refusal.
+    """`schedule(message)` redirects a timer message to the timer's topic. Refusal. `route(message, group)` redirects a
+    message that is due for a queue that is not read any more. PutRefused.
 
     `multi(message, strict)` adds the message's offsets in LMQs to its properties and returns these LMQs
     (Refusal if `strict`); None: multi-dispatch is off.
@@ -54,6 +55,7 @@ class Appender:
         *,
         levels: int,
         schedule: Callable[[Message], None],
+        route: Callable[[Message, str], None] = lambda message, group: None,
         multi: Callable[[Message, bool], list[str]] | None = None,
     ) -> None:
         self._store = store
@@ -62,6 +64,7 @@ class Appender:
         self.store_host = store_host
         self._levels = levels
         self._schedule = schedule
+        self._route = route
         self._multi = multi
 
     def put(
@@ -108,6 +111,20 @@ class Appender:
         for name in lmqs:
             self._write_batch.reply_after(put.end, (name, 0), None, None)
         return put
+
+    def put_due(
+        self,
+        message: Message,
+        *,
+        group: str = "",
+        hooks: bool = False,
+        peer: Peer | None = None,
+        answer: RemotingCommand | None = None,
+    ) -> PutResult:
+        """Like `put`, for a message whose queue was chosen when it was stored before. `group`: the consumer group that
+        it is for, if it is for one only."""
+        self._route(message, group)
+        return self.put(message, hooks=hooks, peer=peer, answer=answer)
 
     def on_durable(self, end: int, on_stored: Callable[[bool], None]) -> None:
         """Like `on_stored` of `put`, for the last of several messages."""

@@ -199,7 +199,7 @@ class DelayService:
         if record is None or message is None or self._was_delivered(record, entry.tags_code):
             return None
         try:
-            put = self._appender.put(message, hooks=False)
+            put = self._appender.put_due(message)
         except PutRefused as refused:
             if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
                 raise

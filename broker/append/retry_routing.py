@@ -3,6 +3,7 @@
 Loop thread.
 """
 
+import random
 from typing import NoReturn
 
 from firearrow._native.wire.codes import ResponseCode
@@ -41,13 +42,22 @@ class RetryRouting:
         except InvalidTopic as refused:
             _no_topic(name, refused)
 
+    def topic_again(self, name: str, group: str) -> TopicConfig | None:
+        """A deleted retry topic, created again if its group still exists. Refusal at a limit."""
+        config = self._groups.get(group)
+        return None if config is None or not config.retry_queues else self.topic(name, config.retry_queues)
+
+    def queue_of(self, topic: TopicConfig, group: GroupConfig) -> int:
+        """A random queue of the retry topic that the group's members know by now."""
+        return random.randrange(max(min(group.retry_queues, self._topics.known_queues(topic)), 1))
+
     def send_back(self, message: Message, group: GroupConfig, level: int, max_times: int | None) -> None:
         """Route a stored message that its consumer sends back: to the dead-letter queue if `level` is
         negative or its retries are used up, else to the retry topic, where it becomes visible after `level`
         (0: level 3 + retries)."""
         limit = group.retry_max_times if max_times is None else max_times
         if level < 0 or message.reconsume_times >= limit:
-            self._to_dead_letters(message, group.name)
+            self.to_dead_letters(message, group.name)
             message.properties[Property.DELAY] = "0"
         else:
             message.properties[Property.DELAY] = str(level or FIRST_LEVEL + message.reconsume_times)
@@ -59,10 +69,11 @@ class RetryRouting:
         group = self.group(name_rules.group_of_retry(message.topic))
         limit = group.retry_max_times if max_times is None else max_times
         if message.reconsume_times > limit or self._locks.any_locked(group.name):
-            self._to_dead_letters(message, group.name)
+            self.to_dead_letters(message, group.name)
             message.properties[Property.DELAY] = "-1"
 
-    def _to_dead_letters(self, message: Message, group: str) -> None:
+    def to_dead_letters(self, message: Message, group: str) -> None:
+        """Refusal at a limit."""
         message.topic = self.topic(name_rules.dlq_topic(group), DLQ_QUEUES).name
         message.queue_id = 0
 

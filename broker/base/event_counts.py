@@ -57,6 +57,12 @@ GIVEN_UP = Event(
     ("topic", "reason"),
     "Transactions that no producer ended, by the limit that they reached: checks, age, or deleted with their log file.",
 )
+REDIRECTED = Event(
+    "firearrow_redirected_messages",
+    ("topic", "to"),
+    "Messages that were due for a queue that is not read any more, by where they went: queue, or dead letters (dlq).",
+)
+TO_QUEUE, TO_DEAD_LETTERS = "queue", "dlq"
 EVENTS = (
     SENT_TO_DLQ,
     COMMITTED,
@@ -70,6 +76,7 @@ EVENTS = (
     REVIVED,
     RETRIED,
     GIVEN_UP,
+    REDIRECTED,
 )
 TYPE_CHECK_POINT, TYPE_ACK, PUT_OK = "CK", "ACK", "PUT_OK"
 

@@ -15,13 +15,17 @@ from firearrow.broker.tables.attributes import InvalidAttribute
 from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
+from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 
 LIST_MAX = 5_000
 """Groups of one UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
 
 
 class GroupsHandler:
-    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, config: Config, stats: Stats) -> None:
+    def __init__(
+        self, topics: TopicTable, groups: GroupTable, offsets: ConsumerOffsets, config: Config, stats: Stats
+    ) -> None:
+        self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._config = config
@@ -104,7 +108,11 @@ class GroupsHandler:
     def _apply(self, request: RemotingCommand, configs: list[GroupConfig]) -> RemotingCommand:
         try:
             self._groups.update_all(configs)
-        except InvalidGroup as error:
+            for (
+                config
+            ) in configs:  # Apache's retry topic keeps its queues, and retries go to queues that none reads
+                self._topics.expand(name_rules.retry_topic(config.name), config.retry_queues)
+        except (InvalidGroup, InvalidTopic) as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         except InvalidAttribute as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None

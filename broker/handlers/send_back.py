@@ -1,7 +1,5 @@
 """CONSUMER_SEND_MSG_BACK (36): retries a message that a consumer could not consume. Loop thread."""
 
-import random
-
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -18,6 +16,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
+from firearrow.broker.tables.topics import TopicConfig
 
 
 class SendBackHandler:
@@ -55,11 +54,11 @@ class SendBackHandler:
             return request.answer()
         topic = self._writable_topic(group, unit_mode)
         message = self._original(offset)
-        message.topic, message.queue_id = topic, random.randrange(group.retry_queues)
+        message.topic, message.queue_id = topic.name, self._retries.queue_of(topic, group)
         self._retries.send_back(message, group, level, retries_max)
         answer = None if request.is_oneway else request.answer()
         try:
-            put = self._appender.put(message, peer=peer, answer=answer)
+            put = self._appender.put_due(message, hooks=True, peer=peer, answer=answer)
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
         self._stats.put(message.topic, 1, put.end - put.physical_offset)
@@ -67,13 +66,13 @@ class SendBackHandler:
         count_retry(self._stats.events, message, group.name)
         return None
 
-    def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> str:
+    def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> TopicConfig:
         sys_flag = name_rules.UNIT_SUB_FLAG if unit_mode else 0
         topic = self._retries.topic(name_rules.retry_topic(group.name), group.retry_queues, sys_flag)
         if not topic.writable:
             remark = f"the topic[{topic.name}] sending message is forbidden"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        return topic.name
+        return topic
 
     def _original(self, offset: int) -> Message:
         """The message to retry, with its first topic and message id in properties."""

@@ -10,6 +10,7 @@ from firearrow._native.store.group_commit import FLUSH_BOUNDS_US
 from firearrow._native.wire.codes import PROTOCOL_VERSION
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import space_of
+from firearrow.broker.base.event_counts import GIVEN_UP, REDIRECTED
 from firearrow.broker.base.options import options_by_key
 from firearrow.broker.metrics.apache_families import REQUEST_NAMES, RESPONSE_NAMES, version_text
 from firearrow.broker.metrics.exposition import Buckets, buckets_of
@@ -148,6 +149,8 @@ class Status:
             "requestsInProgress": sources.in_progress(),
             "pendingTimers": sources.timers.lags().pending,
             "openHalfMessages": sources.transactions.open_count(),
+            "transactionsGivenUp": stats.events.total(GIVEN_UP),
+            "messagesRedirected": stats.events.total(REDIRECTED),
             "repliesWaitingForSync": self._context.write_batch.waiting,
         }
 

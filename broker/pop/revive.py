@@ -101,7 +101,7 @@ class ReviveService:
         self._resumes[number] = value
 
     def start(self) -> None:
-        for number in range(self._config.options.revive_queues):
+        for number in range(self._queue_count()):
             queue = ReviveQueue(
                 number,
                 max(self._settled_before(number) + 1, self._store.reader.min_offset(self._topic, number)),
@@ -109,6 +109,12 @@ class ReviveService:
             queue.resume = self._resumes.get(number, 0)
             self._queues.append(queue)
         self._arm()
+
+    def _queue_count(self) -> int:
+        """Also the queues that reviveQueueNum had before: check points still come to them from the timer."""
+        self._topics.expand(self._topic, self._config.options.revive_queues)
+        topic = self._topics.get(self._topic)
+        return max(self._config.options.revive_queues, 0 if topic is None else topic.queues_read)
 
     def _settled_before(self, number: int) -> int:
         """The queue offset of the last settled check point; at most the last entry, after a power cut."""
@@ -303,7 +309,7 @@ class ReviveService:
         try:
             queues = self._make_topic(message.topic, checkpoint.group)
             message.queue_id = checkpoint.queue_id if checkpoint.queue_id < queues else 0
-            return self._appender.put(message, hooks=False)
+            return self._appender.put_due(message, group=checkpoint.group)
         except (InvalidTopic, PutRefused) as refused:
             if isinstance(refused, PutRefused) and refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
                 raise
@@ -317,7 +323,7 @@ class ReviveService:
         return self._appender.put(later.message(self._topic, queue.number, now))
 
     def _is_needed(self, checkpoint: PopCheckPoint) -> bool:
-        """Whether the check point's topic and group still exist."""
+        """Whether the check point's topic and group still exist: with a topic, its messages and retries are deleted."""
         return (
             normal_topic(checkpoint.topic, checkpoint.group) in self._topics
             and self._groups.find(checkpoint.group) is not None

@@ -18,6 +18,8 @@ Changed = Callable[[Collection[str]], None]
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 15
+ROUTES_KNOWN_MS = 60_000
+"""By then clients have asked for the route again (each 30 s) and rebalanced (each 20 s)."""
 
 
 class InvalidTopic(ValueError):
@@ -42,6 +44,12 @@ class TopicConfig:
     @property
     def writable(self) -> bool:
         return self.perm & name_rules.PERM_WRITE != 0
+
+    @property
+    def queues_read(self) -> int:
+        """From 0 to this number: queues that consumers read now and after the topic has got as many queues as producers
+        may write."""
+        return 0 if self.has_batch_queues else min(self.read_queues, self.write_queues) or self.read_queues
 
     @property
     def has_batch_queues(self) -> bool:
@@ -146,6 +154,8 @@ class TopicTable:
         self._table = {config.name: config for config in settings.start_up_topics()}
         self._start_up = frozenset(self._table)
         self._unknown = UnknownFields("topics.json", FILE)
+        self._expanded: dict[str, tuple[int, int]] = {}
+        """Retry topic → its queues before it was expanded, and since when it has more."""
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -207,6 +217,25 @@ class TopicTable:
         config = TopicConfig(name, queues, queues, perm, sys_flag=sys_flag, order=order)
         self._put([config])
         return config
+
+    def expand(self, name: str, queues: int) -> None:
+        """Give an existing topic of the broker at least this many queues. Clients learn of them with their next
+        route: until then `known_queues` has the number from before. InvalidTopic."""
+        known = self._table.get(name)
+        if known is None or min(known.read_queues, known.write_queues) >= queues:
+            return
+        before = self.known_queues(known)
+        counts = max(known.read_queues, queues), max(known.write_queues, queues)
+        self._put([replace(known, read_queues=counts[0], write_queues=counts[1])])
+        self._expanded[name] = before, self._clock.monotonic_ms()
+
+    def known_queues(self, topic: TopicConfig) -> int:
+        """How many queues of the topic the consumers know by now."""
+        before, since_ms = self._expanded.get(topic.name, (topic.queues_read, 0))
+        if self._clock.monotonic_ms() - since_ms > ROUTES_KNOWN_MS:
+            self._expanded.pop(topic.name, None)
+            return topic.queues_read
+        return min(before, topic.queues_read)
 
     def update(self, config: TopicConfig) -> bool:
         """Create or change the topic; `config.attributes` are changes (`+k`, `-k`).

@@ -73,13 +73,13 @@ class TimerDelivery:
     def _stage(self, message: Message) -> PutResult | None:
         try:
             try:
-                return self.appender.put(message, hooks=False)
+                return self.appender.put_due(message)
             except PutRefused as refused:
                 if refused.status != PutStatus.PROPERTIES_SIZE_EXCEEDED:
                     raise
             for name in TIMER_PROPERTIES:  # without them it fits, as it did when it was sent
                 message.properties.pop(name, None)
-            return self.appender.put(message, hooks=False)
+            return self.appender.put_due(message)
         except PutRefused as refused:
             if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
                 raise

@@ -99,7 +99,7 @@ class EndTransactionService:
     def _commit(self, prepared: Record, newest: int, peer: Peer, answer: RemotingCommand | None) -> None:
         final = half_message.committed(prepared)
         try:
-            put = self._appender.put(final, peer=peer, answer=answer)
+            put = self._appender.put_due(final, hooks=True, peer=peer, answer=answer)
         except PutRefused as refused:
             raise Refusal(*self._fault(refused)) from None
         self._journal.note(Kind.DECIDED, "", 0, newest, put.end)

@@ -12,6 +12,7 @@ from firearrow.client.admin_api.records import GroupConfig
 from firearrow.client.rebalance.fastjson import loads
 from tests.doctor.heartbeats import beat, lock
 from tests.doctor.running import doctor_of
+from tests.integration.test_due_messages import until_stored
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, records, send, send_ext, topic_ext
@@ -172,6 +173,16 @@ def test_unread_dead_letters(broker: BrokerProcess, client: ClientSocket) -> Non
         assert finding["found"] == "1 dead letter that nobody has read"
         commit(client, "Reader", "%DLQ%Dead", 3)
         assert "unread-dead-letters" not in doctor_of(broker).about("group Dead")
+
+
+def test_messages_that_were_due_for_a_deleted_topic(broker: BrokerProcess, client: ClientSocket) -> None:
+    ext = send_ext("Gone", i="TIMER_DELAY_MS\x01300\x02")
+    assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"due").code == 0
+    assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == 0
+    until_stored(client, "%DLQ%SCHEDULE_CONSUMER", 1)
+    finding = doctor_of(broker).about("group SCHEDULE_CONSUMER")["unread-dead-letters"]
+    assert finding["found"] == "1 dead letter that nobody has read"
+    assert "deleted topics" in finding["why"]
 
 
 def _bury(client: ClientSocket, topic: str, number: int) -> None:

@@ -130,7 +130,7 @@ class HandlerHarness:
             TopicsHandler(
                 store, self.topics, self.offsets, self.deleted, self.config, self.clock, self.stats
             ),
-            GroupsHandler(self.groups, self.offsets, self.config, self.stats),
+            GroupsHandler(self.topics, self.groups, self.offsets, self.config, self.stats),
             ResetsHandler(store, self.topics, self.groups, self.offsets, self.table, self.config),
             CleaningHandler(
                 store,

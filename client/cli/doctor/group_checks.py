@@ -17,6 +17,8 @@ from firearrow.client.cli.times import age_text
 
 STANDS_MS = 60_000
 """A group stands still if the message that it stands on is older, and nothing is committed while we watch."""
+DELAYED = "SCHEDULE_CONSUMER"
+"""Its dead letters were due for topics that were deleted."""
 RETRIES_MAX = 100
 """More retries of one group in RETRIES_WINDOW_MS are a storm."""
 RETRIES_WINDOW_MS = 600_000
@@ -233,9 +235,13 @@ def unread_dead_letters(facts: Facts) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"group {group}",
                 f"{counted(unread, 'dead letter')} that nobody has read",
-                "these messages failed in all their retries: no consumer gets them again, and retention deletes them",
+                f"{_why_dead(group)}: no consumer gets them again, and retention deletes them",
                 f"`firearrow dlq show {group}`, then `firearrow dlq redrive {group}`",
             )
+
+
+def _why_dead(group: str) -> str:
+    return f"these messages {'were due for deleted topics' if group == DELAYED else 'failed in all their retries'}"
 
 
 def _age(facts: Facts, since_ms: int) -> str:
