@@ -27,6 +27,7 @@ from firearrow.client.consumers.pull_consumer_runtime import (
 from firearrow.client.consumers.trace import ConsumeTracing, TracedConsumerConfig
 from firearrow.client.pull.prefetcher import PrefetchedQueue
 from firearrow.client.rebalance.allocate_strategies import strategy_of
+from firearrow.client.rebalance.local_member import LocalMember
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
 from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.rebalance.subscription import Subscription
@@ -83,6 +84,7 @@ class PullConsumer(Service):
         )
         self._topic_listeners: dict[str, tuple[TopicListener, set[MessageQueue]]] = {}
         self._runtime: PullConsumerRuntime | None = None
+        self._member: LocalMember | None = None
         self._commit_at_s = 0.0
 
     @property
@@ -97,6 +99,17 @@ class PullConsumer(Service):
         await super().start()
         log.info("consumer of group %s started with client id %s", self.group, self.instance.client_id)
         return self
+
+    def _identify(self) -> ClientOptions:
+        if self.options.model is MessageModel.CLUSTERING or self._config.offset_store is not None:
+            return self._client
+        folder = self.options.offsets_folder()
+        self._member = LocalMember(folder, self._client, self._config.group, stream=True)
+        return self._member.options
+
+    def _left(self) -> None:
+        if self._member is not None:
+            self._member.release()
 
     async def _begin(self, instance: ClientInstance) -> None:
         self._runtime = PullConsumerRuntime(instance, self._config)

@@ -23,6 +23,7 @@ from firearrow.client.consumers.push_consumer_runtime import PushConsumerRuntime
 from firearrow.client.consumers.push_settings import PushConsumerConfig
 from firearrow.client.diagnostics.stats import ConsumeStatus
 from firearrow.client.rebalance.allocate_strategies import strategy_of
+from firearrow.client.rebalance.local_member import LocalMember
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.remoting.client_instance import ClientInstance
@@ -78,6 +79,7 @@ class PushConsumer(Service):
             filter_hooks=hooks.get("filter_hooks", ()),
         )
         self._runtime: PushConsumerRuntime | None = None
+        self._member: LocalMember | None = None
         self._drain_s = 0.0
         self._stopped = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
@@ -128,6 +130,17 @@ class PushConsumer(Service):
             raise ConfigError("no topic is subscribed: a push consumer needs a handler, call subscribe first")
         if self.options.model is MessageModel.CLUSTERING:
             self._config.subscriptions.add_all_of(retry_topic(self.group))
+
+    def _identify(self) -> ClientOptions:
+        if self.options.model is MessageModel.CLUSTERING or self._config.offset_store is not None:
+            return self._client
+        folder = self.options.offsets_folder()
+        self._member = LocalMember(folder, self._client, self._config.group)
+        return self._member.options
+
+    def _left(self) -> None:
+        if self._member is not None:
+            self._member.release()
 
     async def _begin(self, instance: ClientInstance) -> None:
         self._runtime = PushConsumerRuntime(instance, self._config)

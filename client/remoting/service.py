@@ -46,9 +46,14 @@ class Service(Startable):
         self._prepare()
         self._bind()
         self.state = ServiceState.START_FAILED
-        instance = self._instance = await ClientInstance.of(
-            self._client, broadcasting=self._broadcasting, stream=self._stream
-        )
+        client = self._identify()
+        try:
+            instance = self._instance = await ClientInstance.of(
+                client, broadcasting=self._broadcasting, stream=self._stream
+            )
+        except BaseException:
+            self._left()
+            raise
         instance.channels.hooks.extend(self._rpc_hooks)
         try:
             await self._begin(instance)
@@ -86,6 +91,13 @@ class Service(Startable):
     def _prepare(self) -> None:
         """Called before each start. ConfigError: the state stays as it was."""
 
+    def _identify(self) -> ClientOptions:
+        """The options with the identity for this start. ConfigError."""
+        return self._client
+
+    def _left(self) -> None:
+        """The identity of this start is free."""
+
     @abstractmethod
     async def _begin(self, instance: ClientInstance) -> None:
         """Join the instance and start working. After an error `_end` is called as well."""
@@ -104,4 +116,7 @@ class Service(Startable):
         finally:
             for hook in self._rpc_hooks:
                 instance.channels.hooks.remove(hook)
-            await instance.leave()
+            try:
+                await instance.leave()
+            finally:
+                self._left()

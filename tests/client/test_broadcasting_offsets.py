@@ -1,6 +1,8 @@
 """Broadcasting consumers keep their offsets in a file: where they begin without one, and that they resume from it."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -64,6 +66,74 @@ async def test_a_restarted_member_goes_on_where_it_was(
         feeder.feed(topic, [b"later"], queue_id=0)
         await wait_until(lambda: len(bodies) == 2)
     assert bodies == [b"while away", b"later"]
+
+
+MEMBER = """
+import asyncio, sys
+from pathlib import Path
+from firearrow.client import MessageModel, PushConsumer, PushConsumerOptions
+
+async def main(name_server, topic, group, folder):
+    options = PushConsumerOptions(model=MessageModel.BROADCASTING, local_offsets=Path(folder))
+    consumer = PushConsumer(group, name_server=name_server, options=options)
+    consumer.subscribe(topic, lambda messages: [print(each.body.decode(), flush=True) for each in messages] and None)
+    async with consumer:
+        while not consumer.queues:
+            await asyncio.sleep(0.01)
+        print("started", consumer.client_id, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+class OtherProcess:
+    """A broadcasting consumer in a process of its own; the lines are the messages that it is given."""
+
+    def __init__(self, *args: str) -> None:
+        command = [sys.executable, "-c", MEMBER, *args]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        word, self.client_id = self.line().split()
+        assert word == "started"
+
+    def line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def stop(self) -> None:
+        """It stores its offsets."""
+        self._process.communicate(timeout=30)
+        assert self._process.returncode == 0
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=30)
+
+
+async def test_members_of_one_machine_do_not_take_each_other_s_messages(
+    name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
+) -> None:
+    """Two processes and a consumer of this one, all with the default name: each goes on where it was itself."""
+    topic, group = topics(queues=1), unique("group")
+    arguments = (name_server, topic, group, str(tmp_path))
+    first = await asyncio.to_thread(OtherProcess, *arguments)
+    second = await asyncio.to_thread(OtherProcess, *arguments)
+    assert len({first.client_id, second.client_id}) == 2
+    async with broadcasting(name_server, topic, group, tmp_path) as bodies:
+        feeder.feed(topic, [b"all"])
+        assert [await asyncio.to_thread(each.line) for each in (first, second)] == ["all", "all"]
+        await wait_until(lambda: bodies == [b"all"])
+    await asyncio.to_thread(second.stop)
+    feeder.feed(topic, [b"two are away"])
+    assert await asyncio.to_thread(first.line) == "two are away"
+    again = await asyncio.to_thread(OtherProcess, *arguments)
+    assert again.client_id == second.client_id
+    assert await asyncio.to_thread(again.line) == "two are away"
+    async with broadcasting(name_server, topic, group, tmp_path) as bodies:
+        await wait_until(lambda: bodies == [b"two are away"])
+        await asyncio.to_thread(first.stop)
+        await asyncio.to_thread(again.kill)
+    assert len(set(tmp_path.rglob("offsets.json"))) == 3  # noqa: ASYNC240 (a folder of the test)
 
 
 @pytest.mark.interop
