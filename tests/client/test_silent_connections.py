@@ -13,7 +13,7 @@ from firearrow._native.wire.keep_alive import OPTIONS
 from firearrow.broker.net.acceptor import Listener
 from firearrow.client import blocking
 from firearrow.client.base.errors import ClientError, RequestTimeout
-from firearrow.client.base.message import Message
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import (
     ClientOptions,
     ProducerOptions,
@@ -125,6 +125,32 @@ async def test_pulls_go_on_after_one_time_out(
             await wait_until(lambda: b"2" in seen.bodies)
             assert time.monotonic() - began < TIMEOUT_S + 3
             polling.cancel()
+
+
+async def test_a_consumer_that_has_connected_again_keeps_all_its_queues(
+    peer: Peer, topics: Topics, feeder: RawProducer
+) -> None:
+    """The broker has not noticed yet that its first connection is dead: half of the queues would be a namesake's."""
+    topic, seen = topics(queues=8), Seen()
+    async with Detour(peer) as detour:
+        options = PushConsumerOptions(from_where=FIRST, pull_suspend_s=1, pull_timeout_s=TIMEOUT_S)
+        client_options = client(detour, rebalance_s=0.2, heartbeat_s=0.5)
+        consumer = PushConsumer(unique("group"), client=client_options, options=options)
+        consumer.subscribe(topic, seen)
+        async with consumer:
+            await wait_until(lambda: len(queues_of(consumer, topic)) == 8)
+            detour.broker.silence()
+            await wait_until(lambda: detour.broker.accepted == 2)
+            for queue_id in range(8):
+                feeder.feed(topic, [b"%d" % queue_id], queue_id=queue_id)
+            await wait_until(lambda: len(seen.bodies) == 8)
+            for _ in range(8):  # some rebalances later
+                assert len(queues_of(consumer, topic)) == 8
+                await asyncio.sleep(0.25)
+
+
+def queues_of(consumer: PushConsumer, topic: str) -> list[MessageQueue]:
+    return [queue for queue in consumer.queues if queue.topic == topic]
 
 
 async def test_a_long_poll_is_not_mistaken_for_a_dead_connection(peer: Peer, topics: Topics) -> None:
