@@ -289,7 +289,7 @@ def test_a_discarded_transaction_is_asked_for_again() -> None:
     settings = {"transactionTimeOut": "500", "transactionCheckInterval": "1000", "transactionCheckMax": "1"}
     with LocalBroker(settings=settings) as broker:
         cli, topic, group = Cli(broker.name_server), unique("topic"), unique("tx")
-        kept = open_transaction(broker, topic, group)
+        kept = open_transaction(broker, topic, group, asked=True)
         (discarded,) = until(lambda: cli("tx", "list", "--discarded", "--group", group, code=None).lines)
         assert (discarded["topic"], discarded["msgId"]) == (topic, kept)
         assert cli("tx", "list", "--discarded", "--group", "other").out == ""

@@ -93,13 +93,20 @@ def dead_letter(broker: Served, cli: Cli, topic: str, *bodies: str) -> str:
     return group
 
 
-def open_transaction(broker: Served, topic: str, group: str) -> str:
-    """A half message whose producer is gone; its id."""
+def open_transaction(broker: Served, topic: str, group: str, *, asked: bool = False) -> str:
+    """A half message whose producer has left, after it was `asked` for it once; its id."""
 
     async def begin() -> str:
+        checked = asyncio.Event()
+
+        async def check(_: ReceivedMessage) -> None:
+            checked.set()
+
         message = Message(topic, b"half", properties={"traceparent": PARENT})
-        async with Producer(group, name_server=broker.name_server, checker=lambda _: None) as producer:
+        async with Producer(group, name_server=broker.name_server, checker=check) as producer:
             result = await producer.send_in_transaction(message, lambda *_: TransactionState.UNKNOWN)
+            if asked:
+                await asyncio.wait_for(checked.wait(), WAIT_S)
             return result.sent.message_id
 
     return asyncio.run(begin())
