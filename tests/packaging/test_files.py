@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.base.options import options_by_key
+from tests.packaging import install
 from tests.packaging.image import health_check
 from tests.support.broker_process import BrokerProcess
 
@@ -31,6 +32,12 @@ def schema_check(*args: str | Path) -> None:
 
 def test_the_compose_file_fits_its_schema() -> None:
     schema_check("--builtin-schema", "vendor.compose-spec", PACKAGING / "compose.yaml")
+
+
+def test_a_workflow_runs_all_that_the_readme_installs() -> None:
+    assert set(install.lines()) == set(install.CHECKS)
+    steps = (ROOT / ".github" / "workflows" / "nightly.yml").read_text().splitlines()
+    assert any(step.endswith("python -m tests.packaging.install") for step in steps)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda p: p.name)
