@@ -20,7 +20,7 @@ LOGGING = Path(__file__).parent / "jobs" / "log4j2.properties"
 JAVA_MIN = 17
 JAVA_S = 30.0
 PYSPARK_MIN = (4, 2)
-VERSION = re.compile(r"""^__version__\b.*=\s*["']((\d+)\.(\d+)[^"']*)""", re.M)
+VERSION = re.compile(r"""^__version__\b[^=\n]*=\s*["']((\d{1,9})\.(\d{1,9})[^"']*)""", re.M)
 INSTALL = "pip install 'firearrow[spark]'"
 NEEDED = ("pyspark", "pyarrow", "numpy", "rich")
 VALUED = frozenset(

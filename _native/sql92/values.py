@@ -6,6 +6,7 @@ accordingly.
 
 import math
 import re
+from functools import lru_cache
 
 from firearrow._native.sql92.errors import Incomparable
 
@@ -17,7 +18,9 @@ LONG_DIGITS, SHORT = 19, 10
 DOUBLE_MIN, DOUBLE_MAX = 5e-324, 1.7976931348623157e308
 BLANKS = "".join(map(chr, range(33)))
 DECIMAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
-HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+HEXADECIMAL = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+)
 
 
 EMPTY = "java.lang.RuntimeException: java.lang.NumberFormatException: empty String"
@@ -54,8 +57,9 @@ def compare(left: Known, right: Known) -> int:
     return (left > right) - (left < right)  # type: ignore[operator]
 
 
+@lru_cache(maxsize=64)
 def double(text: str) -> float:
-    """Double.valueOf."""
+    """Double.valueOf. An expression may compare one long property a thousand times."""
     trimmed = text.strip(BLANKS)
     if DECIMAL.fullmatch(trimmed):
         return float(trimmed.rstrip("fFdD") if trimmed[-1] in "fFdD" else trimmed)

@@ -10,6 +10,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 
+from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.recovery.entry_repair cimport repair_entry
 from firearrow._native.base.memory cimport copy_far
@@ -23,6 +24,7 @@ from firearrow._native.store.log.record cimport Properties, RECORD_OK, RecordVie
 
 cdef enum:
     MAX_BYTES = 134217728
+    ACCEPT_NS = 50000000               # a filter holds up the loop for so long, and one record more
 
 
 class GetStatus(IntEnum):
@@ -99,7 +101,7 @@ cdef int pick(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
     int64_t max_bytes, const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
 ) except -1:
-    cdef int64_t run, n, physical, window
+    cdef int64_t run, n, physical, window, until = 0
     cdef int32_t size, code
     cdef const uint8_t *entry = queue.entries_at(offset, &run)
     cdef const uint8_t *record
@@ -114,6 +116,8 @@ cdef int pick(
         return 0
     window = max(limits.filter_bytes, max_count * ENTRY_BYTES) // ENTRY_BYTES
     run = min(run, queue.visible - offset, window)
+    if accept is not None:
+        until = nanoseconds() + ACCEPT_NS
     for n in range(run):
         physical = get_i64(entry)
         size = get_i32(entry + ENTRY_AT_SIZE)
@@ -141,6 +145,8 @@ cdef int pick(
                 scan.status = NO_MATCHED_MESSAGE
         elif scan.count == 0:
             scan.status = NO_MATCHED_MESSAGE
+        if until and nanoseconds() > until:
+            break  # the client goes on from there, as after the end of the window
         entry += ENTRY_BYTES
     return 0
 

@@ -19,8 +19,8 @@ BODY_VALUES_MAX = 250_000
 BODY_LENIENT_BYTES_MAX = 64 << 10
 """Limits of bodies from peers: parsing a MiB leniently takes seconds, in which no other request is served."""
 
-_BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
-_SPACED_KEY = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
+_BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*"?)|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
+_SPACED_KEY = re.compile(rb'^(\t*"(?:[^"\\\n]|\\.)*":) ', re.MULTILINE)
 
 
 class MessageQueue(NamedTuple):

@@ -14,7 +14,7 @@ TARGET_BYTES_MAX = 2048
 HEADERS_MAX = 64
 END = b"\r\n\r\n"
 _REQUEST_LINE = re.compile(rb"([A-Za-z]{1,16}) ([\x21-\x7e]+) HTTP/1\.([01])")
-_HEADER = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
+_HEADER = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}):([\t\x20-\x7e\x80-\xff]*)")
 METHODS = ("GET", "HEAD")
 
 
@@ -72,7 +72,7 @@ def parse(head: bytes) -> Request:
         found = _HEADER.fullmatch(line)
         if found is None:
             raise BadRequest(HTTPStatus.BAD_REQUEST, "a header line is not NAME: VALUE")
-        name, value = found[1].decode("ascii").lower(), found[2].decode("latin-1")
+        name, value = found[1].decode("ascii").lower(), found[2].strip(b" \t").decode("latin-1")
         headers[name] = f"{headers[name]},{value}" if name in headers else value
     if headers.get("content-length", "0").strip() != "0" or "transfer-encoding" in headers:
         raise BadRequest(HTTPStatus(413), "a request has no body here")

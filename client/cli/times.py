@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from firearrow.client.base.errors import ConfigError
 
 UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ms|s|m|h|d|w)")
 EPOCH_S_MAX = 1 << 33
 """Larger numbers are milliseconds; as seconds this is the year 2242."""
 YEAR_MAX_MS = 253_402_300_799_999

@@ -115,7 +115,7 @@ def _span(value: object, queue: str) -> tuple[int, int]:
 
 
 RATE_MAX = 1e12
-SECRET = re.compile(r"(?i)((?:secret|token|password)[^=]*=).*")
+SECRET = re.compile(r"(?i)secret|token|password")
 
 Option = typer.Option
 T = TypeVar("T")
@@ -360,5 +360,12 @@ def _shown(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, list):
-        return [SECRET.sub(r"\1…", text) for text in value]
+        return [_masked(text) for text in value]
     return value
+
+
+def _masked(text: str) -> str:
+    """Without what follows the first `=` after a secret's name."""
+    found = SECRET.search(text)
+    equals = text.find("=", found.end()) if found is not None else -1
+    return text if equals < 0 else f"{text[: equals + 1]}…"

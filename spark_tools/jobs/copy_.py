@@ -57,8 +57,8 @@ STOP_S = 20.0
 COMMIT_S = 10.0
 """How long a running micro-batch may continue when the job is stopped; its progress files record what is done."""
 EVERY_MAX_S = 86400
-OURS = re.compile(r"\b(firearrow(?:\.\w+)+)\.(\w+): ([^\n]+)")
-"""An error of this package in a traceback: module, name, text."""
+OURS = re.compile(r"\b(firearrow(?:\.\w{1,64}){2,12}): ([^\n]+)")
+"""An error of this package in a traceback: module and name, text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +335,8 @@ def stopped_by_signals(copying: MicroBatchCopier) -> Iterator[None]:
 
 def sentence_of(text: str) -> Exception:
     """Our own error from Spark's text: the last one, since earlier ones are its causes."""
-    for module, name, sentence in reversed(OURS.findall(text)):
+    for path, sentence in reversed(OURS.findall(text)):
+        module, _, name = path.rpartition(".")
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(kind, REFUSALS):
             return kind(sentence)

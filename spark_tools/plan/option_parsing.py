@@ -38,7 +38,7 @@ def size(low: int, high: int = LONG_MAX) -> Callable[[str], int]:
     """A parser of bytes: `134217728`, `128m`, `128 MiB`, `1g`; units are powers of 1024."""
 
     def parse(text: str) -> int:
-        match = re.fullmatch(r"\s*(\d{1,19})\s*([kmgt]?)(?:i?b)?\s*", text.lower(), re.ASCII)
+        match = re.fullmatch(r"(\d{1,19})\s*([kmgt]?)(?:i?b)?", text.lower().strip(), re.ASCII)
         count = int(match[1]) * _UNITS[match[2]] if match else -1
         if not low <= count <= high:
             raise ValueError(f"expected {low} to {high} bytes, such as 134217728 or 128m")
@@ -183,7 +183,7 @@ def _iso_ms(text: str) -> int:
 
 def parse_duration(text: str) -> float:
     """Seconds of `500ms`, `30s`, `15m`, `2 hours`; a bare number is seconds."""
-    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]*)", text.lower().strip())
     unit = match[2] if match else ""
     unit = {"second": "s", "sec": "s", "minute": "m", "hour": "h", "day": "d"}.get(
         unit.removesuffix("s"), unit

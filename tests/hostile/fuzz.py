@@ -1,11 +1,13 @@
 """Fuzzers of every parser of input from outside: valid bytes, mutated, until time is up.
 
-`python -m tests.hostile.fuzz [--minutes M] [--target NAME]... [--seed S]`. A parser may raise an error of its kind, or
-accept the bytes; in time, without growing. Inputs that make it do anything else are kept as `corpus/TARGET/*.bin`,
-which every run reads first.
+`python -m tests.hostile.fuzz [--minutes M] [--target NAME]... [--seed S] [--growth]`. A parser may raise an error of
+its kind, or accept the bytes; in time, without growing. Inputs that make it do anything else are kept as
+`corpus/TARGET/*.bin`, which every run reads first. `--growth` repeats pieces of the bytes and measures the time, which
+may not grow faster than the input (growth.py).
 """
 
 import argparse
+import functools
 import hashlib
 import random
 import resource
@@ -84,16 +86,36 @@ def run(target: Target, seconds: float, seed: int) -> tuple[int, int]:
     return tried, taken
 
 
+def measure_growth(names: list[str], for_s: float, seed: int) -> int:
+    """Half of the time for the parsers, half for requests to a broker. Returns how many were found to grow."""
+    from tests.hostile import growth  # noqa: PLC0415 (it imports this module)
+    from tests.hostile.targets import TARGETS  # noqa: PLC0415
+
+    broken = 0
+    each_s = for_s / 2 / len(names)
+    works = {name: functools.partial(growth.run, TARGETS[name], each_s, seed) for name in names}
+    for name, work in (works | {"requests": functools.partial(growth.run_requests, for_s / 2, seed)}).items():
+        try:
+            print(f"{name:20} {work():9} shapes", flush=True)
+        except growth.Found as fault:
+            broken += 1
+            print(f"{name:20} FOUND: {fault}", flush=True)
+    return broken
+
+
 def main(arguments: list[str]) -> int:
-    from tests.hostile.targets import TARGETS  # noqa: PLC0415 (targets import this module)
+    from tests.hostile.targets import FROM_OUTSIDE, TARGETS  # noqa: PLC0415 (targets import this module)
 
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.hostile.fuzz")
     parser.add_argument("--minutes", type=float, default=1.0, help="for all targets together")
     parser.add_argument("--target", action="append", choices=sorted(TARGETS))
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFFFF)
+    parser.add_argument("--growth", action="store_true", help="how the time grows with the input")
     given = parser.parse_args(arguments)
-    names = given.target or list(TARGETS)
     print(f"seed {given.seed}", flush=True)
+    if given.growth:
+        return 1 if measure_growth(given.target or FROM_OUTSIDE, given.minutes * 60, given.seed) else 0
+    names = given.target or list(TARGETS)
     broken = 0
     for name in names:
         try:

@@ -3,11 +3,14 @@
 from tests.hostile.fuzz import Target
 from tests.hostile.targets_access import ACCESS
 from tests.hostile.targets_replication import REPLICATION
+from tests.hostile.targets_requests import REQUESTS
 from tests.hostile.targets_store import STORE
 from tests.hostile.targets_tables import TABLES
 from tests.hostile.targets_tls import TLS
 from tests.hostile.targets_wire import WIRE
 
 TARGETS: dict[str, Target] = {
-    target.name: target for target in (*WIRE, *TLS, *TABLES, *STORE, *ACCESS, *REPLICATION)
+    target.name: target for target in (*WIRE, *TLS, *TABLES, *STORE, *ACCESS, *REPLICATION, *REQUESTS)
 }
+FROM_OUTSIDE = [target.name for target in (*WIRE, *TLS, *ACCESS, *REPLICATION, *REQUESTS)]
+"""Parsers of what peers send, not of a store's files."""

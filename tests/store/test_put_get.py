@@ -1,6 +1,7 @@
 """What `put` accepts and refuses, and every result of `get`."""
 
 import errno
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,6 +207,25 @@ def test_tags_and_filters_select(store: MessageStore) -> None:
     assert (got.status, got.next_offset, got.body) == (GetStatus.NO_MATCHED_MESSAGE, 4, b"")
     got = store.reader.get("T", 0, 0, 32, accept=lambda record: b"TAGS\1b" in bytes(record))
     assert [record.body for record in split(got.body)] == [b"b"]
+
+
+def test_a_slow_filter_does_not_hold_up_the_loop_for_the_whole_window(store: MessageStore) -> None:
+    """It ends after 50 ms, as at the end of the window: the client goes on from there."""
+    for _ in range(300):
+        put(store, b"x")
+    store.write()
+    seen: list[int] = []
+
+    def accept(record: memoryview) -> bool:
+        seen.append(len(record))
+        time.sleep(0.01)
+        return len(seen) == 2
+
+    got = store.reader.get("T", 0, 0, 32, accept=accept)
+    assert (got.status, got.count, got.next_offset) == (GetStatus.FOUND, 1, len(seen))
+    assert 2 <= len(seen) <= 7
+    got = store.reader.get("T", 0, got.next_offset, 32, accept=accept)
+    assert (got.status, got.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, len(seen))
 
 
 def test_keys_and_tags_are_found_in_their_own_topics(tmp_path: Path) -> None:
