@@ -111,7 +111,15 @@ class StoreAudit:
         self._store, self._executor, self._range_bytes = store, executor, range_bytes
         self._offsets = offsets
         self._growing = store.is_running()
-        self._settings = PartSettings(check_crc, with_index, self._growing, delays_s, trims=store.trims())
+        self._settings = PartSettings(
+            check_crc,
+            with_index,
+            self._growing,
+            delays_s,
+            trims=store.trims(),
+            deletions=store.deletions(),
+            topics=store.topics(),
+        )
         self._index_slots = index_slots
         self.seen = StoreResult(store)
 
@@ -188,6 +196,10 @@ class StoreAudit:
         if seen.numbers["unjudged"]:
             seen.state.append(
                 f"{seen.numbers['unjudged']} records of batch queues: their queues were not checked"
+            )
+        if seen.numbers["deleted"]:
+            seen.state.append(
+                f"{seen.numbers['deleted']} records of deleted topics, which have no queue entries"
             )
         if seen.numbers["gone"]:
             seen.state.append("files of the log were deleted during the audit: they were not checked")

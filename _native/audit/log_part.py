@@ -36,6 +36,8 @@ from firearrow._native.store.files.errors import StoreUnreadable
 ENTRIES_AT_ONCE = 1 << 18
 CHUNK_BYTES = 64 << 20
 """How much of the log is compared with queues and index at a time."""
+SYSTEM_PREFIXES = (b"rmq_sys_", b"RMQ_SYS_", b"SCHEDULE_TOPIC_XXXX", b"%LMQ%")
+"""Of topics that are never deleted, or that no file names."""
 QUEUES_MAX = 8192
 """Queues whose file lists are cached."""
 OFFSET_MAX = (1 << 63) - 1
@@ -43,6 +45,7 @@ COUNTED = (
     "records",
     "log_bytes",
     "half",
+    "deleted",
     "keys_expected",
     "tags_expected",
     "keys_found",
@@ -62,7 +65,8 @@ class PartEnd(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PartSettings:
     """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds. `index_from`: the
-    index has the keys of records from this physical offset on. `trims`: see `AuditedStore.trims`."""
+    index has the keys of records from this physical offset on. `trims`, `deletions` and `topics`: see
+    `AuditedStore`."""
 
     check_crc: bool = True
     with_index: bool = True
@@ -70,6 +74,8 @@ class PartSettings:
     delays_s: tuple[int, ...] = APACHE_DELAYS_S
     index_from: int = 0
     trims: Mapping[tuple[bytes, int], int] = field(default_factory=dict)
+    deletions: Mapping[bytes, tuple[int, int]] = field(default_factory=dict)
+    topics: frozenset[bytes] | None = None
 
 
 @dataclass(slots=True)
@@ -107,11 +113,13 @@ class LogPart:
             check_crc=settings.check_crc,
             with_keys=bool(self._index),
             delays_ms=[1000 * s for s in settings.delays_s],
+            deletions=settings.deletions,
         )
         self._maps = MappedFiles()
         self._seen = PartResult()
         self._chunk = -1
         self._judged: dict[tuple[bytes, int], bool] = {}
+        self._deleted: set[tuple[bytes, int]] = set()
         self._entries: dict[tuple[bytes, int], QueueReader] = {}
 
     def run(self) -> PartResult:
@@ -226,12 +234,14 @@ class LogPart:
         if not self._is_judged(queue):
             return
         entries = self._entries_of(queue)
+        begin = 0
         if entries is not None:
             for first, rows in entries.runs(max(0, queue.low), queue.high + 1, ENTRIES_AT_ONCE):
                 self._survey.match(queue.number, rows, first)
+            begin = _begin(entries)
             entries.close()
         trimmed_below = self._settings.trims.get((queue.topic, queue.queue_id), 0)
-        self._survey.settle(queue.number, trimmed_below)
+        self._survey.settle(queue.number, trimmed_below, begin)
 
     def _entries_of(self, queue: SurveyedQueue) -> QueueReader | None:
         """The cached file list of a queue; listed again if it does not reach far enough."""
@@ -252,14 +262,24 @@ class LogPart:
         return entries
 
     def _is_judged(self, queue: SurveyedQueue) -> bool:
-        """Whether the queue can be checked: light queues that were never created and batch queues have no
-        entries."""
+        """Whether the queue can be checked: light queues that were never created, batch queues and queues of
+        topics that were deleted have no entries."""
         key = queue.topic, queue.queue_id
         if key not in self._judged:
             folder = self._store.queue_folder(*key)
             is_lmq = queue.is_lmq and not queue.messages and (folder is None or not os.path.isdir(folder))
-            self._judged[key] = not is_lmq and (folder is None or not self._store.is_batch_topic(queue.topic))
+            is_deleted = folder is not None and self._is_deleted(queue.topic, os.path.dirname(folder))
+            if is_deleted:
+                self._deleted.add(key)
+            is_batch = folder is not None and self._store.is_batch_topic(queue.topic)
+            self._judged[key] = not (is_lmq or is_deleted or is_batch)
         return self._judged[key]
+
+    def _is_deleted(self, topic: bytes, folder: str) -> bool:
+        """Whether no file names the topic and it has no folder of queues."""
+        topics = self._settings.topics
+        is_unknown = topics is not None and topic not in topics and not topic.startswith(SYSTEM_PREFIXES)
+        return is_unknown and not os.path.isdir(folder)
 
     def _match_keys(self, start: int, until: int) -> None:
         for number, file in enumerate(self._index):
@@ -284,12 +304,12 @@ class LogPart:
         seen.counts.add_counts(survey)
         queues = survey.queues()
         seen.fitting = {(queue.topic, queue.queue_id): queue.fitting for queue in queues if queue.fitting}
-        unjudged = (
-            queue.messages for queue in queues if not self._judged.get((queue.topic, queue.queue_id), True)
-        )
-        seen.numbers["unjudged"] = sum(unjudged)
         for name in COUNTED:
             seen.numbers[name] = getattr(survey, name)
+        for queue in queues:
+            key = queue.topic, queue.queue_id
+            if not self._judged.get(key, True):
+                seen.numbers["deleted" if key in self._deleted else "unjudged"] += queue.messages
         for fault_kind, kind in KINDS.items():
             seen.findings.count(kind, survey.faults.total(fault_kind))
         for fault in survey.faults.listed():
@@ -302,3 +322,13 @@ class LogPart:
             return log_finding(self._store, self._segments(), fault)
         queue = queues[fault.owner]
         return queue_finding(self._store, queue.topic, queue.queue_id, fault)
+
+
+def _begin(entries: QueueReader) -> int:
+    """Where the queue's first entry of all points; 0 if it is deleted or not in order. What the log has of the
+    queue before that is of a deleted topic with the same name."""
+    first, second = entries.at(0), entries.at(1)
+    if first is None or not first.is_written or first.is_blank:
+        return 0
+    in_order = second is None or not second.is_written or second.is_blank or first.physical < second.physical
+    return first.physical if in_order else 0

@@ -11,6 +11,7 @@ from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.log_reader import boundary
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files
+from firearrow._native.store.files.deletions import Deletions, deletions
 from firearrow._native.store.files.errors import StoreUnreadable
 
 QUEUE_ID_MAX = (1 << 31) - 1
@@ -93,6 +94,18 @@ class AuditedStore:
             }
         except (OSError, ValueError, KeyError, TypeError):
             return {}
+
+    def deletions(self) -> Deletions:
+        """Where topics were deleted."""
+        return deletions(self.root)
+
+    def topics(self) -> frozenset[bytes] | None:
+        """The topics that the store's brokers know; None if the file cannot be read."""
+        try:
+            with open(self.path("config", "topics.json"), "rb") as file:
+                return frozenset(os.fsencode(topic) for topic in json.load(file)["topicConfigTable"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def index_paths(self) -> list[str]:
         try:

@@ -21,6 +21,7 @@ cdef enum RowState:
     ROW_FITS = 1
     ROW_OTHER = 2              # the entry has another physical offset or size
     ROW_TAGS = 3               # the entry has another tags code
+    ROW_DELETED = 4            # of a deleted topic: its entry may be deleted, or be that of a later record
 
 cdef struct Row:               # the entry that a record must have
     int64_t queue_offset, physical_offset, code, seen
@@ -31,6 +32,7 @@ cdef struct QueueRows:
     Py_ssize_t count, capacity
     int32_t topic, queue_id, topic_hash
     int64_t messages, bytes, first_ms, last_ms, fitting, low, high
+    int64_t deleted_below, deleted_ms   # older records are of a deleted topic with this name
     bint is_lmq                 # named in INNER_MULTI_DISPATCH
 
 cdef struct KeyRow:            # an index entry that a record must have
@@ -49,7 +51,8 @@ cdef class Survey:
     cdef Py_ssize_t keys_count, keys_capacity, keys_max
     cdef bint check_crc, with_keys
     cdef tuple delays_ms
-    cdef readonly int64_t records, log_bytes, half
+    cdef dict deletions
+    cdef readonly int64_t records, log_bytes, half, deleted
     cdef readonly int64_t keys_expected, tags_expected, keys_found, tags_found, keys_outside, unknown_entries
     cdef readonly int torn     # why the walk ended: a RecordState, or 0: another physical offset
 

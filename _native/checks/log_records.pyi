@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from mmap import mmap
 from typing import NamedTuple, final
 
@@ -43,6 +43,8 @@ class Survey:
     log_bytes: int
     half: int
     """Records marked as prepared or rolled back: they have no entry."""
+    deleted: int
+    """Settled records of deleted topics, which have no entry."""
     keys_expected: int
     tags_expected: int
     keys_found: int
@@ -61,7 +63,9 @@ class Survey:
         rows_max: int = ...,
         keys_max: int = ...,
         faults_max: int = 1000,
-    ) -> None: ...
+        deletions: Mapping[bytes, tuple[int, int]] = ...,
+    ) -> None:
+        """`deletions`: topic → end of the log and time (ms) when it was deleted."""
     def walk(
         self, window: bytes | bytearray | memoryview | mmap, start: int, stop: int, *, base: int
     ) -> tuple[int, End]:
@@ -74,7 +78,10 @@ class Survey:
     def topic_names(self) -> list[bytes]: ...
     def match(self, number: int, window: bytes | bytearray | memoryview | mmap, first: int) -> None:
         """Compare rows of queue `number` with the entries of a file, the first of which has queue offset `first`."""
-    def settle(self, number: int, trimmed_below: int = 0) -> None:
-        """Turn rows that did not fit into faults; of records below `trimmed_below` the entries may be gone."""
+    def settle(self, number: int, trimmed_below: int = 0, begin: int = 0) -> None:
+        """Turn rows that did not fit into faults; of records below `trimmed_below` the entries may be deleted.
+
+        Records below `begin` are older than the queue: they are of a deleted topic with its name.
+        """
     def clear(self) -> None:
         """Drop rows and keys; counts stay."""

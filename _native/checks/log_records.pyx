@@ -82,10 +82,11 @@ cdef class Survey:
     def __cinit__(
         self, *, bint check_crc=True, bint with_keys=True, delays_ms=tuple(1000 * s for s in APACHE_DELAYS_S),
         Py_ssize_t names_max=8192, Py_ssize_t rows_max=1 << 20, Py_ssize_t keys_max=1 << 21,
-        Py_ssize_t faults_max=1000,
+        Py_ssize_t faults_max=1000, deletions=(),
     ):
         self.check_crc, self.with_keys = check_crc, with_keys
         self.delays_ms = tuple(delays_ms)
+        self.deletions = dict(deletions)
         self.faults = Faults(faults_max)
         self.tags, self.hosts = NameCounters(names_max), NameCounters(names_max)
         self.hours = NameCounters(names_max)
@@ -234,6 +235,8 @@ cdef class Survey:
         row.queue_offset, row.physical_offset = queue_offset, view.physical_offset
         row.code, row.seen = code, -1
         row.size, row.state = view.size, ROW_OPEN
+        if view.physical_offset < queue.deleted_below and view.store_time <= queue.deleted_ms:
+            row.state = ROW_DELETED
         if queue.count == 0 or queue_offset < queue.low:
             queue.low = queue_offset
         queue.high = queue_offset if queue.count == 0 else max(queue.high, queue_offset)
@@ -255,6 +258,7 @@ cdef class Survey:
         queue.topic = <int32_t> self.topics.number_of(0, topic, length)
         queue.queue_id = queue_id
         queue.topic_hash = keys_of(topic, length)
+        queue.deleted_below, queue.deleted_ms = self.deletions.get(topic[:length], (0, 0))
         return number
 
     cdef int64_t code_of(self, const RecordView *view, const Properties *properties) except? -1:
@@ -293,7 +297,7 @@ cdef class Survey:
         if entries:
             match_rows(&self.known[number], &data_view[0], first, entries)
 
-    def settle(self, Py_ssize_t number, int64_t trimmed_below=0):
+    def settle(self, Py_ssize_t number, int64_t trimmed_below=0, int64_t begin=0):
         cdef QueueRows *queue
         cdef Py_ssize_t n
         cdef Row *row
@@ -304,6 +308,11 @@ cdef class Survey:
             row = &queue.rows[n]
             queue.fitting += row.state == ROW_FITS or row.state == ROW_TAGS
             if row.state == ROW_OPEN and row.physical_offset < trimmed_below:
+                continue
+            if row.state == ROW_DELETED or (
+                row.physical_offset < begin and (row.state == ROW_OPEN or row.state == ROW_OTHER)
+            ):
+                self.deleted += 1
                 continue
             if row.state != ROW_FITS:
                 self.faults.add(
@@ -338,7 +347,8 @@ cdef void match_rows(QueueRows *queue, const uint8_t *entries, int64_t first, in
         if size == 0 or size == PRE_BLANK_SIZE:
             continue
         if physical_offset != row.physical_offset or size != row.size:
-            row.state, row.seen = ROW_OTHER, physical_offset
+            if row.state != ROW_DELETED:
+                row.state, row.seen = ROW_OTHER, physical_offset
         elif code != row.code and code > EXT_ADDRESS_MAX:
             row.state, row.seen = ROW_TAGS, code
         else:

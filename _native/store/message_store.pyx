@@ -26,6 +26,7 @@ from firearrow._native.store.log.record cimport (
 )
 
 from firearrow._native.store.files import page_cache
+from firearrow._native.store.files.deletions import deletions
 from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.checkpoint import Checkpoint
 from firearrow._native.store.log.commit_log import CommitLog as Log
@@ -134,12 +135,14 @@ cdef class MessageStore:
         clean, path = not self.folder.was_killed, self.folder.path("checkpoint")
         seal = self.checkpoint.seal(path)
         check_consistency(self.log, self.dispatch, self.checkpoint, seal, repair_log, clean=clean)
+        self.dispatch.deletions = deletions(self.root)
         end, newest = recover(
             self.log, self.dispatch, self.checkpoint, repair_log, clean=clean,
             sealed=clean and seal is not None and seal.closed,
             on_unclean=lambda: Checkpoint.revoke(path), check_crc=check_crc,
             progress=progress, truncate_at=-1 if truncate_at is None else truncate_at,
         )
+        self.dispatch.deletions = {}
         self.reader.confirmed = end
         if confirms_later:
             self.confirm_offset = ConfirmOffsetFile(self.root, end)

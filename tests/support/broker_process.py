@@ -10,6 +10,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from firearrow.client.local_broker import LocalBroker
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
@@ -66,6 +67,12 @@ def shared_certificates() -> CertificateFiles:
     return CertificateFiles(Path(folder))
 
 
+def check_store(store: Path) -> None:
+    """As `firearrow store verify` does, in this process: some milliseconds for a store of a few MiB."""
+    seen = verify(str(store), VerifyOptions(jobs=1))
+    assert seen.clean, [f"{each.kind}: {each.file} at {each.position}: {each.text}" for each in seen.findings]
+
+
 class BrokerProcess:
     """`firearrow broker` on free ports. Its log goes to `broker.log` beside the store."""
 
@@ -107,9 +114,13 @@ class BrokerProcess:
         assert self.name_server is not None
         return ClientSocket(self.name_server, tls=self.tls, keys=self.keys)
 
-    def stop(self, within_s: float = 10) -> int:
-        """SIGTERM, and the exit code."""
-        return self.running.stop(within_s)
+    def stop(self, within_s: float = 10, *, verified: bool = True) -> int:
+        """SIGTERM, and the exit code. Whatever the test did, a store that was stopped cleanly has no findings, unless
+        the test damaged it: then `verified` is False."""
+        code = self.running.stop(within_s)
+        if code == 0 and verified:
+            check_store(self.store)
+        return code
 
     def kill(self) -> None:
         """SIGKILL; nothing is flushed."""

@@ -86,6 +86,13 @@ cdef inline int32_t keys_begin(ConsumeQueue queue, const Text *topic) noexcept:
     return queue.topic_key_hash if queue is not None else keys_of(topic.at, topic.length)
 
 
+cdef bint is_deleted(dict deletions, bytes topic, const RecordView *view) except -1:
+    """Whether a record is of a topic that was deleted since; see store/files/deletions.py."""
+    cdef int64_t log_end, ms
+    log_end, ms = deletions.get(topic, (0, 0))
+    return view.physical_offset < log_end and view.store_time <= ms
+
+
 cdef class Dispatch:
     def __cinit__(self, folder, int64_t queue_file_bytes, KeyIndex index, delay_levels_ms, bint lmq):
         self.folder = os.fspath(folder)
@@ -95,6 +102,7 @@ cdef class Dispatch:
         self.lmq = lmq
         self.queues = {}
         self.batch_topics = frozenset()
+        self.deletions = {}
         self.trims = {}
         self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
@@ -362,19 +370,28 @@ cdef class Dispatch:
     # ---- recovery ----
 
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1:
-        """Add the missing entry and keys of a record that recovery found. OSError."""
+        """Add the missing entry and keys of a record that recovery found; one of a deleted topic has no entry.
+        OSError."""
         cdef Properties properties
         cdef Py_ssize_t n
         cdef int transaction = view.sys_flag & SYS_TRANSACTION
         cdef int64_t tags_code
+        cdef bint deleted
         cdef ConsumeQueue queue = None
         scan_properties(&view.properties, &properties)
         if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK:
-            queue = self.find_queue(&view.topic, view.queue_id)
-        if queue is not None:
             tags_code = self.tags_code_of(&view.topic, &properties, view.store_time)
-            self.restore(queue, view.queue_offset, view.physical_offset, view.size, tags_code)
-            if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
+            deleted = self.deletions and is_deleted(
+                self.deletions, PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length), view
+            )
+            if not deleted:
+                queue = self.find_queue(&view.topic, view.queue_id)
+            if queue is not None:
+                self.restore(queue, view.queue_offset, view.physical_offset, view.size, tags_code)
+            if (
+                (deleted or queue is not None)
+                and self.lmq and properties.multi_offsets.length and allows_multi(&view.topic)
+            ):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
             for n in range(self.hashes.add_keys(keys_begin(queue, &view.topic), &properties)):
@@ -438,6 +455,8 @@ cdef class Dispatch:
         self, const RecordView *view, const Properties *properties, int64_t tags_code
     ) except -1:
         for name, entry in multi_entries(properties):
+            if self.deletions and is_deleted(self.deletions, name, view):
+                continue
             queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
             self.restore(
                 self.queue_of(name, queue_id, True), entry, view.physical_offset, view.size, tags_code
