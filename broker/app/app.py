@@ -431,7 +431,7 @@ class App:
             naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
             self._naming = await self._server.listen(
                 *self._naming_listen,
-                Dispatch(naming, self._refusals, self._access.check),
+                Dispatch(naming, self._refusals, self._access.check, instead=self._name_server.instead()),
                 option="--namesrv-listen",
             )
             self._name_server.describe(self._naming, self._kv_file)

@@ -16,6 +16,7 @@ from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.handlers.namesrv_admin import KvHandler, NamingAdminHandler
 from firearrow.broker.handlers.namesrv_register import RegistrationHandler
 from firearrow.broker.handlers.namesrv_routes import NamingHandler
+from firearrow.broker.net.dispatch import Instead
 from firearrow.broker.services.registration import Connect
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
@@ -38,7 +39,7 @@ class NameServer:
         self.options = options
         self.routes = RouteTable(clock, self._min_changed)
         self.kv = KvTable(kv_changed)
-        self._clock = clock
+        self._naming = NamingHandler(self.routes, self.kv, options, clock)
         self._connect = connect
         self._notifying: set[asyncio.Task[None]] = set()
         self._scan: asyncio.TimerHandle | None = None
@@ -46,11 +47,15 @@ class NameServer:
     def handlers(self) -> list[Routes]:
         """Request codes of a name server, for a `Dispatch`."""
         return [
-            NamingHandler(self.routes, self.kv, self.options, self._clock).routes(),
+            self._naming.routes(),
             NamingAdminHandler(self.routes, self.options).routes(),
             RegistrationHandler(self.routes, self.kv, self.options).routes(),
             KvHandler(self.kv).routes(),
         ]
+
+    def instead(self) -> dict[int, Instead]:
+        """Answers to requests that a user may not make, for a `Dispatch`."""
+        return {RequestCode.GET_ROUTEINFO_BY_TOPIC: self._naming.route_to_broker}
 
     def describe(self, address: Address, kv_file: Path | None) -> None:
         """Tell clients that ask for the options where this name server listens and keeps its KV entries."""

@@ -151,7 +151,7 @@ class AccessControl:
         wait_s = self._failed.wait_s(address, user)
         if wait_s > 0:
             remark = f"too many failed logins from {address}: try again in {wait_s:.1f} s"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+            raise Refusal(ResponseCode.NO_PERMISSION, remark, passes=True)
 
     def _note_login(self, peer: Peer, user: User) -> None:
         logins = self._logged_in.get(peer)

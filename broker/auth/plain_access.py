@@ -118,7 +118,7 @@ class PlainAccess:
             return
         name = request.ext.get(signatures.ACCESS_KEY, "")
         if self._logins.get(peer) != name and (wait_s := self._failed.wait_s(ip, name)) > 0:
-            raise _refused(f"too many failed logins from {ip}: try again in {wait_s:.1f} s")
+            raise _refused(f"too many failed logins from {ip}: try again in {wait_s:.1f} s", passes=True)
         if not name:
             self._failed.note(ip, "No accessKey is configured")
             raise _refused("No accessKey is configured")
@@ -180,5 +180,5 @@ def first_fault(account: Account, needs: list[Need]) -> str | None:
     return next((fault for need in others if (fault := account.fault(need)) is not None), None)
 
 
-def _refused(text: str) -> Refusal:
-    return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + text)
+def _refused(text: str, *, passes: bool = False) -> Refusal:
+    return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + text, passes=passes)

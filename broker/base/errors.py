@@ -6,16 +6,24 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 
 
 class Refusal(Exception):
-    """The request is answered with `code` (a ResponseCode) and `remark`, `delay_s` later; the connection stays open."""
+    """The request is answered with `code` (a ResponseCode) and `remark`, `delay_s` later; the connection stays open.
+    `passes`: the same request may be let through a moment later."""
 
     def __init__(
-        self, code: int, remark: str, ext: Mapping[str, str] | None = None, *, delay_s: float = 0.0
+        self,
+        code: int,
+        remark: str,
+        ext: Mapping[str, str] | None = None,
+        *,
+        delay_s: float = 0.0,
+        passes: bool = False,
     ) -> None:
         super().__init__(remark)
         self.code = code
         self.remark = remark
         self.ext = ext
         self.delay_s = delay_s
+        self.passes = passes
 
 
 class StartError(Exception):

@@ -14,10 +14,12 @@ from firearrow.broker.base import fastjson
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes, with_host
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.routes import BrokerData, RouteTable, TopicFlag
 
+READ_WRITE = name_rules.PERM_READ | name_rules.PERM_WRITE
 STANDARD_JSON_VERSION = 401
 """V4_9_4: from this version on clients get integer keys in quotes."""
 
@@ -70,9 +72,27 @@ class NamingHandler:
         order = self._kv.get(ORDER_TOPIC_CONFIG, topic) if self._options.flag("orderMessageEnable") else None
         if order is not None:
             body["orderTopicConf"] = order
+        return self._answer(request, body)
+
+    def _answer(self, request: RemotingCommand, body: dict[str, Any]) -> RemotingCommand:
         if request.version >= STANDARD_JSON_VERSION or request.boolean_or("acceptStandardJsonOnly", False):
             return request.answer(body=_standard_json(body))
         return request.answer(body=fastjson.dumps(body))
+
+    def route_to_broker(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        """For who may not have the topic's route: one queue of the broker in this process, by the address that the
+        peer has reached already, whether there is such a topic or not. The broker refuses what it is asked and
+        says why; of a refused route, Apache's clients show only that there is none. None: no broker is here."""
+        own = self._routes.own_broker()
+        if own is None:
+            return None
+        queue = {"perm": READ_WRITE, "readQueueNums": 1, "topicSysFlag": 0, "writeQueueNums": 1}
+        body = {
+            "brokerDatas": [_broker(own, peer)],
+            "filterServerTable": {},
+            "queueDatas": [{"brokerName": own.name} | queue],
+        }
+        return self._answer(request, body)
 
     def get_cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         brokers = {name: _broker(broker, peer) for name, broker in self._routes.brokers.items()}

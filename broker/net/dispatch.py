@@ -5,7 +5,7 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from firearrow._native.wire.codes import ResponseCode
@@ -24,6 +24,8 @@ WAITING_MAX = 5_000
 """Of them, those that wait for their quota; above it, further ones are refused."""
 
 Check = Callable[[RemotingCommand, Peer, bool], None]
+Instead = Callable[[RemotingCommand, Peer], RemotingCommand | None]
+"""Another answer to a request that `check` has refused; None: there is none."""
 
 
 class Admission(Protocol):
@@ -38,8 +40,8 @@ class Admission(Protocol):
 class Dispatch:
     """A table of handlers. Each listener has one: the VIP port serves fewer codes. `refusals` gets each refused
     request. `check` is called before each request, and raises a Refusal for what may not be done; its last argument
-    says whether there is a handler. `admission` is asked next, and may delay it; then `held_access` is asked whether
-    it may still be served."""
+    says whether there is a handler; `instead` has the codes whose refused requests get another answer. `admission` is
+    asked next, and may delay it; then `held_access` is asked whether it may still be served."""
 
     def __init__(
         self,
@@ -48,10 +50,12 @@ class Dispatch:
         check: Check | None = None,
         admission: Admission | None = None,
         held_access: HeldAccess | None = None,
+        instead: Mapping[int, Instead] | None = None,
     ) -> None:
         self._refusals = refusals
         self._held_access = held_access or HeldAccess()
         self.check = check
+        self._instead = instead or {}
         self._handlers: dict[int, Handler] = {}
         self._running: set[asyncio.Future[RemotingCommand | None]] = set()
         self._running_bytes = 0
@@ -106,6 +110,9 @@ class Dispatch:
 
     def _refuse(self, request: RemotingCommand, peer: Peer, error: Exception) -> None:
         answer = self._failed(request, peer, error)
+        other = self._instead.get(request.code)
+        if other is not None and isinstance(error, Refusal) and not error.passes:
+            answer = other(request, peer) or answer
         if isinstance(error, Refusal) and error.delay_s > 0 and not request.is_oneway:
             # the request is not kept: its body may be large
             asyncio.get_running_loop().call_later(error.delay_s, peer.reply, answer)

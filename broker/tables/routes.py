@@ -270,6 +270,14 @@ class RouteTable:
     def brokers(self) -> Mapping[str, BrokerData]:
         return self._brokers
 
+    def own_broker(self) -> BrokerData | None:
+        """The broker of this process alone, without the others of its name; None: there is none, or not yet."""
+        for live in self._live.values():
+            if live.peer is None and live.broker in self._brokers:
+                cluster = self._brokers[live.broker].cluster
+                return BrokerData(cluster, live.broker, {live.broker_id: live.address})
+        return None
+
     def clusters(self) -> dict[str, list[str]]:
         """Cluster → broker names."""
         names: dict[str, list[str]] = {}

@@ -4,6 +4,7 @@ Also with the accounts of `plain_acl.yml`, against us and Apache 4.9.
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.interop.toolchain import java_class_path, need
 from tests.support.requests import send_ext, topic_ext
 
 CLIENTS = ("java5", "java4", "go")
+REFUSED_S = 5.0
+"""A wrong password is refused three times, of which the answers wait. Without a route Java takes longer."""
 OF = "org.apache.rocketmq.auth."
 SETTINGS = {
     "authenticationEnabled": "true",
@@ -77,9 +80,12 @@ def test_a_client_with_wrong_keys_is_told_so(guarded: Peer, make: Clients, name:
     with SignedSocket(address(guarded.address)) as root:
         ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
     client, signed = make(name, (ROOT, "wrong"))
-    wanted = "check signature failed|MQClientException 16|route|No topic|not exist"  # Go: no route
+    # ours has answered the route, which Apache's name server does for everybody: the broker says why it refuses
+    wanted = "check signature failed|MQClientException 16" if guarded.kind == "firearrow" else "16|route|No topic"
+    began = time.monotonic()
     with pytest.raises(Failed, match=wanted):
         client.ask("send", group=f"P-{topic}", topic=topic, body=hexed("x"), **signed)
+    assert time.monotonic() - began < REFUSED_S
 
 
 def test_mqadmin(guarded: Peer, make: Clients) -> None:
