@@ -289,9 +289,12 @@ class ProgressHandler:
 
     def _progress(self, group: str, topic: str) -> dict[MessageQueue, QueueProgress]:
         config = self._topics.get(topic)
-        queues = {}
-        for queue_id in range(config.read_queues if config is not None else 0):
+        queues: dict[MessageQueue, QueueProgress] = {}
+        read_queues = config.read_queues if config is not None else 0
+        for queue_id in self._offsets.queues_behind(group, topic, read_queues) if read_queues else ():
             consumed = max(self._offsets.query(group, topic, queue_id), 0)
+            if queue_id >= read_queues and self._store.reader.max_offset(topic, queue_id) <= consumed:
+                continue
             queues[self._queue(topic, queue_id)] = QueueProgress(
                 broker_offset=max(self._store.reader.max_offset(topic, queue_id), 0),
                 consumer_offset=consumed,

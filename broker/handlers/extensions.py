@@ -85,11 +85,13 @@ class LagHandler:
                 config = self._topics.get(of)
                 if config is None or (topic and not group and of not in self._topics_of(name)):
                     continue
-                for queue_id in range(config.read_queues):
+                for queue_id in self._offsets.queues_behind(name, of, config.read_queues):
                     if len(found) >= LAG_ROWS_MAX:
                         more = True
                         break
-                    found.append(self._queue_lag(name, of, queue_id))
+                    row = self._queue_lag(name, of, queue_id)
+                    if queue_id < config.read_queues or row["lag"]:
+                        found.append(row)
                     if len(found) % SLICE == 0:
                         await asyncio.sleep(0)
         return request.answer(body=orjson.dumps({"queues": found, "more": more}))

@@ -118,6 +118,12 @@ class ConsumerOffsets:
         queues = self._table.get(f"{topic}@{group}")
         return None if queues is None else dict(queues)
 
+    def queues_behind(self, group: str, topic: str, read_queues: int) -> list[int]:
+        """Queues that count for the group's lag, as in the metrics: those that can be read, and those with an offset
+        of the group that were taken away from the topic: what is left in them is unread all the same."""
+        known = self._table.get(f"{topic}@{group}", {})
+        return [*range(read_queues), *sorted(queue_id for queue_id in known if queue_id >= read_queues)]
+
     def topics_of(self, group: str) -> list[str]:
         return sorted(self._topics.get(group, ()))
 
