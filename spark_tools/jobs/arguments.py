@@ -200,6 +200,14 @@ class SourceArguments:
         ),
     ] = True
 
+    def check(self) -> None:
+        """All that is known without a broker, before one is waited for. InvalidOption, StoreUnreadable."""
+        self.topic_names(), self.topic_pattern(), self.queue_set(), self.assigned(), self.message_filter()
+        source = self.message_source(RunArguments().timeout_s)
+        if isinstance(source, StoreSource):
+            with source.open():
+                pass
+
     def message_source(self, timeout_s: float) -> Source:
         """`timeout_s`: how long to wait for brokers that do not answer. InvalidOption."""
         if bool(self.path) == bool(self.name_server):
@@ -288,6 +296,8 @@ class TargetArguments:
             if value is not None and not 0 < value <= RATE_MAX:
                 raise InvalidOption(f"{option}: {value:g} is not a rate above 0")
         self.topic_table()
+        if self.target:
+            self.cluster()
 
     def topic_table(self) -> dict[str | None, str]:
         """The target topics by source topic; None: for all others."""

@@ -99,6 +99,7 @@ def copy(
     provenance: KeepsProvenance = True,
 ) -> None:
     """Copy topics to another cluster, continuously."""
+    source.check()
     sending.check()
     running.check()
     batching.check()

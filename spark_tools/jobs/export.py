@@ -89,6 +89,7 @@ def export(
     ] = False,
 ) -> None:
     """Write messages of stores or of live topics to Parquet files."""
+    source.check()
     running.check()
     watch, layout, folder = Watch(), files.layout(), files.folder()
     message_source = source.message_source(running.timeout_s)

@@ -95,9 +95,12 @@ def check_endpoints(groups: Iterable[object]) -> None:
     """Open what the arguments of a job name, and close it. InvalidOption, and errors of the source or the
     target."""
     given = {type(group): group for group in groups}
+    for group in given.values():
+        if isinstance(group, SourceArguments | TargetArguments | RunArguments):
+            group.check()
     running, source, sending = (given.get(kind) for kind in (RunArguments, SourceArguments, TargetArguments))
     timeout_s = running.timeout_s if isinstance(running, RunArguments) else RunArguments().timeout_s
-    if isinstance(source, SourceArguments) and (source.path or source.name_server):
+    if isinstance(source, SourceArguments):
         with source.message_source(timeout_s).open() as reader:
             for topic in sorted(source.topic_names()):
                 reader.queues(topic)

@@ -53,7 +53,10 @@ class SendJob:
 
     def carry_out(self) -> Report:
         """InvalidOption, and errors of the source or the target; failures within tasks are in the report."""
+        self.source.check()
         self.sending.check()
+        if not self.dry_run:
+            self.sending.cluster()
         self.running.check()
         watch = Watch()
         message_source, message_filter = (
