@@ -1,7 +1,6 @@
 """AuditedStore: the folder of one store, damaged or not. Opens nothing for writing, takes no lock."""
 
 import fcntl
-import json
 import os
 import struct
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.log_reader import boundary
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files
-from firearrow._native.store.files.deletions import Deletions, deletions
+from firearrow._native.store.files import config_files
 from firearrow._native.store.files.errors import StoreUnreadable
 
 QUEUE_ID_MAX = (1 << 31) - 1
@@ -83,29 +82,16 @@ class AuditedStore:
         """Whether it is a BatchCQ topic, which has another kind of queues."""
         return os.path.isdir(self.path("batchconsumequeue", os.fsdecode(topic)))
 
-    def trims(self) -> dict[tuple[bytes, int], int]:
-        """(Topic, queue) → physical offset below which the queue was trimmed, so that its entries may be gone;
-        empty if the file cannot be read."""
-        try:
-            with open(self.path("config", "trimmedQueues.json"), "rb") as file:
-                queues = json.load(file)["queues"]
-            return {
-                (os.fsencode(of["topic"]), int(of["queueId"])): int(of["physicalOffset"]) for of in queues
-            }
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
+    def trims(self) -> config_files.Trims:
+        """Below these offsets entries may be deleted."""
+        return config_files.trims(self.root)
 
-    def deletions(self) -> Deletions:
-        """Where topics were deleted."""
-        return deletions(self.root)
+    def deletions(self) -> config_files.Deletions:
+        return config_files.deletions(self.root)
 
     def topics(self) -> frozenset[bytes] | None:
-        """The topics that the store's brokers know; None if the file cannot be read."""
-        try:
-            with open(self.path("config", "topics.json"), "rb") as file:
-                return frozenset(os.fsencode(topic) for topic in json.load(file)["topicConfigTable"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        """The topics that the store's broker knows; None: that is not known."""
+        return config_files.topics(self.root)
 
     def index_paths(self) -> list[str]:
         try:

@@ -26,7 +26,7 @@ from firearrow._native.store.log.record cimport (
 )
 
 from firearrow._native.store.files import page_cache
-from firearrow._native.store.files.deletions import deletions
+from firearrow._native.store.files.config_files import deletions
 from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.checkpoint import Checkpoint
 from firearrow._native.store.log.commit_log import CommitLog as Log

@@ -81,7 +81,9 @@ def test_a_client_with_wrong_keys_is_told_so(guarded: Peer, make: Clients, name:
         ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
     client, signed = make(name, (ROOT, "wrong"))
     # ours has answered the route, which Apache's name server does for everybody: the broker says why it refuses
-    wanted = "check signature failed|MQClientException 16" if guarded.kind == "firearrow" else "16|route|No topic"
+    wanted = (
+        "check signature failed|MQClientException 16" if guarded.kind == "firearrow" else "16|route|No topic"
+    )
     began = time.monotonic()
     with pytest.raises(Failed, match=wanted):
         client.ask("send", group=f"P-{topic}", topic=topic, body=hexed("x"), **signed)

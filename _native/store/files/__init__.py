@@ -1,6 +1,6 @@
 """The store's files: mapped segments, preallocation, syncing, errors of the disk.
 
-- `deletions`: where topics were deleted: older records of them have no queue entries
+- `config_files`: what is needed of the broker's config files: topics, deletions of topics, trimmed queues
 - `errors`: why a store cannot be opened or has stopped
 - `exclusive_file`: exclusive access to a file that is not open or mapped elsewhere
 - `layout`: layout of Apache's store files

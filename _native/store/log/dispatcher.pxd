@@ -38,7 +38,7 @@ cdef class Dispatch:
     cdef readonly object entry_repairs     # EntryRepairs: wrong entries that readers found
     cdef KeyIndex index                    # None: messages are not indexed
     cdef QueueRebuild queue_rebuild        # only while queues are compared with the whole log, else None
-    cdef public dict deletions             # in recovery: topic bytes → end of the log and time of its deletion
+    cdef public dict deletions             # in recovery: topic bytes → end of the log and ms of its deletion
     cdef list recent                       # in recovery: cache of name, ConsumeQueue, by hash of both names
     # in recovery: queue offsets that no record has · queues that start above offset 0
     cdef int64_t gaps, late_starts

@@ -87,7 +87,7 @@ cdef inline int32_t keys_begin(ConsumeQueue queue, const Text *topic) noexcept:
 
 
 cdef bint is_deleted(dict deletions, bytes topic, const RecordView *view) except -1:
-    """Whether a record is of a topic that was deleted since; see store/files/deletions.py."""
+    """Whether a record is of a topic that was deleted since; see store/files/config_files.py."""
     cdef int64_t log_end, ms
     log_end, ms = deletions.get(topic, (0, 0))
     return view.physical_offset < log_end and view.store_time <= ms
@@ -370,20 +370,21 @@ cdef class Dispatch:
     # ---- recovery ----
 
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1:
-        """Add the missing entry and keys of a record that recovery found; one of a deleted topic has no entry.
-        OSError."""
+        """Add the missing entry and keys of a record that recovery found; one of a deleted topic has no
+        entry. OSError."""
         cdef Properties properties
         cdef Py_ssize_t n
         cdef int transaction = view.sys_flag & SYS_TRANSACTION
         cdef int64_t tags_code
-        cdef bint deleted
+        cdef bint deleted = False
+        cdef bytes name
         cdef ConsumeQueue queue = None
         scan_properties(&view.properties, &properties)
         if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK:
             tags_code = self.tags_code_of(&view.topic, &properties, view.store_time)
-            deleted = self.deletions and is_deleted(
-                self.deletions, PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length), view
-            )
+            if self.deletions:
+                name = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
+                deleted = is_deleted(self.deletions, name, view)
             if not deleted:
                 queue = self.find_queue(&view.topic, view.queue_id)
             if queue is not None:
