@@ -26,7 +26,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerPro
     running = [BrokerProcess(folder / name, way=way) for name, way in WAYS.items()]
     yield running
     for broker in running:
-        assert broker.stop() == 0
+        assert broker.stop(verified=False) == 0  # a test commits offsets past the end
         assert "Traceback" not in broker.log.read_text()
 
 
