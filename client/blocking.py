@@ -14,7 +14,7 @@ from typing import Self, TypeVar, overload
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api import admin, extensions
 from firearrow.client.base.message import Message, MessageQueue, SendResult
-from firearrow.client.base.service_state import ServiceState
+from firearrow.client.base.service_state import ServiceState, Uncopied
 from firearrow.client.consume.listeners import Handler
 from firearrow.client.consume.signals import stopped_by_signals
 from firearrow.client.consumers import pop_consumer, pull_consumer, push_consumer
@@ -73,7 +73,7 @@ class Producer(Facade[producer.Producer]):
         return self._inner.state
 
 
-class Transaction:
+class Transaction(Uncopied):
     """See firearrow.client.send.transactions.Transaction."""
 
     def __init__(self, thread: LoopThread, inner: transactions.Transaction) -> None:

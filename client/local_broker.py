@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from firearrow.client.base.service_state import Uncopied
+
 READY = re.compile(
     r"firearrow ready: broker (?P<host>\S+):(?P<port>\d+), "
     r"name server (?:(?P<ns_host>\S+):(?P<ns_port>\d+)|off), "
@@ -29,7 +31,7 @@ class LocalBrokerError(RuntimeError):
     """The broker did not start; the text ends with the end of its log."""
 
 
-class LocalBroker:
+class LocalBroker(Uncopied):
     """A broker that is ready when the constructor returns. `name_server` and `address` are `host:port`.
 
     Without `store` it uses a temporary folder. `arguments` are those of `firearrow broker`; `settings` become

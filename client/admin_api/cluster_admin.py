@@ -17,6 +17,7 @@ from firearrow.client.admin_api.message_queries import decode_offset_id
 from firearrow.client.admin_api.records import Connection, ConsumerConnections, read
 from firearrow.client.base.errors import BrokerError, ClientError, check
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.service_state import Uncopied
 from firearrow.client.rebalance import fastjson
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -52,7 +53,7 @@ class MessageTrack:
     error: str | None = None
 
 
-class Operations:
+class Operations(Uncopied):
     """Names are the user's, as for Admin. All methods: BrokerError, TransportError, ClientError."""
 
     def __init__(self, admin: Admin) -> None:

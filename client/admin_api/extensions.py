@@ -30,6 +30,7 @@ from firearrow.client.admin_api.extension_records import (
 from firearrow.client.admin_api.records import Members, read
 from firearrow.client.admin_api.requests import milliseconds
 from firearrow.client.base.errors import BrokerError, ConfigError, OnlyFireArrow
+from firearrow.client.base.service_state import Uncopied
 
 Row = TypeVar("Row")
 RATES = ("messagesInPerSecond", "bytesInPerSecond", "messagesOutPerSecond", "bytesOutPerSecond")
@@ -47,7 +48,7 @@ WRAPPED = ("topic", "group")
 """Entities whose names have the namespace."""
 
 
-class Extensions:
+class Extensions(Uncopied):
     """`broker`: the name of the one to ask; without it all masters are. Names are the user's, as for Admin.
 
     All methods: OnlyFireArrow (a broker is Apache's), BrokerError, TransportError, ClientError.

@@ -1,13 +1,26 @@
 """The errors of the client: one hierarchy, with the codes of Java's client and the remarks of brokers."""
 
 import re
+from typing import Any
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 
 
 class RocketMQError(Exception):
-    """The base of all errors of the client."""
+    """The base of all errors of the client. They can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without a call of `__init__`, whose arguments are not those of Exception."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[RocketMQError], args: tuple[object, ...], attributes: dict[str, object]
+) -> RocketMQError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class ConfigError(RocketMQError, ValueError):

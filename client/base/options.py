@@ -10,7 +10,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -95,6 +95,23 @@ def _instance_name() -> str:
     return f"{os.getpid()}#{time.monotonic_ns()}{next(_names)}{os.urandom(2).hex()}"
 
 
+_IMPORTED = os.urandom(8)
+
+
+def _process() -> tuple[int, bytes]:
+    """Equal in one process only: not after a fork, and not in a new process with the same id."""
+    return os.getpid(), _IMPORTED
+
+
+def _restored_options(
+    kind: "type[ClientOptions]", process: tuple[int, bytes], values: dict[str, Any]
+) -> "ClientOptions":
+    """Another process needs another instance name: two clients of one id take each other's queues."""
+    if process != _process():
+        del values["generated_name"]
+    return kind(**values)
+
+
 def _name_server() -> str:
     return os.environ.get("NAMESRV_ADDR", "")
 
@@ -164,6 +181,16 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         _check_ranges(self, self.RANGES)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return _restored_options, (type(self), _process(), values)
+
+    @property
+    def own_name(self) -> str:
+        """`generated_name`, in a process forked since then with that process's id."""
+        made_by, _, rest = self.generated_name.partition("#")
+        return self.generated_name if made_by == str(os.getpid()) else f"{os.getpid()}#{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

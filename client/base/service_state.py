@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from enum import Enum
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, NoReturn, Self
 
 from firearrow.client.base.errors import NotRunning
 
@@ -41,7 +41,16 @@ _WORDS = {
 }
 
 
-class Startable(ABC):
+class Uncopied:
+    """Holds connections, a thread or a process: it can neither be copied nor pickled."""
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} can be neither pickled nor copied: create one in each process that needs it"
+        )
+
+
+class Startable(Uncopied, ABC):
     """Starts when `async with` is entered and closes when it ends. Event loop only."""
 
     forks: ClassVar[int] = 0

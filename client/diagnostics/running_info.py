@@ -105,7 +105,7 @@ def properties(running: RunningConsumer) -> dict[str, str]:
 def _client_properties(options: ClientOptions) -> dict[str, object]:
     return {
         "heartbeatBrokerInterval": _ms(options.heartbeat_s),
-        "instanceName": options.instance_name or options.generated_name,
+        "instanceName": options.instance_name or options.own_name,
         "language": "PYTHON",
         "mqClientApiTimeout": _ms(options.api_timeout_s),
         "namespace": options.namespace or "",

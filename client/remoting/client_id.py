@@ -15,7 +15,7 @@ def build_client_id(options: ClientOptions, *, broadcasting: bool = False, strea
 
     For broadcasting it survives restarts: local offsets are stored under it.
     """
-    name = options.instance_name or (DEFAULT_INSTANCE if broadcasting else options.generated_name)
+    name = options.instance_name or (DEFAULT_INSTANCE if broadcasting else options.own_name)
     fields = [options.client_ip or local_ip(), name]
     if options.unit_name:
         fields.append(options.unit_name)

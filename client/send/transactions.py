@@ -25,6 +25,7 @@ from firearrow.client.base.hooks import EndTransactionContext, EndTransactionHoo
 from firearrow.client.base.message import Message, Property, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
+from firearrow.client.base.service_state import Uncopied
 from firearrow.client.consume.listeners import HandlerThreads, is_coroutine_function
 from firearrow.client.remoting.client_instance import ClientInstance, FirstHeartbeat
 
@@ -162,7 +163,7 @@ class Transactions:
             run_hook(hook.ended, context)
 
 
-class Transaction:
+class Transaction(Uncopied):
     """`async with`: commits at the end of the block, rolls back on an exception (which propagates).
 
     Cancelling the block, and `leave_unknown`, leave the transaction open: the broker asks the checker.

@@ -8,7 +8,7 @@ from functools import partial, update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from firearrow.client.base.service_state import Startable
+from firearrow.client.base.service_state import Startable, Uncopied
 from firearrow.client.threads.loop_thread import LoopThread
 
 P = ParamSpec("P")
@@ -20,7 +20,7 @@ AnyInner = TypeVar("AnyInner")
 AnyFacade = TypeVar("AnyFacade", bound="Facade[Any]")
 
 
-class LoopObject(Generic[AnyInner]):
+class LoopObject(Uncopied, Generic[AnyInner]):
     """An object of the loop whose methods a façade calls with `Verb`."""
 
     _thread: LoopThread

@@ -1,6 +1,8 @@
 """Messages of a pull response: decoded on demand, as Apache's, and never trusted."""
 
+import copy
 import json
+import pickle
 import struct
 from collections.abc import Iterator, Set
 
@@ -207,6 +209,26 @@ def test_a_compressed_body_is_decompressed_once() -> None:
     assert calls == []
     assert (message.body, message.body, message.body_bytes) == (b"open", b"open", 6)
     assert calls == [(0x301, b"packed")]
+
+
+@pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])
+def test_a_copy_is_equal_and_keeps_only_its_own_bytes(sys_flag: int) -> None:
+    inner = item(b"one", b"TAGS\x01x\x02", flag=4) + item(b"", b"k\x01v")
+    batch = record(inner, b"Batch", queue_offset=8, sys_flag=sys_flag | 0xC0)
+    others = record(b"x" * 10000)
+    for message in decoded(record(b"first", sys_flag=sys_flag) + batch + others, min_offset=1, max_offset=9)[
+        :3
+    ]:
+        for copied in (pickle.loads(pickle.dumps(message)), copy.copy(message), copy.deepcopy(message)):
+            assert copied == message
+            assert pickle.loads(pickle.dumps(copied)) == message
+            assert everything(copied) == everything(message)
+            copied.put_property("MIN_OFFSET", "7")
+            assert copied != message
+        assert len(pickle.dumps(message)) < 1000
+    one, other = decoded(record(queue_offset=1) + record(queue_offset=2))
+    assert one != other
+    assert one != "message"
 
 
 def test_an_inner_batch_becomes_messages() -> None:

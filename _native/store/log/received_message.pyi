@@ -5,7 +5,8 @@ from typing import Any, final
 class ReceivedMessage:
     """One received message; fields are decoded on first use. It keeps its whole response alive.
 
-    Setting a field changes this object only. Equal only to itself. Any thread.
+    Setting a field changes this object only. It can be copied and pickled; a copy is equal, and keeps only its own
+    bytes alive. Any thread.
     """
 
     topic: str

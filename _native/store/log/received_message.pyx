@@ -9,9 +9,9 @@ from socket import AF_INET, AF_INET6, inet_ntop
 
 from firearrow._native.base.endian cimport get_i16, get_i32, get_i64
 from firearrow._native.store.files.layout cimport (
-    AFTER_BORN_HOST_STORE_HOST, AFTER_STORE_HOST_PREPARED, AT_BORN_HOST, AT_BORN_TIME, AT_CRC, HOST_V4_BYTES,
-    HOST_V6_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, SYS_BORN_V6, SYS_COMPRESSED, SYS_INNER_BATCH,
-    SYS_NEED_UNWRAP, SYS_STORE_V6,
+    AFTER_BORN_HOST_STORE_HOST, AFTER_STORE_HOST_BODY, AFTER_STORE_HOST_PREPARED, AT_BORN_HOST, AT_BORN_TIME,
+    AT_CRC, HOST_V4_BYTES, HOST_V6_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, SYS_BORN_V6,
+    SYS_COMPRESSED, SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_STORE_V6,
 )
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_record
 
@@ -44,6 +44,42 @@ cdef class ReceivedMessage:
 
     def __init__(self):
         raise TypeError("received messages come from decode_messages")
+
+    # ---- copies and equality ----
+
+    def __reduce__(self):
+        """Only this message's bytes, not its whole response."""
+        cdef const uint8_t *header = self.header()
+        cdef Py_ssize_t header_bytes = header_bytes_of(self.sys_flag)
+        cdef const uint8_t *texts = <const uint8_t *> PyBytes_AS_STRING(self.source.texts)
+        known = self.own_body is not None
+        if self.own_properties is None and self.put is not None:
+            self.properties  # merges them
+        return _restored, (
+            bytes_at(header, header_bytes),
+            self.topic,
+            None if known else bytes_at(texts + self.body_at, self.body_bytes),
+            self.own_body,
+            self.body_bytes,
+            self.source.opener if self.packed and not known else None,
+            bytes_at(texts + self.properties_at, self.properties_bytes),
+            None if self.own_properties is None else dict(self.own_properties),
+            (self.source.min_offset, self.source.max_offset),
+            (self.store_size, self.flag, self.sys_flag, self.physical_offset, self.inner),
+            (self.queue_id, self.reconsume_times, self.queue_offset, self.broker_name, self.queue),
+        )
+
+    def __eq__(self, other):
+        if self is other:
+            return True
+        if type(other) is not ReceivedMessage:
+            return NotImplemented
+        return identity_of(self) == identity_of(other) and (
+            self.topic == other.topic and self.body == other.body and self.properties == other.properties
+        )
+
+    def __hash__(self):
+        return hash((self.physical_offset, self.store_timestamp))
 
     # ---- the header ----
 
@@ -260,11 +296,58 @@ cdef inline const uint8_t *store_host_of(ReceivedMessage message) noexcept:
     return message.header() + AT_BORN_HOST + born_host_bytes(message.sys_flag) + AFTER_BORN_HOST_STORE_HOST
 
 
+cdef inline Py_ssize_t header_bytes_of(int32_t sys_flag) noexcept:
+    """Up to the length of the body, which is not part of it."""
+    return (
+        AT_BORN_HOST + born_host_bytes(sys_flag) + AFTER_BORN_HOST_STORE_HOST + store_host_bytes(sys_flag)
+        + AFTER_STORE_HOST_BODY
+    )
+
+
 cdef str host_text(const uint8_t *at, Py_ssize_t length):
     cdef int32_t port = get_i32(at + length - 4)
     if length == HOST_V4_BYTES:
         return f"{inet_ntop(AF_INET, bytes_at(at, 4))}:{port}"
     return f"[{inet_ntop(AF_INET6, bytes_at(at, 16))}]:{port}"
+
+
+# ---- copies ------------------------------------------------------------------------------------------------
+
+cdef tuple identity_of(ReceivedMessage message):
+    return (
+        message.physical_offset, message.queue_offset, message.queue_id, message.broker_name, message.queue,
+        message.reconsume_times, message.flag, message.sys_flag, message.store_size, message.body_bytes,
+        bytes_at(message.header(), header_bytes_of(message.sys_flag)),
+    )
+
+
+def _restored(
+    bytes header not None, str topic not None, bytes stored, bytes body, int32_t body_bytes, opener,
+    bytes properties not None, dict own_properties, tuple offsets not None, tuple fixed not None,
+    tuple variable not None,
+):
+    """The message that `__reduce__` took apart: `records` is its header, `texts` its body and properties."""
+    cdef ReceivedMessage message = ReceivedMessage.__new__(ReceivedMessage)
+    cdef Source source = Source.__new__(Source)
+    message.store_size, message.flag, message.sys_flag, message.physical_offset, message.inner = fixed
+    if len(header) != header_bytes_of(message.sys_flag) or (stored is None) == (body is None):
+        raise ValueError("a pickled message that is not whole")
+    source.records = header
+    source.texts = properties if stored is None else stored + properties
+    source.opener = opener
+    source.min_offset, source.max_offset = offsets
+    message.source = source
+    message.own_topic = topic
+    message.own_body = body
+    message.own_properties = own_properties
+    message.body_bytes = body_bytes if stored is None else <int32_t> len(stored)
+    message.packed = stored is not None and opener is not None
+    message.properties_at = 0 if stored is None else message.body_bytes
+    message.properties_bytes = <int32_t> len(properties)
+    (
+        message.queue_id, message.reconsume_times, message.queue_offset, message.broker_name, message.queue,
+    ) = variable
+    return message
 
 
 # ---- decoding ----------------------------------------------------------------------------------------------
