@@ -22,7 +22,6 @@ from firearrow.client.send import producer, transactions
 from firearrow.client.send.queue_selection import Selector
 from firearrow.client.threads.facade import Facade, LoopObject, LoopVerb, Verb, makes
 from firearrow.client.threads.handover import ThreadBridge
-from firearrow.client.threads.loop_thread import LoopThread
 
 __all__ = ["Admin", "Extensions", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
 
@@ -35,7 +34,7 @@ class Producer(Facade[producer.Producer]):
     @makes(producer.Producer)
     def __init__(self, make: Callable[[], producer.Producer]) -> None:
         super().__init__(make)
-        self._bridge = ThreadBridge(self._thread, self._inner.options)
+        self._bridge = ThreadBridge(self._thread, self._inner.options, self._inner.unsent)
 
     send = Verb(producer.Producer.send)
     send_oneway = Verb(producer.Producer.send_oneway)
@@ -62,7 +61,7 @@ class Producer(Facade[producer.Producer]):
     def transaction(self, message: Message, *, timeout_s: float | None = None) -> "Transaction":
         """`with producer.transaction(message):` commits at the end, rolls back on an exception."""
         make = partial(self._inner.transaction, message, timeout_s=timeout_s)
-        return Transaction(self._thread, self._thread.call(make))
+        return Transaction(self, self._thread.call(make))
 
     @property
     def group(self) -> str:
@@ -76,8 +75,9 @@ class Producer(Facade[producer.Producer]):
 class Transaction(Uncopied):
     """See firearrow.client.send.transactions.Transaction."""
 
-    def __init__(self, thread: LoopThread, inner: transactions.Transaction) -> None:
-        self._thread = thread
+    def __init__(self, producer: Producer, inner: transactions.Transaction) -> None:
+        self._producer = producer  # not dropped before
+        self._thread = producer._thread
         self._inner = inner
 
     @property
@@ -111,7 +111,12 @@ class Transaction(Uncopied):
 
 
 class PushConsumer(Facade[push_consumer.PushConsumer]):
-    """See firearrow.client.PushConsumer. Plain handlers run in threads and may use blocking objects."""
+    """See firearrow.client.PushConsumer. Plain handlers run in threads and may use blocking objects.
+
+    It consumes until it is closed, also when no variable refers to it.
+    """
+
+    _closes_when_dropped = False
 
     @makes(push_consumer.PushConsumer)
     def __init__(self, make: Callable[[], push_consumer.PushConsumer]) -> None:
@@ -144,19 +149,15 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
 
         SIGTERM and SIGINT are handled in the main thread only; a second signal has its usual effect.
         """
-        self._thread.opened(self._inner)
-        try:
-            with stopped_by_signals(partial(self._thread.post, self._inner.stop)):
-                self._thread.run(self._inner.run)
-        finally:
-            self._thread.closed(self._inner)
+        with stopped_by_signals(partial(self._thread.post, self._inner.stop)):
+            self._thread.run(self._inner.run)
 
     def close(self, drain_s: float | None = None) -> None:
         """Leave the group.
 
         Running handlers have `drain_s` to finish (default: the option); their results count.
         """
-        self._close(partial(self._inner.close, drain_s))
+        self._thread.run(partial(self._inner.close, drain_s))
 
     @property
     def group(self) -> str:
@@ -208,7 +209,7 @@ class PullConsumer(Facade[pull_consumer.PullConsumer]):
 
     def close(self, *, commit: bool | None = None) -> None:
         """Leave the group. `commit`: the last polled batch is done (default: the option `auto_commit`)."""
-        self._close(partial(self._inner.close, commit=commit))
+        self._thread.run(partial(self._inner.close, commit=commit))
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Yield messages until the consumer is closed; each is done when the next one is requested."""

@@ -199,6 +199,9 @@ class ProducerOptions:
 
     send_timeout_s: float = 3
     """Timeout of a whole call, with all its attempts."""
+    drain_s: float = 10
+    """Longest time that `close`, and the end of the program, wait for messages in flight. Those of `submit` are tried
+    again until then, and stderr reports how many were not sent."""
     attempt_timeout_s: float | None = None
     """Timeout of one attempt while others remain; None: only `send_timeout_s` counts."""
     retries: int = 2
@@ -259,6 +262,7 @@ class ProducerOptions:
 
     RANGES: ClassVar[Ranges] = {
         **dict.fromkeys(("send_timeout_s", "attempt_timeout_s", "detect_interval_s"), (0.001, 86400)),
+        "drain_s": (0, 86400),
         **dict.fromkeys(("retries", "async_retries"), (0, 100)),
         "detect_timeout_s": (0.001, 60),
         "default_queues": (1, 65535),

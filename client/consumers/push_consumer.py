@@ -175,6 +175,10 @@ class PushConsumer(Service):
             finally:
                 await self.close()
 
+    @property
+    def drain_s(self) -> float:
+        return self.options.drain_s
+
     def stop(self) -> None:
         """Make `run` return. Any thread of the process."""
         try:

@@ -6,14 +6,15 @@ member. Event loop only; handlers may run in threads.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import RocketMQError
+from firearrow.client.base.errors import RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.service_state import now_ms
+from firearrow.client.base.unsent import Unsent
 from firearrow.client.consume.consume_results import DEAD_LETTER, ConsumeResult, Verdict
 from firearrow.client.consume.invoke_listener import Handlers
 from firearrow.client.consume.worker_pool import WorkerPool
@@ -62,14 +63,18 @@ class PopService:
             handlers.at_a_time, self._consume, handlers.later
         )
         self._answers: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._unsent = Unsent("{} answers for popped messages were not sent, the messages come again")
 
     async def stop(self, within_s: float) -> None:
         """Messages that no handler got become visible to the group again; results in time are sent to the
         brokers.
         """
+        self._stopping = True
         await self._pool.stop(within_s)
         if self._answers:
             await asyncio.gather(*self._answers, return_exceptions=True)
+        self._unsent.report()
         self._threads.close()
 
     def submit(
@@ -89,7 +94,7 @@ class PopService:
     def ack_unwanted(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> None:
         """Acknowledge messages that no handler gets."""
         for message in messages:
-            self._spawn(self._acks.ack(queue.topic, receipt_handle_of(message)), message)
+            self._spawn(partial(self._acks.ack, queue.topic, receipt_handle_of(message)), message)
 
     # ---- one chunk ----
 
@@ -121,9 +126,9 @@ class PopService:
         if done < size:
             self._calls.stats.failed(topic, size - done)
         for message in request.messages[:done]:
-            self._spawn(self._acks.ack(topic, receipt_handle_of(message)), message)
+            self._spawn(partial(self._acks.ack, topic, receipt_handle_of(message)), message)
         for message in request.messages[done:]:
-            self._spawn(self._retry(message, topic, verdict.delay_level), message)
+            self._spawn(partial(self._retry, message, topic, verdict.delay_level), message)
 
     async def _retry(self, message: ReceivedMessage, topic: str, delay_level: int) -> None:
         receipt = receipt_handle_of(message)
@@ -140,20 +145,27 @@ class PopService:
         else:
             await self._acks.change_invisible(topic, receipt, _delay_ms(delay_level_above(age_s)))
 
-    def _spawn(self, work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[object]], message: ReceivedMessage) -> None:
         """Run in the background. A failure does no harm: the message is redelivered."""
-        task = asyncio.get_running_loop().create_task(_logged(work, message))
+        task = asyncio.get_running_loop().create_task(self._answer(work, message))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
-
-async def _logged(work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
-    try:
-        await work
-    except RocketMQError as error:
-        log.warning("the broker will redeliver %r: %s", message, error)
-    except Exception:
-        log.exception("the broker will redeliver %r", message)
+    async def _answer(self, work: Callable[[], Awaitable[object]], message: ReceivedMessage) -> None:
+        """At the end a broker that hangs for seconds gets a second request, and a failure is reported."""
+        try:
+            try:
+                await work()
+            except RequestTimeout:
+                if not self._stopping:
+                    raise
+                await work()
+        except RocketMQError as error:
+            log.warning("the broker will redeliver %r: %s", message, error)
+            if self._stopping:
+                self._unsent.failed(error)
+        except Exception:
+            log.exception("the broker will redeliver %r", message)
 
 
 def delay_level_above(age_s: float) -> int:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.base.errors import ClientError, OffsetUnknown, check
+from firearrow.client.base.errors import ClientError, OffsetUnknown, RequestTimeout, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MessageModel
+from firearrow.client.base.unsent import Unsent
 from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, OffsetTable, ReadOffset
 from firearrow.client.remoting.client_instance import ClientInstance
@@ -33,6 +34,7 @@ class RemoteOffsetStore(OffsetTable):
         super().__init__()
         self._instance = instance
         self._group = group
+        self._unsent = Unsent(f"{{}} offsets of consumer group {group} were not stored, messages come again")
 
     async def load(self) -> None:
         """Nothing to do: each offset is read when its queue is acquired."""
@@ -77,7 +79,9 @@ class RemoteOffsetStore(OffsetTable):
             await self._write(queue, offset)
 
     async def persist_final(self, queues: Collection[MessageQueue]) -> None:
+        """What could not be stored is reported on stderr: those messages come again."""
         await asyncio.gather(*(self._commit_final(queue) for queue in queues))
+        self._unsent.report()
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Send the offset and wait for the broker's answer. ClientError."""
@@ -102,9 +106,17 @@ class RemoteOffsetStore(OffsetTable):
         offset = self.cached_offset(queue)
         if offset != NOT_FOUND:
             try:
-                await self.commit(queue, offset)
+                await self._commit_twice(queue, offset)
             except ClientError as error:
                 log.warning("offset %d of %s was not stored at the broker: %s", offset, queue, error)
+                self._unsent.failed(error)
+
+    async def _commit_twice(self, queue: MessageQueue, offset: int) -> None:
+        """A broker that hangs for seconds gets a second request; ClientError."""
+        try:
+            await self.commit(queue, offset)
+        except RequestTimeout:
+            await self.commit(queue, offset)
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
         try:

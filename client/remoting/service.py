@@ -1,9 +1,15 @@
-"""Service: the life cycle of a producer or consumer by Java's ServiceState. Loop thread."""
+"""Service: the life cycle of a producer or consumer by Java's ServiceState. Loop thread.
 
+A service that its program does not close is closed when its event loop ends (asyncio.run cancels all tasks then), or
+else when the process ends.
+"""
+
+import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Self
 
+from firearrow.client.base import process_exit
 from firearrow.client.base.errors import NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.names import Namespace
@@ -37,6 +43,7 @@ class Service(Startable):
         self._broadcasting = broadcasting
         self._stream = stream
         self._instance: ClientInstance | None = None
+        self._closing_with_loop: asyncio.Task[None] | None = None
 
     async def start(self) -> Self:
         """Join the group. A failed start may be tried again. NotRunning, ConfigError, ClientError."""
@@ -65,6 +72,8 @@ class Service(Startable):
             await self._leave()
             raise
         self.state = ServiceState.RUNNING
+        self._closing_with_loop = instance.loop.create_task(self._close_with_loop())
+        process_exit.opened(self)
         return self
 
     async def close(self) -> None:
@@ -72,6 +81,20 @@ class Service(Startable):
         self._check_open_here()
         self.state = ServiceState.SHUTDOWN_ALREADY
         await self._leave()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop in which it was started."""
+        assert self._bound_loop is not None
+        return self._bound_loop
+
+    @property
+    def drain_s(self) -> float:
+        """How long `close` waits for work in flight."""
+        return 0
+
+    def report_unsent(self) -> None:
+        """Report on stderr what was not sent or stored, and what is in flight still: for the end of the process."""
 
     @property
     def instance(self) -> ClientInstance:
@@ -111,6 +134,9 @@ class Service(Startable):
         instance, self._instance = self._instance, None
         if instance is None:
             return
+        waiting, self._closing_with_loop = self._closing_with_loop, None
+        if waiting is not None:
+            waiting.cancel()
         try:
             await self._end(instance)
         finally:
@@ -120,3 +146,13 @@ class Service(Startable):
                 await instance.leave()
             finally:
                 self._left()
+                process_exit.closed(self)
+
+    async def _close_with_loop(self) -> None:
+        """The event loop ends: asyncio.run cancels all tasks, and waits for them."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._closing_with_loop = None  # a close that goes on does not cancel it
+            if self._instance is not None:
+                await self.close()

@@ -15,12 +15,14 @@ from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.names import check_group
 from firearrow.client.base.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
+from firearrow.client.base.unsent import Unsent
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.service import Service
 from firearrow.client.send.back_pressure import BackPressure
 from firearrow.client.send.batch import Accumulator
 from firearrow.client.send.fast_send import FastSends, SlowPath
 from firearrow.client.send.fault_strategy import PROBE_EACH_S, latency_faults
+from firearrow.client.send.oneway import OnewayWrites
 from firearrow.client.send.prepare import MessagePreparer, PreparedMessage, unique_ids
 from firearrow.client.send.queue_selection import (
     QueueSelector,
@@ -32,7 +34,7 @@ from firearrow.client.send.queue_selection import (
 )
 from firearrow.client.send.recall import RecallHandle, recall
 from firearrow.client.send.request_reply import Requests, reply_message
-from firearrow.client.send.send_task import SendEnvironment, SendTask
+from firearrow.client.send.send_task import WRITE_PAUSED_POLL_S, SendEnvironment, SendTask
 from firearrow.client.send.transactions import (
     Checker,
     Local,
@@ -43,6 +45,9 @@ from firearrow.client.send.transactions import (
 )
 from firearrow.client.trace.attach_producer import ProduceTracing
 from firearrow.client.trace.dispatcher import TraceSide, trace_dispatcher
+
+LAST_ATTEMPT_S = 0.2
+"""How long a close waits for answers after `drain_s`."""
 
 
 class Producer(Service):
@@ -84,6 +89,10 @@ class Producer(Service):
         self._preparer = MessagePreparer(
             self._group, self.options, self._namespace, unique_ids(), self._client.binary_headers
         )
+        self.unsent = Unsent(
+            f"{{}} messages of producer {self._group} were not sent (no broker has confirmed them)"
+        )
+        self._closing: asyncio.Task[None] | None = None
         self._accumulator = (
             Accumulator(self.options, self._submit_batch, self._back_pressure.release)
             if self.options.auto_batch
@@ -106,6 +115,8 @@ class Producer(Service):
             faults,
             self._send_hooks,
             self._forbidden,
+            self.unsent,
+            OnewayWrites(),
         )
         self._fast_sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
         self._send_slow_path = self._slow_path("sync", self.options.retries, self._retry_codes)
@@ -134,16 +145,48 @@ class Producer(Service):
         await instance.heartbeat_all()
 
     async def close(self) -> None:
-        """Wait for the sends in flight, for at most `send_timeout_s`; then leave. Cannot be started again."""
+        """Wait for the sends in flight, for at most `drain_s`; then leave, and report on stderr what was not sent.
+
+        Cannot be started again. Goes on when its caller is cancelled.
+        """
         self._check_open_here()
-        if self.state is ServiceState.RUNNING:
+        if self.state is not ServiceState.RUNNING and self._closing is None:
+            await super().close()
+            return
+        if self._closing is None:
             self.state = ServiceState.SHUTDOWN_ALREADY
-            if self._accumulator is not None:
-                self._accumulator.flush()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.options.send_timeout_s):
-                    await self._back_pressure.idle()
+            environment = self._environment
+            assert environment is not None
+            # At once: when the event loop ends, tasks of sends that were cancelled with this one go on.
+            environment.drain_until_s = self.loop.time() + self.options.drain_s
+            self._closing = self.loop.create_task(self._drain_and_leave(environment))
+        await asyncio.shield(self._closing)
+
+    async def _drain_and_leave(self, environment: SendEnvironment) -> None:
+        """Cancelled: the event loop ends, stop waiting."""
+        if self._accumulator is not None:
+            self._accumulator.flush()
+        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+            async with asyncio.timeout(self.options.drain_s + LAST_ATTEMPT_S):
+                await self._back_pressure.idle()
+                while environment.oneway.unsent():  # noqa: ASYNC110 (sockets that are written report nothing)
+                    await asyncio.sleep(WRITE_PAUSED_POLL_S)
+        environment.drain_until_s = self.loop.time()
+        if left := environment.oneway.unsent():
+            self.unsent.failed("one-way, and the broker does not read", left)
+        self.unsent.report()  # before requests that a broker may leave unanswered
         await super().close()
+        self.unsent.report()
+
+    @property
+    def drain_s(self) -> float:
+        return self.options.drain_s
+
+    def report_unsent(self) -> None:
+        in_flight = self._back_pressure.count
+        if in_flight:
+            self.unsent.failed("the process ended before they were answered", in_flight)
+        self.unsent.report()
 
     async def _end(self, instance: ClientInstance) -> None:
         tracing, self._tracing = self._tracing, None

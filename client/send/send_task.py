@@ -29,10 +29,12 @@ from firearrow.client.base.message import MessageQueue, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.base.service_state import now_ms
+from firearrow.client.base.unsent import Unsent
 from firearrow.client.remoting.channel import Channel
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.send.fault_strategy import LatencyFaultTolerance
+from firearrow.client.send.oneway import OnewayWrites
 from firearrow.client.send.prepare import BATCH, PreparedMessage
 from firearrow.client.send.queue_selection import QueueSelector, Selector
 
@@ -98,6 +100,8 @@ class CommandAnswer:
 
 STATUSES = {status.value: status for status in SendStatus}
 VIP_PORT_BELOW = 2
+DRAIN_RETRY_S = 0.2
+"""Pause before a submitted message is tried again while the producer closes."""
 WRITE_PAUSED_POLL_S = 0.005
 """How often a one-way send checks whether a full socket accepts more bytes."""
 
@@ -114,6 +118,10 @@ class SendEnvironment:
     faults: LatencyFaultTolerance | None
     hooks: Sequence[SendHook]
     forbidden: Sequence[ForbiddenCheck]
+    unsent: Unsent
+    oneway: OnewayWrites
+    drain_until_s: float | None = None
+    """Set by a close: submitted messages are tried again until then, at the loop's clock."""
 
     def address(self, queue: MessageQueue) -> str | None:
         """The address of the queue's master, if it is known."""
@@ -184,6 +192,9 @@ class SendTask:
     def attempt(self) -> None:
         """Make one attempt: at once, or as soon as route and connection are available."""
         if self.future.done():
+            return
+        if self._error is not None and self._environment.instance.loop.time() >= self._deadline_s:
+            self._fail(self._error)
             return
         routes = self._environment.instance.routes
         queue = self._fixed_queue
@@ -261,6 +272,7 @@ class SendTask:
         frame = self._prepared.frame(opaque, queue.queue_id, holder, born_ms, True)
         if channels.plain:
             channel.send(frame)
+            self._environment.oneway.written(channel, len(frame))
         else:
             await channels.oneway(address, RemotingCommand.decode(frame))
 
@@ -272,7 +284,8 @@ class SendTask:
         error = NotRunning("the client was closed") if task.cancelled() else task.exception()
         if error is not None:
             self._run_after_hooks(None, error)
-            self._fail(error)
+            if not self._drains(error):
+                self._fail(error)
 
     # ---- route and connection ----
 
@@ -288,7 +301,8 @@ class SendTask:
             if queue is not None:
                 await self._connect(queue)
         except RocketMQError as error:
-            self._fail(error)
+            if not self._drains(error):
+                self._fail(error)
 
     async def _connect(self, queue: MessageQueue) -> None:
         """Open the connection, then send."""
@@ -346,6 +360,9 @@ class SendTask:
                 self._error or RequestTimeout("the timeout is over, no time is left for another attempt")
             )
             return
+        if environment.drain_until_s is not None:
+            # Long enough for a connection that died to be dropped with what it has: no copy of each attempt arrives.
+            timeout_s = min(timeout_s, max(environment.options.send_timeout_s, SILENT_S))
         if environment.options.attempt_timeout_s is not None and self._tries > 1:
             timeout_s = min(timeout_s, environment.options.attempt_timeout_s)
         if (environment.hooks or environment.forbidden) and not self._run_before_hooks(queue, address):
@@ -429,6 +446,8 @@ class SendTask:
         if self._redirected_by_broker(error):
             self.attempt()
             return
+        if self._drains(error):
+            return
         self._tries -= 1
         self._error = error
         has_time = self._environment.instance.loop.time() < self._deadline_s
@@ -436,6 +455,17 @@ class SendTask:
             self.attempt()
         else:
             self._fail(error)
+
+    def _drains(self, error: BaseException) -> bool:
+        """The producer closes: a submitted message that no broker has answered is tried again."""
+        until_s, loop = self._environment.drain_until_s, self._environment.instance.loop
+        if until_s is None or self._mode != "async" or self.future.done() or loop.time() >= until_s:
+            return False
+        if not isinstance(error, TransportError | NotRunning):
+            return False
+        self._error, self._deadline_s = error, until_s
+        loop.call_later(DRAIN_RETRY_S, self.attempt)
+        return True
 
     def _redirected_by_broker(self, error: BaseException) -> bool:
         """A broker that shuts down (GO_AWAY) stored nothing: reconnect once without counting the attempt."""
@@ -453,8 +483,16 @@ class SendTask:
             return
         if self._fallback_result is not None:
             self.future.set_result(self._fallback_result)
-        else:
-            self.future.set_exception(error)
+            return
+        self.future.set_exception(error)
+        environment = self._environment
+        if (
+            environment.drain_until_s is not None
+            and self._mode == "async"
+            and not environment.unsent.by_future
+        ):
+            environment.unsent.failed(error, len(self._prepared.messages))
+            self.future._log_traceback = False  # reported once for all, not with a traceback for each
 
     def _record_fault(self, error: BaseException) -> None:
         faults = self._environment.faults

@@ -3,10 +3,11 @@
 Contains no logic. Any thread except the loop's own.
 """
 
+import weakref
 from collections.abc import Callable, Coroutine
 from functools import partial, update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from firearrow.client.base.service_state import Startable, Uncopied
 from firearrow.client.threads.loop_thread import LoopThread
@@ -31,20 +32,23 @@ class Facade(LoopObject[Inner]):
     """`make` creates the inner object, in the loop. Use the façade in `with`, or call `start` and `close`.
 
     A façade that was made before a fork does not work in the child. Open ones are closed when the interpreter
-    exits.
+    exits, or when they are dropped: in a notebook, the old object of a cell that runs again.
     """
+
+    _closes_when_dropped: ClassVar[bool] = True
 
     def __init__(self, make: Callable[[], Inner]) -> None:
         self._thread = LoopThread.current()
         self._inner = self._thread.call(make)
+        if self._closes_when_dropped:
+            weakref.finalize(self, self._thread.close_dropped, self._inner).atexit = False
 
     def start(self) -> Self:
         self._thread.run(self._inner.start)
-        self._thread.opened(self._inner)
         return self
 
     def close(self) -> None:
-        self._close(self._inner.close)
+        self._thread.run(self._inner.close)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -52,13 +56,7 @@ class Facade(LoopObject[Inner]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(partial(self._inner.__aexit__, kind, error, trace))
-
-    def _close(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            self._thread.run(closing)
-        finally:
-            self._thread.closed(self._inner)
+        self._thread.run(partial(self._inner.__aexit__, kind, error, trace))
 
 
 def makes(

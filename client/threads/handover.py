@@ -14,6 +14,7 @@ from typing import Protocol
 
 from firearrow.client.base.errors import NotRunning, TooManyRequests
 from firearrow.client.base.message import SendResult
+from firearrow.client.base.unsent import UnreadFuture, Unsent
 from firearrow.client.threads.loop_thread import LoopThread
 
 Submit = Callable[[], asyncio.Future[SendResult]]
@@ -31,11 +32,15 @@ class InFlightOptions(Protocol):
 
 
 class ThreadBridge:
-    def __init__(self, thread: LoopThread, options: InFlightOptions) -> None:
+    """Failures that no caller reads are counted in `unsent`."""
+
+    def __init__(self, thread: LoopThread, options: InFlightOptions, unsent: Unsent) -> None:
         self._thread = thread
         self._options = options
+        self._unsent = unsent
+        unsent.by_future = True
         self._capacity = threading.BoundedSemaphore(options.in_flight_max)
-        self._waiting: deque[tuple[Future[SendResult], Submit]] = deque()
+        self._waiting: deque[tuple[UnreadFuture[SendResult], Submit]] = deque()
         self._woken = False
 
     def submit(self, submit: Submit) -> Future[SendResult]:
@@ -49,7 +54,7 @@ class ThreadBridge:
             raise TooManyRequests(
                 f"{self._options.in_flight_max} messages are in flight, no more are allowed"
             )
-        future: Future[SendResult] = Future()
+        future: UnreadFuture[SendResult] = UnreadFuture(self._unsent)
         self._waiting.append((future, submit))
         if not self._woken:
             self._woken = True
@@ -67,15 +72,15 @@ class ThreadBridge:
                 sending = submit()
             except Exception as error:
                 self._capacity.release()
-                future.set_exception(error)
+                future.fail(error)
                 continue
             sending.add_done_callback(partial(self._done, future))
 
-    def _done(self, future: Future[SendResult], sending: asyncio.Future[SendResult]) -> None:
+    def _done(self, future: UnreadFuture[SendResult], sending: asyncio.Future[SendResult]) -> None:
         self._capacity.release()
         if sending.cancelled():
-            future.set_exception(NotRunning("the producer was closed"))
+            future.fail(NotRunning("the producer was closed"))
         elif (error := sending.exception()) is not None:
-            future.set_exception(error)
+            future.fail(error)
         else:
             future.set_result(sending.result())

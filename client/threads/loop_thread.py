@@ -6,31 +6,24 @@ A forked child does not inherit it.
 """
 
 import asyncio
-import atexit
 import concurrent.futures
-import logging
+import contextlib
 import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from firearrow.client.base.errors import NotRunning
+from firearrow.client.base.process_exit import at_process_exit, close_running
+from firearrow.client.base.service_state import Startable
 
 if sys.platform != "win32":
     from uvloop import new_event_loop
 else:  # uvloop is not made for Windows
     from asyncio import new_event_loop
 
-log = logging.getLogger("firearrow.client")
-
 Result = TypeVar("Result")
-EXIT_S = 10.0
-"""How long open objects may take to close when the interpreter exits."""
-
-
-class Closable(Protocol):
-    async def close(self) -> None: ...
 
 
 class LoopThread:
@@ -50,10 +43,11 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = new_event_loop()
         self._pid = os.getpid()
-        self._open: set[Closable] = set()
         self._ended = False
+        self._closing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._work, name="firearrow-client", daemon=True)
         self._thread.start()
+        at_process_exit(_at_exit)
 
     @property
     def is_here(self) -> bool:
@@ -101,16 +95,20 @@ class LoopThread:
         if self._ended:
             raise NotRunning("the client's event loop is closed: the interpreter is exiting")
 
-    def opened(self, inner: Closable) -> None:
-        """Close `inner` at exit unless `closed` is called before."""
-        self._open.add(inner)
+    def close_dropped(self, inner: Startable) -> None:
+        """Close an object that no caller can use any more. Does not wait: a garbage collection calls it."""
+        if os.getpid() != self._pid or self._ended:
+            return
 
-    def closed(self, inner: Closable) -> None:
-        self._open.discard(inner)
+        def close() -> None:
+            closing = self.loop.create_task(inner.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
-    def _wait(
-        self, work: Callable[[], Coroutine[Any, Any, Result]], timeout_s: float | None = None
-    ) -> Result:
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(close)
+
+    def _wait(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         coroutine = work()
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
@@ -118,7 +116,7 @@ class LoopThread:
             coroutine.close()
             raise NotRunning("the client's event loop is closed") from None
         try:
-            return future.result(timeout_s)
+            return future.result()
         except concurrent.futures.CancelledError:
             raise NotRunning("the client's event loop is closed") from None
         finally:
@@ -130,22 +128,15 @@ class LoopThread:
         self.loop.close()
 
     def _end(self) -> None:
-        """Close open objects, then the loop."""
+        """Close what runs, then the loop."""
         if os.getpid() != self._pid or self._ended:
             return
         try:
-            self._wait(self._close_all, EXIT_S)
-        except Exception:
-            log.warning("some clients could not be closed at exit", exc_info=True)
-        self._ended = True
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(1)
-
-    async def _close_all(self) -> None:
-        closing = [inner.close() for inner in self._open]
-        for result in await asyncio.gather(*closing, return_exceptions=True):
-            if isinstance(result, Exception):
-                log.warning("a client could not be closed at exit: %s", result)
+            close_running()
+        finally:
+            self._ended = True
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(1)
 
     @classmethod
     def _forked(cls) -> None:
@@ -163,6 +154,5 @@ def _at_exit() -> None:
         LoopThread._current._end()
 
 
-atexit.register(_at_exit)
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=LoopThread._forked)

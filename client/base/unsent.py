@@ -1,0 +1,100 @@
+"""Unsent: what a client could not send, or store, until its end; one line on stderr says how much and why.
+
+Results that no caller reads are failures that no one sees, and a script may have no logging. Any thread.
+"""
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+REASONS_SHOWN = 5
+REASONS_MAX = 100
+"""Different reasons that are kept; the others are counted together."""
+OTHERS = "other reasons"
+
+
+class Unsent:
+    """`what` names the things, with a `{}` for how many. `by_future`: each is counted by an UnreadFuture."""
+
+    def __init__(self, what: str) -> None:
+        self.by_future = False
+        self._what = what
+        self._reasons: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def failed(self, error: BaseException | str, count: int = 1) -> str:
+        """Count a failure. Returns its reason, for `read`."""
+        reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        with self._lock:
+            if reason not in self._reasons and len(self._reasons) >= REASONS_MAX:
+                reason = OTHERS
+            self._reasons[reason] += count
+        return reason
+
+    def read(self, reason: str) -> None:
+        """A caller has read the result of a failure that was counted, or reported, before."""
+        with self._lock:
+            if self._reasons[reason] > 1:
+                self._reasons[reason] -= 1
+            else:
+                del self._reasons[reason]
+
+    def report(self) -> None:
+        """Report what was counted since the last report."""
+        with self._lock:
+            reasons, self._reasons = self._reasons, Counter()
+        if not reasons or sys.stderr is None:
+            return
+        shown = [f"{count} times {reason}" for reason, count in reasons.most_common(REASONS_SHOWN)]
+        left = reasons.total() - sum(count for _, count in reasons.most_common(REASONS_SHOWN))
+        if left:
+            shown.append(f"{left} times {OTHERS}")
+        print(
+            f"firearrow: {self._what.format(reasons.total())}: {'; '.join(shown)}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+class UnreadFuture(Future[Result]):
+    """A future whose failure is counted until a caller reads it, or registers a callback."""
+
+    def __init__(self, unsent: Unsent) -> None:
+        super().__init__()
+        self._unsent = unsent
+        self._reason: str | None = None
+        self._watched = False
+
+    def fail(self, error: BaseException) -> None:
+        if not self._watched:
+            self._reason = self._unsent.failed(error)
+        self.set_exception(error)
+
+    def result(self, timeout: float | None = None) -> Result:
+        try:
+            return super().result(timeout)
+        finally:
+            self._read()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        try:
+            return super().exception(timeout)
+        finally:
+            self._read()
+
+    def add_done_callback(self, fn: Callable[[Future[Result]], Any]) -> None:
+        self._watched = True
+        super().add_done_callback(fn)
+        if self.done():
+            self._read()
+
+    def _read(self) -> None:
+        if self.done():
+            reason, self._reason = self._reason, None
+            if reason is not None:
+                self._unsent.read(reason)
