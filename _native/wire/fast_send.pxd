@@ -44,6 +44,7 @@ cdef class TopicFastSend:
     cdef list broker_names
     cdef list queue_ids
     cdef uint32_t next_queue
+    cdef double attempt_share     # of a send's time, for its first attempt
     cdef Py_ssize_t body_bytes_max
     cdef Writer free_writer
 
@@ -55,3 +56,4 @@ cdef class FastSendWaiter(CallWaiter):
     cdef object message, queue, slow_path
     cdef int32_t queue_id
     cdef Py_ssize_t size
+    cdef double timeout           # of the whole send

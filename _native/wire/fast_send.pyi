@@ -56,11 +56,19 @@ class TopicFastSend(Generic[Sendable, Queue, Sent]):
     ) -> None:
         """`infos` is the route table's own dict, `topic` its key."""
 
-    def set_queues(self, info: object, targets: Sequence[tuple[int, str, Queue, PendingCalls]]) -> None:
+    def set_queues(
+        self,
+        info: object,
+        targets: Sequence[tuple[int, str, Queue, PendingCalls]],
+        attempt_share: float = 1,
+    ) -> None:
         """Send to these queues in turn, while `infos` has this `info` object.
 
-        Each is (queue id, broker name, queue as in results, channel); at least one.
+        Each is (queue id, broker name, queue as in results, channel); at least one. `attempt_share`: the part of a
+        send's time after which `slow_path` gets its failure, with the deadline of the whole.
         """
+    def forget_queues(self) -> None:
+        """Send nothing more until `set_queues` is called again."""
 
     @property
     def has_queues(self) -> bool:

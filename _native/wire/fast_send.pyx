@@ -66,7 +66,7 @@ cdef class TopicFastSend:
         self.next_queue = next_queue
         self.queues = []
 
-    def set_queues(self, info not None, targets not None):
+    def set_queues(self, info not None, targets not None, double attempt_share=1):
         """Send to these queues while `info` is the current route; each is (queue id, broker name, queue,
         channel)."""
         if not targets:
@@ -75,7 +75,11 @@ cdef class TopicFastSend:
         self.broker_names = [broker_name for _, broker_name, _, _ in targets]
         self.queues = [queue for _, _, queue, _ in targets]
         self.channels = [channel for _, _, _, channel in targets]
+        self.attempt_share = attempt_share
         self.info = info
+
+    def forget_queues(self):
+        self.info = None
 
     @property
     def has_queues(self):
@@ -126,8 +130,9 @@ cdef class TopicFastSend:
         waiter.queue = self.queues[at]
         waiter.queue_id = send.queue_id
         waiter.size = size
+        waiter.timeout = timeout_s
         waiter.future = self.loop.create_future()
-        channel.post(send.opaque, frame, waiter, timeout_s)
+        channel.post(send.opaque, frame, waiter, timeout_s * self.attempt_share)
         return waiter.future
 
     cdef bint is_fast_path_message(self, message, bytes body) except -1:
@@ -169,5 +174,7 @@ cdef class FastSendWaiter(CallWaiter):
 
     cdef int call_failed(self, object outcome) except -1:
         """`slow_path` takes over and releases the message's share of the limit."""
-        self.slow_path(self.message, self.queue, self.future, self.size, self.deadline, outcome)
+        self.slow_path(
+            self.message, self.queue, self.future, self.size, self.posted + self.timeout, outcome
+        )
         return 0

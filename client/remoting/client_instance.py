@@ -145,6 +145,11 @@ class ClientInstance:
     def broker_version(self, address: str) -> int:
         return self.heartbeats.version(address)
 
+    def is_silent(self, broker_name: str) -> bool:
+        """Whether the broker's master leaves requests unanswered."""
+        heartbeats = self.heartbeats
+        return heartbeats.silent and heartbeats.is_silent(self.routes.master(broker_name))
+
     # ---- calls ----
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:

@@ -23,6 +23,7 @@ from firearrow.client.remoting.routes import MASTER, RouteTable
 
 log = logging.getLogger("firearrow.client")
 
+PROBE_PAUSE_S = 0.5
 SLOW_S = 0.5
 """A heartbeat that fails later than this has met a broker that is silent, not one that is gone."""
 
@@ -49,6 +50,9 @@ class Heartbeats:
         self._last_sent: dict[str, int] = {}
         self._answers_again = answers_again
         self._silent: set[str] = set()
+        self._probes: dict[str, asyncio.Task[None]] = {}
+        self.silence_listeners: list[Callable[[], None]] = []
+        """Called when a broker becomes silent, or answers again."""
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._next: dict[str, asyncio.Task[bool]] = {}
 
@@ -83,16 +87,46 @@ class Heartbeats:
         """Send to one broker. Returns whether it answered."""
         return await asyncio.shield(self._beat_soon(address))
 
-    def is_silent(self, address: str) -> bool:
+    def is_silent(self, address: str | None) -> bool:
         """Whether the broker was reached and has not answered since: a request to it may wait in vain."""
         return address in self._silent
+
+    @property
+    def silent(self) -> bool:
+        """Whether any broker is silent."""
+        return bool(self._silent)
+
+    def suspect(self, address: str) -> None:
+        """A request had no answer in time: the broker is silent until it answers a heartbeat."""
+        if address not in self._silent:
+            self._now_silent(address)
+
+    def _now_silent(self, address: str) -> None:
+        self._silent.add(address)
+        self._notify()
+        if address not in self._probes:
+            probe = asyncio.get_running_loop().create_task(self._probe(address))
+            self._probes[address] = probe
+            probe.add_done_callback(lambda _: self._probes.pop(address, None))
+
+    async def _probe(self, address: str) -> None:
+        """Send heartbeats until it answers, or no route names it any more."""
+        while address in self._silent and not await self.beat(address):
+            await asyncio.sleep(PROBE_PAUSE_S)
+            if all(address != known for _, _, known in self._routes.addresses()):
+                self._silent.discard(address)
+                self._notify()
+
+    def _notify(self) -> None:
+        for listener in self.silence_listeners:
+            listener()
 
     def is_beating(self, address: str) -> bool:
         """Whether a heartbeat to this broker is under way."""
         return address in self._running
 
     def close(self) -> None:
-        for beat in (*self._running.values(), *self._next.values()):
+        for beat in (*self._running.values(), *self._next.values(), *self._probes.values()):
             beat.cancel()
 
     def _beat_soon(self, address: str) -> asyncio.Task[bool]:
@@ -116,10 +150,11 @@ class Heartbeats:
         except (ClientError, NotRunning) as error:
             log.warning("heartbeat to %s failed: %s", address, error)
             if self._channels.loop.time() - began_s >= SLOW_S:
-                self._silent.add(address)
+                self._now_silent(address)
             return False
         if address in self._silent:
             self._silent.discard(address)
+            self._notify()
             self._answers_again()
         return True
 

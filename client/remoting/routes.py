@@ -96,6 +96,8 @@ def _numbers(mapping: Mapping[str, Any], queues_max: int) -> list[int]:
     return [int(number) for number in numbers]
 
 
+RENEW_S = 0.09
+"""Shortest time between two requests for a route because of an answer or a lost connection."""
 MASTER = 0
 PERM_READ, PERM_WRITE = 4, 2
 QUEUES_MAX = 65536
@@ -193,6 +195,7 @@ class RouteTable:
         self._publish: dict[str, PublishInfo] = {}
         self._refreshes: dict[str, asyncio.Task[bool]] = {}
         self._brokers: dict[str, dict[int, str]] = {}
+        self._renewed_s: dict[str, float] = {}
 
     # ---- topics ----
 
@@ -272,10 +275,19 @@ class RouteTable:
             refresh.add_done_callback(lambda task: self._refreshed(topic, task))
         return await asyncio.shield(refresh)
 
+    async def renew(self, topic: str) -> bool:
+        """Like `refresh`, but at most each RENEW_S for one topic: False if that was not long ago."""
+        now_s = asyncio.get_running_loop().time()
+        if topic not in self._refreshes and now_s - self._renewed_s.get(topic, -RENEW_S) < RENEW_S:
+            return False
+        self._renewed_s[topic] = now_s
+        return await self.refresh(topic)
+
     def forget_but(self, topics: set[str]) -> None:
         """Drop the routes of all other topics, and the brokers that only those routes named."""
         for topic in [topic for topic in self._routes if topic not in topics]:
             del self._routes[topic]
+            self._renewed_s.pop(topic, None)
             self._publish.pop(topic, None)
         named: dict[str, dict[int, str]] = {}
         for route in self._routes.values():

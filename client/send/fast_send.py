@@ -15,7 +15,7 @@ from firearrow.client.base.errors import MessageRefused, RocketMQError
 from firearrow.client.base.message import Message, MessageQueue, Property, SendResult, SendStatus
 from firearrow.client.base.names import RETRY
 from firearrow.client.send.prepare import MessagePreparer
-from firearrow.client.send.send_task import SendEnvironment, SendTask
+from firearrow.client.send.send_task import FIRST_SHARE, SendEnvironment, SendTask
 
 SPECIAL = frozenset({Property.MULTI_DISPATCH, Property.MESSAGE_TYPE, Property.TRANSACTION_PREPARED})
 """Properties that change how a message is sent; a message that has one is not plain."""
@@ -75,6 +75,7 @@ class FastSends:
         self._channels = environment.instance.channels
         self._topic_sends: dict[str, TopicFastSend[Message, MessageQueue, SendResult]] = {}
         options = environment.options
+        self._retries = options.retries > 0 and options.async_retries > 0
         self._open = (
             environment.faults is None
             and not environment.forbidden
@@ -117,8 +118,10 @@ class FastSends:
         info = self._environment.instance.routes.known_publish_info(topic.wrapped)
         if info is None or not info.queues or info.static:
             return None
+        choice = self._environment.choice
+        queues = [queue for queue in info.queues if not choice.is_silent(queue.broker_name)] or info.queues
         targets = []
-        for queue in info.queues:
+        for queue in queues:
             address = self._environment.address(queue)
             channel = None if address is None else self._channels.held(address)
             if channel is None:
@@ -137,5 +140,11 @@ class FastSends:
                 infos=self._environment.instance.routes.publish_infos,
                 next_queue=random.randrange(1 << 31),
             )
-        topic_send.set_queues(info, targets)
+        others = len({queue.broker_name for queue in queues}) > 1
+        topic_send.set_queues(info, targets, FIRST_SHARE if others and self._retries else 1)
         return topic_send
+
+    def forget_queues(self) -> None:
+        """Brokers have become silent, or answer again."""
+        for topic_send in self._topic_sends.values():
+            topic_send.forget_queues()

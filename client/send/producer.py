@@ -111,7 +111,7 @@ class Producer(Service):
             instance,
             self.options,
             self._namespace,
-            QueueSelector(faults),
+            QueueSelector(faults, instance.is_silent),
             faults,
             self._send_hooks,
             self._forbidden,
@@ -119,6 +119,7 @@ class Producer(Service):
             OnewayWrites(),
         )
         self._fast_sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
+        instance.heartbeats.silence_listeners.append(self._fast_sends.forget_queues)
         self._send_slow_path = self._slow_path("sync", self.options.retries, self._retry_codes)
         self._submit_slow_path = self._slow_path("async", self.options.async_retries, is_transport_error)
         self.requests = Requests(self)
@@ -194,6 +195,8 @@ class Producer(Service):
             await tracing.close()
         if self._detector is not None:
             self._detector.cancel()
+        with contextlib.suppress(AttributeError, ValueError):
+            instance.heartbeats.silence_listeners.remove(self._fast_sends.forget_queues)
         if self.transaction_checks is not None:
             self.transaction_checks.close()
         await instance.leave_producer(self)

@@ -9,17 +9,26 @@ import random
 from collections.abc import Callable, Sequence
 
 from firearrow._native.base.hash import java_hash
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.base.errors import (
     BrokerError,
     ClientError,
+    ConnectFailed,
+    ConnectionLost,
     MessageRefused,
     TooManyRequests,
     TransportError,
+    access_hint,
 )
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import Namespace
 from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.send.fault_strategy import LatencyFaultTolerance
+
+OLD_ROUTE_CODES = frozenset(
+    {ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY, ResponseCode.TOPIC_NOT_EXIST}
+)
+"""What a broker answers that is fenced or a slave, or lost a topic."""
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Called with all writable queues and the message; returns one of the queues."""
@@ -69,18 +78,28 @@ COUNT_MAX = 0x7FFFFFFF
 class QueueSelector:
     """Round robin with one counter per topic.
 
-    It starts at a random value, so that clients do not move in step.
+    It starts at a random value, so that clients do not move in step. `is_silent(broker name)`: it leaves requests
+    unanswered, and is chosen only if all do.
     """
 
-    def __init__(self, faults: LatencyFaultTolerance | None = None) -> None:
+    def __init__(
+        self,
+        faults: LatencyFaultTolerance | None = None,
+        is_silent: Callable[[str], bool] = lambda broker: False,
+    ) -> None:
         self.faults = faults
+        self.is_silent = is_silent
         self._counts: dict[str, int] = {}
 
     def choose(self, info: PublishInfo, avoid: str | None = None) -> MessageQueue:
         """The next queue, not at broker `avoid` if there is another broker. `info` has at least one queue."""
         queues = info.queues
         if avoid is None and self.faults is None:
-            return queues[self._next(info.topic) % len(queues)]
+            for _ in queues:
+                queue = queues[self._next(info.topic) % len(queues)]
+                if not self.is_silent(queue.broker_name):
+                    break
+            return queue
         if avoid is not None and self.faults is not None:
             # a new random start: clients that retry in step would all choose the same next broker
             self._counts.pop(info.topic, None)
@@ -93,11 +112,18 @@ class QueueSelector:
                     return queue
         return queues[self._next(info.topic) % len(queues)]
 
+    def has_other(self, info: PublishInfo, broker: str) -> bool:
+        """Whether another broker of the topic may answer if this one does not."""
+        return any(name != broker and not self.is_silent(name) for name in info.brokers)
+
     def _filters(self, avoid: str | None) -> list[Callable[[str], bool]]:
         """Conditions on the broker, the strictest first."""
-        faults = self.faults
+        faults, is_silent = self.faults, self.is_silent
         if faults is None:
-            return [lambda broker: broker != avoid]
+            return [
+                lambda broker: broker != avoid and not is_silent(broker),
+                lambda broker: broker != avoid,
+            ]
         return [
             lambda broker: broker != avoid and faults.available(broker),
             lambda broker: broker != avoid and faults.reachable(broker),
@@ -123,6 +149,19 @@ def retry_on_other_broker(codes: frozenset[int]) -> Callable[[BaseException], bo
 def is_transport_error(error: BaseException) -> bool:
     """The rule of `submit`: retry only if no broker answered."""
     return isinstance(error, TransportError) and not isinstance(error, TooManyRequests)
+
+
+def means_old_route(error: BaseException) -> bool:
+    """Whether the broker may not be the one for this queue any more: it is gone, fenced or a slave, does not know the
+    topic, or has fewer queues. Java's client waits for its timer then, 30 s.
+    """
+    if not isinstance(error, BrokerError):
+        return isinstance(error, ConnectFailed | ConnectionLost)
+    if error.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR):  # 5.x and 4.x
+        return "queueId[" in error.remark and "is illegal" in error.remark
+    if error.code == ResponseCode.NO_PERMISSION:
+        return not access_hint(error.code, error.remark)
+    return error.code in OLD_ROUTE_CODES
 
 
 def never_retry(error: BaseException) -> bool:

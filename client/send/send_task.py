@@ -5,6 +5,7 @@ future ends the attempts.
 """
 
 import asyncio
+import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from firearrow._native.wire.send_request import post
 from firearrow.client.base.errors import (
     BrokerError,
     ClientError,
+    ConnectFailed,
     MessageRefused,
     NoRoute,
     NotRunning,
@@ -31,12 +33,15 @@ from firearrow.client.base.options import ProducerOptions
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.base.unsent import Unsent
 from firearrow.client.remoting.channel import Channel
+from firearrow.client.remoting.channels import HOLD_UP_S
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.send.fault_strategy import LatencyFaultTolerance
 from firearrow.client.send.oneway import OnewayWrites
 from firearrow.client.send.prepare import BATCH, PreparedMessage
-from firearrow.client.send.queue_selection import QueueSelector, Selector
+from firearrow.client.send.queue_selection import QueueSelector, Selector, means_old_route
+
+log = logging.getLogger("firearrow.client")
 
 Result = TypeVar("Result")
 
@@ -100,6 +105,14 @@ class CommandAnswer:
 
 STATUSES = {status.value: status for status in SendStatus}
 VIP_PORT_BELOW = 2
+FIRST_SHARE = 0.5
+"""Of the time that is left, for one attempt if other brokers can be tried after it."""
+SUSPECT_S = 0.5
+"""A broker that let a connection wait for this time is silent until it answers a heartbeat."""
+RENEWALS_MAX = 3
+"""Attempts of one send that do not count because name servers had a new route."""
+RENEW_PAUSE_S = 0.1
+"""Pause before another attempt at the same broker, after which name servers are asked again."""
 DRAIN_RETRY_S = 0.2
 """Pause before a submitted message is tried again while the producer closes."""
 WRITE_PAUSED_POLL_S = 0.005
@@ -155,6 +168,7 @@ class SendTask:
         "_prepared",
         "_queue",
         "_redirected",
+        "_renewals",
         "_retries",
         "_selector",
         "_tries",
@@ -183,6 +197,7 @@ class SendTask:
         self._queue = queue
         self._broker: str | None = None
         self._redirected = False
+        self._renewals = 0
         self._began_s = 0.0
         self._error: BaseException | None = None
         self._context: SendContext | None = None
@@ -311,7 +326,7 @@ class SendTask:
         self._queue, self._broker = queue, queue.broker_name
         try:
             address = self._environment.vip(await self._in_time(instance.master_of(queue)))
-            left_s = self._deadline_s - instance.loop.time()
+            left_s = self._attempt_s(self._deadline_s - instance.loop.time())
             channel = instance.channels.held(address) or await instance.channels.open(address, left_s)
         except NoRoute as error:
             self._fail(error)
@@ -331,6 +346,17 @@ class SendTask:
             raise RequestTimeout(
                 f"topic {topic}: no name server answered within the send's timeout"
             ) from None
+
+    def _attempt_s(self, left_s: float) -> float:
+        """The time of one attempt: some is kept for another broker that may answer."""
+        environment, options = self._environment, self._environment.options
+        if self._tries < 2 or self._fixed_queue is not None or self._broker is None:
+            return left_s
+        if options.attempt_timeout_s is not None:
+            return min(left_s, options.attempt_timeout_s)
+        info = environment.instance.routes.known_publish_info(self._prepared.topic.wrapped)
+        others = info is not None and environment.choice.has_other(info, self._broker)
+        return left_s * FIRST_SHARE if others else left_s
 
     def _choose(self, info: PublishInfo) -> MessageQueue | None:
         """Select a queue. None: the selector failed, and so did the future."""
@@ -363,8 +389,7 @@ class SendTask:
         if environment.drain_until_s is not None:
             # Long enough for a connection that died to be dropped with what it has: no copy of each attempt arrives.
             timeout_s = min(timeout_s, max(environment.options.send_timeout_s, SILENT_S))
-        if environment.options.attempt_timeout_s is not None and self._tries > 1:
-            timeout_s = min(timeout_s, environment.options.attempt_timeout_s)
+        timeout_s = self._attempt_s(timeout_s)
         if (environment.hooks or environment.forbidden) and not self._run_before_hooks(queue, address):
             return
         opaque = channel.next_opaque()
@@ -450,11 +475,45 @@ class SendTask:
             return
         self._tries -= 1
         self._error = error
-        has_time = self._environment.instance.loop.time() < self._deadline_s
-        if self._tries > 0 and has_time and self._retries(error):
+        refused = isinstance(error, BrokerError)
+        again = self._tries > 0 and (self._retries(error) or refused)
+        if self._environment.instance.loop.time() >= self._deadline_s:
+            self._fail(error)
+        elif means_old_route(error):
+            self._spawn(self._after_new_route(error, again))
+        elif again and self._retries(error):
             self.attempt()
         else:
             self._fail(error)
+
+    async def _after_new_route(self, error: BaseException, again: bool) -> None:
+        """Ask the name servers, then go on. A new route is worth an attempt that does not count: a broker that
+        refused has stored nothing.
+        """
+        environment, queue, topic = self._environment, self._queue, self._prepared.topic.wrapped
+        routes, now_s = environment.instance.routes, environment.instance.loop.time
+        assert queue is not None
+        master = environment.address(queue)
+        try:
+            async with asyncio.timeout(min(HOLD_UP_S, self._deadline_s - now_s())):
+                await routes.renew(topic)
+        except (RocketMQError, TimeoutError) as fault:
+            log.debug("topic %s: no new route: %s", topic, fault)
+        info = routes.known_publish_info(topic)
+        left = info is not None and queue not in info.queues
+        moved = left or environment.address(queue) != master
+        if self._selector is not None:
+            self._fixed_queue = None
+        elif left and self._fixed_queue is not None:
+            moved = again = False
+        if moved and self._renewals < RENEWALS_MAX:
+            self._renewals, self._tries = self._renewals + 1, self._tries + 1
+        elif not again:
+            self._fail(error)
+            return
+        elif info is None or not environment.choice.has_other(info, queue.broker_name):
+            await asyncio.sleep(RENEW_PAUSE_S)
+        self.attempt()
 
     def _drains(self, error: BaseException) -> bool:
         """The producer closes: a submitted message that no broker has answered is tried again."""
@@ -495,10 +554,16 @@ class SendTask:
             self.future._log_traceback = False  # reported once for all, not with a traceback for each
 
     def _record_fault(self, error: BaseException) -> None:
-        faults = self._environment.faults
-        if faults is None or self._broker is None:
+        faults, instance = self._environment.faults, self._environment.instance
+        if self._broker is None:
             return
-        took_s = self._environment.instance.loop.time() - self._began_s
+        took_s = instance.loop.time() - self._began_s
+        if isinstance(error, RequestTimeout) or (isinstance(error, ConnectFailed) and took_s >= SUSPECT_S):
+            master = instance.routes.master(self._broker)
+            if master is not None:
+                instance.heartbeats.suspect(master)
+        if faults is None:
+            return
         if isinstance(error, BrokerError):
             faults.update(self._broker, took_s, isolate=True, reachable=False)
         elif isinstance(error, TransportError):
