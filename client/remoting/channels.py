@@ -92,8 +92,8 @@ RequestReceived = Callable[[RemotingCommand, Channel], None]
 
 
 class Channels:
-    """`lost(address)` is called when a connection is gone, `opened(address, again)` when one was
-    opened; `again`: another one was lost before."""
+    """`lost(address)` is called when a connection is lost, `failed(address)` when none could be opened,
+    `opened(address, again)` when one was; `again`: another one was lost before."""
 
     def __init__(
         self,
@@ -102,6 +102,7 @@ class Channels:
         request_received: RequestReceived,
         opened: Callable[[str, bool], None],
         lost: Callable[[str], None] = lambda address: None,
+        failed: Callable[[str], None] = lambda address: None,
     ) -> None:
         self.loop = loop
         self.hooks: list[RpcHook] = []
@@ -109,6 +110,7 @@ class Channels:
         self._request_received = request_received
         self._opened = opened
         self._lost = lost
+        self._failed = failed
         self._open: dict[str, Channel] = {}
         self._opening: dict[str, asyncio.Task[Channel]] = {}
         self._all: set[Channel] = set()
@@ -287,7 +289,8 @@ class Channels:
 
     def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
         self._opening.pop(address, None)
-        _ignore_failure(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failed(address)
 
     def retire(self, address: str) -> None:
         """Stop using the channel to this address; the next request opens another."""

@@ -29,7 +29,7 @@ from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
 from firearrow.client.remoting.heartbeat import Heartbeats
 from firearrow.client.remoting.name_servers import NameServers
-from firearrow.client.remoting.route_retry import RETRY_S, WAIT_MAX_S, RouteRetry
+from firearrow.client.remoting.route_retry import RENEW_WAIT_MAX_S, RETRY_S, WAIT_MAX_S, RouteRetry
 from firearrow.client.remoting.routes import MASTER, RouteTable
 
 log = logging.getLogger("firearrow.client")
@@ -73,7 +73,7 @@ class ClientInstance:
         self.client_id = client_id
         self.producers: dict[str, ProducerRole] = {}
         self.consumers: dict[str, ConsumerRole] = {}
-        self.channels = Channels(loop, options, self._request_received, self._opened, self._lost)
+        self.channels = Channels(loop, options, self._request_received, self._opened, self._lost, self._failed)
         self.lost_listeners: list[Callable[[str], None]] = []
         """Called with the address of a broker or name server whose connection is gone."""
         self.name_servers = NameServers(self.channels, options)
@@ -97,6 +97,8 @@ class ClientInstance:
         self._handlers: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._users = 0
+        self._renewals: dict[str, tuple[float, float]] = {}
+        """Address of a broker that is not reached → when its routes are requested again, and the wait after that."""
         self._rebalance_requested = asyncio.Event()
         self._closed = False
 
@@ -252,12 +254,38 @@ class ClientInstance:
     def _changed(self, request: RemotingCommand, address: str) -> None:
         self.rebalance_soon()
 
+    def _failed(self, address: str) -> None:
+        """No connection could be opened. Callers try again, so that this is called again."""
+        self._renew_routes(address)
+
+    def _renew_routes(self, address: str) -> None:
+        """A broker is not reached: its place may be another one's, after a promotion. Java waits for its timer."""
+        next_s, wait_s = self._renewals.get(address, (0.0, RETRY_S))
+        topics = self.routes.topics_at(address)
+        if self._closed or not topics or self.loop.time() < next_s:
+            return
+        self._renewals[address] = self.loop.time() + wait_s, min(2 * wait_s, RENEW_WAIT_MAX_S)
+        self.spawn(self._renew_routes_of(topics))
+
+    async def _renew_routes_of(self, topics: list[str]) -> None:
+        changed = False
+        for topic in topics:
+            try:
+                changed = await self.routes.renew(topic) or changed
+            except ClientError as error:
+                log.debug("could not refresh the route of %s: %s", topic, error)
+        if changed:
+            await self._heartbeat_new_brokers()
+
     def _lost(self, address: str) -> None:
+        if not self._closed:
+            self._renew_routes(address)
         for listener in list(self.lost_listeners):
             listener(address)
 
     def _opened(self, address: str, again: bool) -> None:
         """A broker that came back, maybe at another address, must get a heartbeat before other requests."""
+        self._renewals.pop(address, None)
         used = bool(self.producers or self.consumers)
         if not again and (not used or self.heartbeats.is_beating(address)):
             return

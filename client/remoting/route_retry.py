@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from firearrow.client.base.errors import ClientError
 from firearrow.client.remoting.routes import RouteTable
 
-RETRY_S = 1.0
-WAIT_MAX_S = 3.0
-"""A consumer that started before its broker consumes at most about 4 s after the broker is there: a rebalance may
-wait for another second."""
+RETRY_S = 0.5
+WAIT_MAX_S = 1.0
+"""A consumer that started before its broker consumes at most 2 s after the broker is there: the rebalance may wait for
+one more second."""
+RENEW_WAIT_MAX_S = 4.0
+"""Longest time between two requests for the routes that name a broker which cannot be reached."""
 
 
 class RouteRetry:

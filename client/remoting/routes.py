@@ -327,6 +327,14 @@ class RouteTable:
         random.shuffle(named)
         return [ids.get(MASTER) or next(iter(ids.values())) for ids in named]
 
+    def topics_at(self, address: str) -> list[str]:
+        """The topics whose routes name this address."""
+        return [
+            topic
+            for topic, route in self._routes.items()
+            if any(address in ids.values() for ids in route.brokers.values())
+        ]
+
     def topic_of(self, broker_name: str) -> str | None:
         """Any topic that has queues at this broker."""
         return next((topic for topic, route in self._routes.items() if broker_name in route.brokers), None)
