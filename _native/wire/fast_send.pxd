@@ -55,5 +55,5 @@ cdef class FastSendWaiter(CallWaiter):
     cdef TopicFastSend topic_send
     cdef object message, queue, slow_path
     cdef int32_t queue_id
+    cdef float share              # of the send's time, until `deadline`
     cdef Py_ssize_t size
-    cdef double timeout           # of the whole send

@@ -130,7 +130,7 @@ cdef class TopicFastSend:
         waiter.queue = self.queues[at]
         waiter.queue_id = send.queue_id
         waiter.size = size
-        waiter.timeout = timeout_s
+        waiter.share = <float> self.attempt_share
         waiter.future = self.loop.create_future()
         channel.post(send.opaque, frame, waiter, timeout_s * self.attempt_share)
         return waiter.future
@@ -174,7 +174,6 @@ cdef class FastSendWaiter(CallWaiter):
 
     cdef int call_failed(self, object outcome) except -1:
         """`slow_path` takes over and releases the message's share of the limit."""
-        self.slow_path(
-            self.message, self.queue, self.future, self.size, self.posted + self.timeout, outcome
-        )
+        cdef double end = self.posted + (self.deadline - self.posted) / self.share
+        self.slow_path(self.message, self.queue, self.future, self.size, end, outcome)
         return 0

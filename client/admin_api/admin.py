@@ -26,6 +26,7 @@ from firearrow.client.admin_api.records import (
     read,
 )
 from firearrow.client.admin_api.requests import AdminCalls, integer_of, milliseconds
+from firearrow.client.base import process_exit
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import Namespace, check_group, check_topic, is_system_topic
@@ -63,6 +64,7 @@ class Admin(Startable):
         if self._instance is None:
             self._bind()
             self._instance = await ClientInstance.of(self._options)
+            process_exit.opened(self)
         return self
 
     async def close(self) -> None:
@@ -70,6 +72,7 @@ class Admin(Startable):
             return
         self._check_loop()
         instance, self._instance = self._instance, None
+        process_exit.closed(self)
         await instance.leave()
 
     @property

@@ -6,5 +6,7 @@
 - `message`: Message, MessageQueue and SendResult, and the encoding of properties
 - `names`: names of topics and groups: validity, retry and dead-letter topics, namespace prefixes
 - `options`: the client's options, with Java's defaults
+- `process_exit`: closes what runs when the process ends
 - `service_state`: states of producers and consumers, the base class for `async with`, the wall clock
+- `unsent`: counts what could not be sent or stored, and reports it on stderr
 """

@@ -200,10 +200,10 @@ class ProducerOptions:
     send_timeout_s: float = 3
     """Timeout of a whole call, with all its attempts."""
     drain_s: float = 10
-    """Longest time that `close`, and the end of the program, wait for messages in flight. Those of `submit` are tried
-    again until then, and stderr reports how many were not sent."""
+    """Longest time that `close` and the end of the program wait for messages in flight; those of `submit` are tried
+    again until then."""
     attempt_timeout_s: float | None = None
-    """Timeout of one attempt while others remain; None: only `send_timeout_s` counts."""
+    """Timeout of one attempt while others remain; None: half of the time that is left, if another broker may answer."""
     retries: int = 2
     """Further attempts of `send` and `send_batch` after a failed one."""
     async_retries: int = 2

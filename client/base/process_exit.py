@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 log = logging.getLogger("firearrow.client")
 
-CLOSE_S = 20.0
+CLOSE_S = 25.0
 """How long a close may take, besides its draining."""
 
 

@@ -81,6 +81,20 @@ class Startable(Uncopied, ABC):
             "firearrow.client.blocking, which works in any thread"
         )
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop in which it was started."""
+        assert self._bound_loop is not None
+        return self._bound_loop
+
+    @property
+    def drain_s(self) -> float:
+        """How long `close` waits for work in flight."""
+        return 0
+
+    def report_unsent(self) -> None:
+        """Report on stderr what was not sent, and what is in flight still: for the end of the process."""
+
     @abstractmethod
     async def start(self) -> Self: ...
 

@@ -62,39 +62,41 @@ class Unsent:
 
 
 class UnreadFuture(Future[Result]):
-    """A future whose failure is counted until a caller reads it, or registers a callback."""
+    """A future whose failure is counted in `unsent` until a caller reads it, or registers a callback.
 
-    def __init__(self, unsent: Unsent) -> None:
-        super().__init__()
-        self._unsent = unsent
-        self._reason: str | None = None
-        self._watched = False
+    `unsent` must be set before it fails. The loop's thread fails it, any thread reads it.
+    """
+
+    unsent: Unsent
+    _reason: str | None = None
+    _watched = False
 
     def fail(self, error: BaseException) -> None:
         if not self._watched:
-            self._reason = self._unsent.failed(error)
+            self._reason = self.unsent.failed(error)
         self.set_exception(error)
 
     def result(self, timeout: float | None = None) -> Result:
         try:
-            return super().result(timeout)
+            return Future.result(self, timeout)
         finally:
-            self._read()
+            if self._reason is not None:
+                self._read()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         try:
-            return super().exception(timeout)
+            return Future.exception(self, timeout)
         finally:
-            self._read()
+            if self._reason is not None:
+                self._read()
 
     def add_done_callback(self, fn: Callable[[Future[Result]], Any]) -> None:
         self._watched = True
         super().add_done_callback(fn)
-        if self.done():
+        if self._reason is not None:
             self._read()
 
     def _read(self) -> None:
-        if self.done():
-            reason, self._reason = self._reason, None
-            if reason is not None:
-                self._unsent.read(reason)
+        reason = self.__dict__.pop("_reason", None) if self.done() else None  # one of several readers gets it
+        if reason is not None:
+            self.unsent.read(reason)

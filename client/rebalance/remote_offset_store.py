@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.base.errors import ClientError, OffsetUnknown, RequestTimeout, check
+from firearrow.client.base.errors import ClientError, ConnectionLost, OffsetUnknown, RequestTimeout, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MessageModel
@@ -23,6 +23,8 @@ from firearrow.client.remoting.routes import MASTER
 
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 5
+FINAL_S = 8
+"""How long after the first request for a last offset another one may begin."""
 CONCURRENT_MAX = 100
 """Offsets written before other tasks of the loop run."""
 
@@ -106,17 +108,20 @@ class RemoteOffsetStore(OffsetTable):
         offset = self.cached_offset(queue)
         if offset != NOT_FOUND:
             try:
-                await self._commit_twice(queue, offset)
+                await self._commit_in_time(queue, offset)
             except ClientError as error:
                 log.warning("offset %d of %s was not stored at the broker: %s", offset, queue, error)
                 self._unsent.failed(error)
 
-    async def _commit_twice(self, queue: MessageQueue, offset: int) -> None:
-        """A broker that hangs for seconds gets a second request; ClientError."""
-        try:
-            await self.commit(queue, offset)
-        except RequestTimeout:
-            await self.commit(queue, offset)
+    async def _commit_in_time(self, queue: MessageQueue, offset: int) -> None:
+        """A broker that hangs for seconds gets another request. ClientError."""
+        until_s = self._instance.loop.time() + FINAL_S
+        while True:
+            try:
+                return await self.commit(queue, offset)
+            except (RequestTimeout, ConnectionLost):
+                if self._instance.loop.time() >= until_s:
+                    raise
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
         try:

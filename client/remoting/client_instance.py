@@ -73,7 +73,9 @@ class ClientInstance:
         self.client_id = client_id
         self.producers: dict[str, ProducerRole] = {}
         self.consumers: dict[str, ConsumerRole] = {}
-        self.channels = Channels(loop, options, self._request_received, self._opened, self._lost, self._failed)
+        self.channels = Channels(
+            loop, options, self._request_received, self._opened, self._lost, self._failed
+        )
         self.lost_listeners: list[Callable[[str], None]] = []
         """Called with the address of a broker or name server whose connection is gone."""
         self.name_servers = NameServers(self.channels, options)

@@ -83,20 +83,6 @@ class Service(Startable):
         await self._leave()
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop in which it was started."""
-        assert self._bound_loop is not None
-        return self._bound_loop
-
-    @property
-    def drain_s(self) -> float:
-        """How long `close` waits for work in flight."""
-        return 0
-
-    def report_unsent(self) -> None:
-        """Report on stderr what was not sent or stored, and what is in flight still: for the end of the process."""
-
-    @property
     def instance(self) -> ClientInstance:
         if self._instance is None:
             raise self._not_running()

@@ -1,4 +1,8 @@
-"""BackPressure: the limit on sends, and bytes of bodies, in flight. First come, first served. Loop thread."""
+"""BackPressure: the limit on sends, and bytes of bodies, in flight. First come, first served. Loop thread.
+
+OnewayWrites: which one-way messages the kernel has not taken yet. They have no answer: all that can be known is that
+their bytes left this process.
+"""
 
 import asyncio
 import contextlib
@@ -7,6 +11,10 @@ from typing import Any
 
 from firearrow._native.wire.fast_send import InFlightLimit
 from firearrow.client.base.errors import TooManyRequests
+from firearrow.client.remoting.channel import Channel
+
+FRAMES_MAX = 16384
+"""More than the buffer of a connection holds: a one-way send waits while it is full."""
 
 
 class BackPressure(InFlightLimit):
@@ -89,3 +97,34 @@ class BackPressure(InFlightLimit):
             self.bytes += size
             waiter.set_result(None)
         self.crowded = bool(self._waiting)
+
+
+class OnewayWrites:
+    def __init__(self) -> None:
+        self._sizes: dict[Channel, deque[int]] = {}
+
+    def written(self, channel: Channel, size: int) -> None:
+        sizes = self._sizes.get(channel)
+        if sizes is None:
+            self._forget_closed()
+            sizes = self._sizes[channel] = deque(maxlen=FRAMES_MAX)
+        sizes.append(size)
+
+    def unsent(self) -> int:
+        """How many messages are in buffers of connections, in part or whole."""
+        self._forget_closed()
+        return sum(_last(sizes, channel.unsent_bytes) for channel, sizes in self._sizes.items())
+
+    def _forget_closed(self) -> None:
+        self._sizes = {channel: sizes for channel, sizes in self._sizes.items() if not channel.closed}
+
+
+def _last(sizes: deque[int], length: int) -> int:
+    """How many of the last sizes make up this length."""
+    count = 0
+    for size in reversed(sizes):
+        if length <= 0:
+            break
+        length -= size
+        count += 1
+    return count

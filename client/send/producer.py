@@ -18,11 +18,10 @@ from firearrow.client.base.service_state import ServiceState
 from firearrow.client.base.unsent import Unsent
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.service import Service
-from firearrow.client.send.back_pressure import BackPressure
+from firearrow.client.send.back_pressure import BackPressure, OnewayWrites
 from firearrow.client.send.batch import Accumulator
 from firearrow.client.send.fast_send import FastSends, SlowPath
 from firearrow.client.send.fault_strategy import PROBE_EACH_S, latency_faults
-from firearrow.client.send.oneway import OnewayWrites
 from firearrow.client.send.prepare import MessagePreparer, PreparedMessage, unique_ids
 from firearrow.client.send.queue_selection import (
     QueueSelector,

@@ -157,11 +157,31 @@ def means_old_route(error: BaseException) -> bool:
     """
     if not isinstance(error, BrokerError):
         return isinstance(error, ConnectFailed | ConnectionLost)
-    if error.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR):  # 5.x and 4.x
-        return "queueId[" in error.remark and "is illegal" in error.remark
+    if no_such_queue(error):
+        return True
     if error.code == ResponseCode.NO_PERMISSION:
         return not access_hint(error.code, error.remark)
     return error.code in OLD_ROUTE_CODES
+
+
+def is_not_master(error: BaseException) -> bool:
+    """Whether a broker refused a message because another one is, or becomes, the master: `submit` tries again."""
+    if not isinstance(error, BrokerError):
+        return False
+    if error.code == ResponseCode.SYSTEM_BUSY:
+        return error.remark.startswith("[REJECTREQUEST]")  # a slave's
+    return error.code == ResponseCode.SERVICE_NOT_AVAILABLE or (
+        error.code == ResponseCode.NO_PERMISSION and means_old_route(error)
+    )
+
+
+def no_such_queue(error: BaseException) -> bool:
+    """Whether the topic has fewer queues now. INVALID_PARAMETER: brokers of 5.x; SYSTEM_ERROR: of 4.x."""
+    return (
+        isinstance(error, BrokerError)
+        and error.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
+        and error.remark.startswith("request queueId[")
+    )
 
 
 def never_retry(error: BaseException) -> bool:

@@ -36,10 +36,16 @@ from firearrow.client.remoting.channel import Channel
 from firearrow.client.remoting.channels import HOLD_UP_S
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PublishInfo
+from firearrow.client.send.back_pressure import OnewayWrites
 from firearrow.client.send.fault_strategy import LatencyFaultTolerance
-from firearrow.client.send.oneway import OnewayWrites
 from firearrow.client.send.prepare import BATCH, PreparedMessage
-from firearrow.client.send.queue_selection import QueueSelector, Selector, means_old_route
+from firearrow.client.send.queue_selection import (
+    QueueSelector,
+    Selector,
+    is_not_master,
+    means_old_route,
+    no_such_queue,
+)
 
 log = logging.getLogger("firearrow.client")
 
@@ -109,8 +115,8 @@ FIRST_SHARE = 0.5
 """Of the time that is left, for one attempt if other brokers can be tried after it."""
 SUSPECT_S = 0.5
 """A broker that let a connection wait for this time is silent until it answers a heartbeat."""
-RENEWALS_MAX = 3
-"""Attempts of one send that do not count because name servers had a new route."""
+RENEWALS_MAX = 5
+"""Attempts of one send that do not count because name servers have a new route, or must get one soon."""
 RENEW_PAUSE_S = 0.1
 """Pause before another attempt at the same broker, after which name servers are asked again."""
 DRAIN_RETRY_S = 0.2
@@ -475,8 +481,7 @@ class SendTask:
             return
         self._tries -= 1
         self._error = error
-        refused = isinstance(error, BrokerError)
-        again = self._tries > 0 and (self._retries(error) or refused)
+        again = self._tries > 0 and (self._retries(error) or is_not_master(error))
         if self._environment.instance.loop.time() >= self._deadline_s:
             self._fail(error)
         elif means_old_route(error):
@@ -504,14 +509,15 @@ class SendTask:
         moved = left or environment.address(queue) != master
         if self._selector is not None:
             self._fixed_queue = None
-        elif left and self._fixed_queue is not None:
-            moved = again = False
-        if moved and self._renewals < RENEWALS_MAX:
+        elif self._fixed_queue is not None and (left or no_such_queue(error)):
+            self._fail(error)  # the caller wants this one
+            return
+        if (moved or no_such_queue(error)) and self._renewals < RENEWALS_MAX:
             self._renewals, self._tries = self._renewals + 1, self._tries + 1
         elif not again:
             self._fail(error)
             return
-        elif info is None or not environment.choice.has_other(info, queue.broker_name):
+        if not moved and (info is None or not environment.choice.has_other(info, queue.broker_name)):
             await asyncio.sleep(RENEW_PAUSE_S)
         self.attempt()
 

@@ -54,7 +54,8 @@ class ThreadBridge:
             raise TooManyRequests(
                 f"{self._options.in_flight_max} messages are in flight, no more are allowed"
             )
-        future: UnreadFuture[SendResult] = UnreadFuture(self._unsent)
+        future: UnreadFuture[SendResult] = UnreadFuture()
+        future.unsent = self._unsent
         self._waiting.append((future, submit))
         if not self._woken:
             self._woken = True

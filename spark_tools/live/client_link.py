@@ -75,12 +75,10 @@ class SharedAdmin:
         self.admin = self.thread.call(lambda: Admin(client=self.options))
         self.instance = self.thread.run(self._start)
         """Use it in the loop's thread only, except for what never changes."""
-        self.thread.opened(self.admin)
 
     def _close(self) -> None:
         if self.thread is LoopThread.current():
             self.thread.run(self.admin.close)
-            self.thread.closed(self.admin)
 
     async def _start(self) -> ClientInstance:
         await self.admin.start()

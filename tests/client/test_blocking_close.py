@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import wait
 
 import pytest
 
 from firearrow.client import blocking
 from firearrow.client.base.errors import ConfigError, NotRunning, TooManyRequests
 from firearrow.client.base.message import Message, SendResult
+from firearrow.client.base.unsent import UnreadFuture, Unsent
 from firearrow.client.threads.handover import ThreadBridge
 from firearrow.client.threads.loop_thread import LoopThread
 from tests.client.test_blocking import ROOT, Topics, producer
@@ -62,7 +64,7 @@ class Full:
 @pytest.mark.parametrize("wait", [False, True])
 def test_more_than_the_capacity_waits_or_is_refused(wait: bool) -> None:
     thread = LoopThread.current()
-    bridge = ThreadBridge(thread, Full(wait))
+    bridge = ThreadBridge(thread, Full(wait), Unsent("{} lost"))
     sendings: list[asyncio.Future[SendResult]] = []
 
     def submit() -> asyncio.Future[SendResult]:
@@ -83,7 +85,7 @@ def test_more_than_the_capacity_waits_or_is_refused(wait: bool) -> None:
 
 def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
     thread = LoopThread.current()
-    bridge = ThreadBridge(thread, Full(wait=False))
+    bridge = ThreadBridge(thread, Full(wait=False), Unsent("{} lost"))
     sent: list[int] = []
 
     def submit() -> asyncio.Future[SendResult]:
@@ -235,3 +237,30 @@ def test_a_signal_drains_a_running_consumer(name_server: str, topics: Topics, nu
         assert process.stdout.read() == "ended\ndrained SHUTDOWN_ALREADY\n"
         assert process.stderr.read() == ""
     assert process.returncode == 0
+
+
+def test_failures_that_no_caller_read_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    thread, unsent = LoopThread.current(), Unsent("{} lost")
+    bridge = ThreadBridge(thread, Full(wait=False), unsent)
+    called: list[object] = []
+
+    def fail(how: str) -> UnreadFuture[SendResult]:
+        def submit() -> asyncio.Future[SendResult]:
+            raise ConfigError(how)
+
+        future = bridge.submit(submit)
+        wait([future], 10)
+        assert isinstance(future, UnreadFuture)
+        return future
+
+    assert isinstance(fail("exception").exception(), ConfigError)
+    with pytest.raises(ConfigError):
+        fail("result").result()
+    fail("callback").add_done_callback(called.append)
+    kept = fail("unread")
+    fail("unread")
+    unsent.report()
+    assert (len(called), capsys.readouterr().err) == (1, "firearrow: 2 lost: 2 times ConfigError: unread\n")
+    assert kept.exception() is not None
+    unsent.report()
+    assert capsys.readouterr().err == ""

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from firearrow.client.base.errors import RequestTimeout
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import (
     ClientOptions,
     ConsumeFromWhere,
     PopConsumerOptions,
+    ProducerOptions,
     PullConsumerOptions,
     PushConsumerOptions,
 )
@@ -19,10 +21,11 @@ from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
+from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.pushing import Seen
 from tests.client.test_two_brokers import known
-from tests.client.two_brokers import SecondBroker
+from tests.client.two_brokers import NAME, SecondBroker
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
 
@@ -136,3 +139,57 @@ async def test_a_broker_that_answers_again_is_consumed_from(
         await producer.send(Message(topic, b"back"), queue=MessageQueue(topic, "broker-b", 0))
     await wait_until(lambda: seen.bodies == [b"back"], 10)
     await made.close()
+
+
+async def test_sends_go_to_the_other_broker(peer: Peer, second: SecondBroker, topics: Topics) -> None:
+    """By default, of every kind; the broker that hangs is used again as soon as it answers."""
+    made = topics(queues=2)
+    second.add_topic(made, 2)
+    await known(peer, made, 2)
+    options = ProducerOptions(send_timeout_s=3)
+    batching = ProducerOptions(auto_batch=True)
+
+    async def check(message: object) -> TransactionState:
+        return TransactionState.COMMIT
+
+    async with (
+        Producer(unique("producer"), client=client(peer), options=options, checker=check) as producer,
+        Producer(unique("batching"), client=client(peer), options=batching) as accumulating,
+    ):
+        await asyncio.gather(*(producer.send(Message(made, b"before")) for _ in range(8)))
+        second.signal(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            sends = [producer.send(Message(made, b"send")) for _ in range(20)]
+            sends += [producer.submit(Message(made, b"submit")) for _ in range(20)]
+            sends += [producer.send_batch([Message(made, b"a"), Message(made, b"b")]) for _ in range(4)]
+            sends += [accumulating.send(Message(made, b"batched")) for _ in range(20)]
+            results = await asyncio.gather(*sends)
+            assert {result.queue.broker_name for result in results} == {"broker-a"}
+            assert time.monotonic() - began < 3
+            began = time.monotonic()
+            for _ in range(20):  # the one that hangs is known: no send waits for it
+                await producer.send(Message(made, b"later"))
+                async with producer.transaction(Message(made, b"transaction")):
+                    pass
+            assert time.monotonic() - began < 1.5
+            with pytest.raises(RequestTimeout):  # no other queue but the chosen one
+                await producer.send(Message(made, b"x"), queue=MessageQueue(made, NAME, 0), timeout_s=1)
+        finally:
+            second.signal(signal.SIGCONT)
+        async with asyncio.timeout(5):
+            while (await producer.send(Message(made, b"after"))).queue.broker_name != NAME:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_a_name_server_that_hangs_costs_a_send_little(peer: Peer, topics: Topics) -> None:
+    topic = topics()
+    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    async with silent:
+        for _ in range(4):  # name servers are called in random order
+            options = ClientOptions(name_server=f"127.0.0.1:{port};{peer.name_server}")
+            async with Producer(unique("producer"), client=options) as producer:
+                began = time.monotonic()
+                await producer.send(Message(topic, b"x"))
+                assert time.monotonic() - began < 1.5

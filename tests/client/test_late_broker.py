@@ -28,8 +28,8 @@ from tests.interop.peers import BROKER, FireArrow
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 LATE_S = 7.3
 """Late enough that a client that doubles its waits from 1 s on waits for another 8 s."""
-WITHIN_S = 6.0
-"""Found within 3 s, one second until the next rebalance, and the rest for a slow machine."""
+WITHIN_S = 2.5
+"""2 s, and the rest for a slow machine."""
 
 Use = Callable[[ClientOptions, str], Coroutine[Any, Any, None]]
 """Starts a client, and returns when it has sent or got a message."""

@@ -265,6 +265,8 @@ class Acks:
     def __init__(self) -> None:
         self.calls: list[tuple[int, int | None]] = []
         self.error: RocketMQError | None = None
+        self.failures = 1 << 30
+        """How often each call fails."""
 
     async def ack(self, topic: str, receipt: ReceiptHandle) -> None:
         self._record(topic, receipt, None)
@@ -276,7 +278,7 @@ class Acks:
     def _record(self, topic: str, receipt: ReceiptHandle, seconds: int | None) -> None:
         assert topic == "orders"
         self.calls.append((receipt.queue_offset, seconds))
-        if self.error is not None:
+        if self.error is not None and self.calls.count(self.calls[-1]) <= self.failures:
             raise self.error
 
 
@@ -435,3 +437,25 @@ async def test_stopping_waits_for_handlers_and_their_results() -> None:
     gate.set()
     await stopping
     assert sorted(bench.acks.calls) == [(1, None), (2, None)]
+
+
+@pytest.mark.parametrize(("failures", "lost"), [(1, 0), (2, 2)])
+async def test_acknowledgements_at_the_end_get_another_request_or_are_reported(
+    failures: int, lost: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gate = asyncio.Event()
+
+    async def handler(messages: list[ReceivedMessage]) -> None:
+        await gate.wait()
+
+    bench = ServiceBench(handler)
+    bench.acks.error = RequestTimeout("broker-a: no answer in time")
+    bench.acks.failures = failures
+    await bench.submit(popped(1, 2))
+    stopping = asyncio.create_task(bench.service.stop(5))
+    await settled()
+    gate.set()
+    await stopping
+    assert sorted(bench.acks.calls) == [(1, None), (1, None), (2, None), (2, None)]
+    report = "firearrow: 2 answers for popped messages were not sent, the messages come again: 2 times RequestTimeout"
+    assert capsys.readouterr().err.startswith(report) is bool(lost)

@@ -129,7 +129,7 @@ class Silent(Scripted):
 
 async def test_what_cannot_be_sent_before_the_producer_closes_is_reported() -> None:
     async with Silent("a") as cluster:
-        sender = producer(cluster, send_timeout_s=0.05)
+        sender = producer(cluster, send_timeout_s=0.05, drain_s=0.05)
         await sender.start()
         way = sender.submit(Message("t", b"x"), timeout_s=60)
         async with asyncio.timeout(5):

@@ -202,7 +202,7 @@ async def test_frames_in_small_chunks_are_reassembled(peer: Peer, topics: Topics
 
 async def test_a_close_in_silence_ends(peer: Peer, topics: Topics) -> None:
     topic = topics(queues=1)
-    async with sending(peer, send_timeout_s=2) as (producer, detour):
+    async with sending(peer, send_timeout_s=2, drain_s=2) as (producer, detour):
         await producer.send(Message(topic, b"before"))
         detour.broker.flowing.clear()
         way = producer.submit(Message(topic, b"silent"))

@@ -6,13 +6,21 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client import ClientOptions, Message, ProducerOptions, SendStatus
+from firearrow.client import (
+    ClientOptions,
+    ConsumeFromWhere,
+    Message,
+    ProducerOptions,
+    PushConsumerOptions,
+    SendStatus,
+)
 from firearrow.client.base.errors import ClientError
 from firearrow.client.blocking import Producer, PushConsumer
 from tests.replication.pairs import TOPIC, end_of, fill, wait_for
@@ -92,6 +100,39 @@ def test_clients_go_on_while_a_slave_takes_over(pair: PromotedPair) -> None:
         wait_for(lambda: set(found) >= set(sender.stored), "that nothing is lost", 60)
     repeated = [body for body, count in Counter(found).items() if count > 1]
     assert repeated == []
+
+
+def test_a_promotion_takes_clients_no_half_minute(pair: PromotedPair) -> None:
+    """With all defaults: the old master's answers and lost connections make a client ask for routes."""
+    with pair.master.connect() as client:
+        client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
+    pair.knows(TOPIC)
+    got, refused = [], 0
+    consumer = PushConsumer(
+        "Late", name_server=pair.names, options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+    )
+    consumer.subscribe(TOPIC, lambda messages: got.extend(message.body for message in messages))
+    with consumer, Producer("Load", name_server=pair.names) as producer, ThreadPoolExecutor(1) as beside:
+        producer.send(Message(TOPIC, b"first"))
+        ran = beside.submit(promoted, pair.slave)
+        sent, answered = [], time.monotonic()
+        gap = 0.0
+        while not ran.done() or len(sent) < 200:
+            body = b"%06d" % len(sent)
+            try:
+                producer.send(Message(TOPIC, body))
+            except ClientError:
+                refused += 1
+            else:
+                sent.append(body)
+                gap, answered = max(gap, time.monotonic() - answered), time.monotonic()
+            assert time.monotonic() - answered < 5
+            time.sleep(0.01)
+        ran.result().succeeded()
+        for number in range(50):
+            producer.send(Message(TOPIC, b"after %d" % number))
+        wait_for(lambda: b"after 49" in got, "messages of the new master", 6)
+    assert (gap < 3, refused < 50) == (True, True), (gap, refused)
 
 
 def test_what_a_sync_master_answered_is_at_the_promoted_slave(tmp_path: Path) -> None:
