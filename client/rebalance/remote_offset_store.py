@@ -115,12 +115,13 @@ class RemoteOffsetStore(OffsetTable):
 
     async def _commit_in_time(self, queue: MessageQueue, offset: int) -> None:
         """A broker that hangs for seconds gets another request. ClientError."""
-        until_s = self._instance.loop.time() + FINAL_S
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + FINAL_S
         while True:
             try:
                 return await self.commit(queue, offset)
             except (RequestTimeout, ConnectionLost):
-                if self._instance.loop.time() >= until_s:
+                if now_s() >= until_s:
                     raise
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
