@@ -122,13 +122,13 @@ class AccessControl:
         user = self._users.get(name)
         until = self._logged_in.get(peer, {}).get(name)
         if until is None:
-            self._wait_for(address, name)
+            self._wait_for(address, name, peer)
         elif user is not None and until > self._now() and user.is_enabled:
             return user
         fault = self._login_fault(request, user)
         if fault is not None:
             self._logged_in.get(peer, {}).pop(name, None)
-            delay_s = self._failed.failed(address, fault, name)
+            delay_s = self._failed.failed(address, fault, name, peer)
             raise _failed_login(fault, name, delay_s)
         assert user is not None
         self._note_login(peer, user)
@@ -146,9 +146,9 @@ class AccessControl:
         is_verified = user is not None and request.secret == user.password and user.is_enabled
         return None if is_verified else self._login_fault(request, user)
 
-    def _wait_for(self, address: str, user: str) -> None:
+    def _wait_for(self, address: str, user: str, peer: Peer) -> None:
         """Refusal: too many failed logins from the address."""
-        wait_s = self._failed.wait_s(address, user)
+        wait_s = self._failed.wait_s(address, user, peer)
         if wait_s > 0:
             remark = f"too many failed logins from {address}: try again in {wait_s:.1f} s"
             raise Refusal(ResponseCode.NO_PERMISSION, remark, passes=True)

@@ -2,16 +2,17 @@
 
 The answer to a failed login waits, longer with each failure of the address. While too many of an address wait, none of
 its connections that has not logged in yet may try: more connections do not help. Connections that have logged in are
-served as ever, and a user whose last login from the address was good may log in on further ones, so that neither a
-guesser nor a program with an old password locks out its neighbours.
+served as ever. A user that has logged in from the address before may log in on further connections, whatever others of
+the address try under any name: then each connection gets one try until its answer is sent. So neither a guesser nor a
+program with an old password locks out its neighbours. Who shares the address of a user guesses as fast as it connects.
 
 IPv6 addresses of one network of 64 bits count as one.
 """
 
 import logging
 import math
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 
 from firearrow.broker.base.peer import counted_address
 
@@ -25,20 +26,32 @@ WAITING_MAX = 16
 ADDRESSES_MAX = 10_000
 """Addresses that are remembered; the one that failed first is forgotten."""
 LOGINS_MAX = 10_000
-"""Good logins that are remembered."""
+"""Users with addresses from which they logged in that are remembered; the one that logged in first is forgotten."""
 FORGET_S = 300.0
 LOG_PERIOD_S = 60.0
 USER_CHARS_SHOWN = 64
 
 
 class _Address:
-    __slots__ = ("failures", "last_s", "waiting")
+    __slots__ = ("failures", "last_s", "tried", "waiting")
 
     def __init__(self) -> None:
         self.failures = 0
         self.last_s = -math.inf
-        self.waiting: list[float] = []
-        """When the answers that wait are sent."""
+        self.waiting: deque[tuple[float, Hashable]] = deque()
+        """When the answers that wait are sent, the first one first, and their connections."""
+        self.tried: dict[Hashable, float] = {}
+        """Connection → when the last of its answers is sent."""
+
+    def wait(self, until: float, connection: Hashable) -> None:
+        self.waiting.append((until, connection))
+        self.tried[connection] = until
+
+    def drop_sent(self, now: float) -> None:
+        while self.waiting and self.waiting[0][0] <= now:
+            _, connection = self.waiting.popleft()
+            if self.tried.get(connection, math.inf) <= now:
+                del self.tried[connection]
 
 
 class FailedLogins:
@@ -59,22 +72,23 @@ class FailedLogins:
         if len(self._good) > LOGINS_MAX:
             self._good.popitem(last=False)
 
-    def wait_s(self, address: str, user: str) -> float:
-        """How long the user may not try to log in from the address; 0: now."""
+    def wait_s(self, address: str, user: str, connection: Hashable) -> float:
+        """How long the user may not try to log in from the address on this connection; 0: now."""
         host = counted_address(address)
-        found = None if (host, user) in self._good else self._addresses.get(host)
+        found = self._addresses.get(host)
         if found is None or not found.waiting:
             return 0.0
         now = self._now()
-        found.waiting = [at for at in found.waiting if at > now]
-        return min(found.waiting) - now if len(found.waiting) >= WAITING_MAX else 0.0
+        found.drop_sent(now)
+        if len(found.waiting) < WAITING_MAX or ((host, user) in self._good and connection not in found.tried):
+            return 0.0
+        return found.waiting[0][0] - now
 
-    def failed(self, address: str, reason: str, user: str) -> float:
+    def failed(self, address: str, reason: str, user: str, connection: Hashable) -> float:
         """Note a failed login; returns how long its answer waits, in s. `reason` is one of few texts, `user` what the
         peer calls itself."""
         self.note(address, reason, user)
         now, address = self._now(), counted_address(address)
-        self._good.pop((address, user), None)
         found = self._addresses.pop(address, None)
         if found is None or now - found.last_s > FORGET_S:
             found = _Address()
@@ -86,7 +100,8 @@ class FailedLogins:
         if found.failures <= FREE:
             return 0.0
         delay = min(DELAY_FIRST_S * 2.0 ** min(found.failures - FREE - 1, 16), DELAY_MAX_S)
-        found.waiting.append(now + delay)
+        found.drop_sent(now)
+        found.wait(now + delay, connection)
         return delay
 
     def note(self, address: str, reason: str, user: str = "") -> None:

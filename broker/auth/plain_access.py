@@ -117,7 +117,7 @@ class PlainAccess:
         if any(white.match(address) for white in self.acl.white):
             return
         name = request.ext.get(signatures.ACCESS_KEY, "")
-        if self._logins.get(peer) != name and (wait_s := self._failed.wait_s(ip, name)) > 0:
+        if self._logins.get(peer) != name and (wait_s := self._failed.wait_s(ip, name, peer)) > 0:
             raise _refused(f"too many failed logins from {ip}: try again in {wait_s:.1f} s", passes=True)
         if not name:
             self._failed.note(ip, "No accessKey is configured")
@@ -138,7 +138,7 @@ class PlainAccess:
     def _failed_login(self, peer: Peer, fault: str, name: str) -> Refusal:
         if self._logins.get(peer) == name:
             self._logins[peer] = ""
-        delay_s = self._failed.failed(ip_of(peer), fault.rstrip(" ="), name)
+        delay_s = self._failed.failed(ip_of(peer), fault.rstrip(" ="), name, peer)
         return Refusal(ResponseCode.SYSTEM_ERROR, EXCEPTION + fault + name[:TEXT_CHARS_MAX], delay_s=delay_s)
 
     def _note_login(self, peer: Peer, account: Account) -> None:

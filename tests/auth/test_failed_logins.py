@@ -5,6 +5,7 @@ import logging
 import resource
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -37,52 +38,62 @@ class Times:
 def test_delays_grow_and_are_forgotten() -> None:
     times = Times()
     failed = FailedLogins(times)
-    delays = [failed.failed("1.1.1.1", "wrong", "u") for _ in range(FREE + 10)]
+    delays = [failed.failed("1.1.1.1", "wrong", "u", 0) for _ in range(FREE + 10)]
     assert delays[:FREE] == [0] * FREE
     assert delays[FREE:] == sorted(delays[FREE:])
     assert delays[FREE] == pytest.approx(0.1)
     assert delays[-1] == DELAY_MAX_S
-    assert failed.failed("2.2.2.2", "wrong", "u") == 0
+    assert failed.failed("2.2.2.2", "wrong", "u", 0) == 0
     times.now += 301
-    assert failed.failed("1.1.1.1", "wrong", "u") == 0
+    assert failed.failed("1.1.1.1", "wrong", "u", 0) == 0
 
 
 def test_nobody_of_an_address_tries_while_too_many_wait() -> None:
     times = Times()
     failed = FailedLogins(times)
     for _ in range(FREE + WAITING_MAX - 1):
-        failed.failed("1.1.1.1", "wrong", "u")
-    assert failed.wait_s("1.1.1.1", "u") == 0
-    failed.failed("1.1.1.1", "wrong", "u")
-    assert 0 < failed.wait_s("1.1.1.1", "u") <= DELAY_MAX_S
-    assert failed.wait_s("2.2.2.2", "u") == 0
+        failed.failed("1.1.1.1", "wrong", "u", 0)
+    assert failed.wait_s("1.1.1.1", "u", 1) == 0
+    failed.failed("1.1.1.1", "wrong", "u", 0)
+    assert 0 < failed.wait_s("1.1.1.1", "u", 1) <= DELAY_MAX_S
+    assert failed.wait_s("2.2.2.2", "u", 1) == 0
     times.now += DELAY_MAX_S + 1
-    assert failed.wait_s("1.1.1.1", "u") == 0
+    assert failed.wait_s("1.1.1.1", "u", 1) == 0
 
 
-def test_whose_last_login_from_the_address_was_good_may_try() -> None:
-    failed = FailedLogins(Times())
+def test_who_has_logged_in_from_the_address_may_try_on_each_connection_once() -> None:
+    times = Times()
+    failed = FailedLogins(times)
     failed.succeeded("1.1.1.1", "ann")
     for _ in range(FREE + WAITING_MAX):
-        failed.failed("1.1.1.1", "wrong", "bob")
-    assert failed.wait_s("1.1.1.1", "ann") == 0
-    assert failed.wait_s("1.1.1.1", "bob") > 0
-    failed.failed("1.1.1.1", "wrong", "ann")
-    assert failed.wait_s("1.1.1.1", "ann") > 0
+        failed.failed("1.1.1.1", "wrong", "bob", 0)
+    assert failed.wait_s("1.1.1.1", "ann", 1) == 0
+    assert failed.wait_s("1.1.1.1", "bob", 1) > 0
+    failed.failed("1.1.1.1", "wrong", "ann", 0)
+    assert failed.wait_s("1.1.1.1", "ann", 0) > 0
+    assert failed.wait_s("1.1.1.1", "ann", 1) == 0
+    for n in range(2 * WAITING_MAX):
+        failed.failed("1.1.1.1", "wrong", "ann", n)
+    assert failed.wait_s("1.1.1.1", "ann", 1) > 0
+    assert failed.wait_s("1.1.1.1", "ann", "fresh") == 0
+    times.now += DELAY_MAX_S
+    assert failed.wait_s("1.1.1.1", "ann", 1) == 0
+    for _ in range(FREE + WAITING_MAX):
+        failed.failed("1.1.1.1", "wrong", "bob", 0)
     for n in range(LOGINS_MAX + 1):
         failed.succeeded("1.1.1.1", f"user {n}")
-    assert failed.wait_s("1.1.1.1", "user 0") > 0
-    assert failed.wait_s("1.1.1.1", "user 1") == 0
+    assert failed.wait_s("1.1.1.1", "user 0", 1) > 0
+    assert failed.wait_s("1.1.1.1", "user 1", 1) == 0
 
 
 def test_more_ipv6_addresses_of_a_network_do_not_help(caplog: pytest.LogCaptureFixture) -> None:
     times = Times()
     failed = FailedLogins(times)
-    delays = [failed.failed(f"2001:db8::{n:x}:1", "wrong", "u") for n in range(FREE + WAITING_MAX)]
+    delays = [failed.failed(f"2001:db8::{n:x}:1", "wrong", "u", 0) for n in range(FREE + WAITING_MAX)]
     assert delays[FREE] > 0
-    assert failed.wait_s("2001:db8:0:0:ffff::1", "u") > 0
-    assert failed.wait_s("2001:db8:0:1::1", "u") == failed.wait_s("::1", "u") == 0
-    assert failed.failed("2001:db8:0:1::1", "wrong", "u") == 0
+    assert failed.wait_s("2001:db8:0:0:ffff::1", "u", 1) > 0
+    assert failed.wait_s("2001:db8:0:1::1", "u", 1) == failed.wait_s("::1", "u", 1) == 0
+    assert failed.failed("2001:db8:0:1::1", "wrong", "u", 0) == 0
     times.now += LOG_PERIOD_S
     failed.note("2001:db8::9", "wrong")
     assert [record.getMessage() for record in caplog.records] == [
@@ -91,20 +102,20 @@ def test_more_ipv6_addresses_of_a_network_do_not_help(caplog: pytest.LogCaptureF
         f"refused 2001:db8::/64: wrong ({FREE + WAITING_MAX} times more)",
     ]
     for n in range(FREE + WAITING_MAX):
-        failed.failed(f"fe80::{n:x}", "wrong", "u")
-    assert failed.wait_s("fe80::1", "u") == 0, "neighbours on a link share its network"
+        failed.failed(f"fe80::{n:x}", "wrong", "u", 0)
+    assert failed.wait_s("fe80::1", "u", 1) == 0, "neighbours on a link share its network"
 
 
 def test_addresses_are_bounded_and_the_one_that_failed_first_is_forgotten() -> None:
     failed = FailedLogins(Times())
     for _ in range(FREE):
-        failed.failed("first", "wrong", "u")
+        failed.failed("first", "wrong", "u", 0)
     for n in range(ADDRESSES_MAX - 1):
-        failed.failed(str(n), "wrong", "u")
-    assert failed.failed("first", "wrong", "u") > 0  # and is now the last one
+        failed.failed(str(n), "wrong", "u", 0)
+    assert failed.failed("first", "wrong", "u", 0) > 0  # and is now the last one
     for n in range(ADDRESSES_MAX):
-        failed.failed(f"more {n}", "wrong", "u")
-    assert failed.failed("first", "wrong", "u") == 0
+        failed.failed(f"more {n}", "wrong", "u", 0)
+    assert failed.failed("first", "wrong", "u", 0) == 0
 
 
 def test_failures_are_logged_once_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,9 +123,9 @@ def test_failures_are_logged_once_with_their_number(caplog: pytest.LogCaptureFix
     failed = FailedLogins(times)
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
-            failed.failed("1.1.1.1", "wrong", "u")
+            failed.failed("1.1.1.1", "wrong", "u", 0)
         times.now += LOG_PERIOD_S
-        failed.failed("1.1.1.1", "wrong", "u")
+        failed.failed("1.1.1.1", "wrong", "u", 0)
         failed.note("1.1.1.1", "other")
     assert [record.getMessage() for record in caplog.records] == [
         "refused 1.1.1.1: wrong (user 'u')",
@@ -128,7 +139,7 @@ def test_names_of_peers_fill_neither_log_nor_memory(caplog: pytest.LogCaptureFix
     failed = FailedLogins(Times())
     with caplog.at_level(logging.WARNING):
         for n in range(100):
-            failed.failed("1.1.1.1", "wrong", f"{n}\n" + "x" * 100_000)
+            failed.failed("1.1.1.1", "wrong", f"{n}\n" + "x" * 100_000, 0)
     [record] = caplog.records
     assert record.getMessage().startswith("refused 1.1.1.1: wrong (user '0\\nxxx")
     assert len(record.getMessage()) < 200
@@ -148,7 +159,7 @@ def test_a_guesser_is_slowed_down_and_its_neighbour_is_not(tmp_path: Path) -> No
         assert time.monotonic() - begin > 0.6  # 0.1, 0.2 and 0.4 s
         for _ in range(2 * WAITING_MAX):
             guesser.send_request(RequestCode.HEART_BEAT, {}, HEARTBEAT)
-        with SignedSocket(broker.address) as late:  # even with the right password
+        with SignedSocket(broker.address, "stranger") as late:
             answer = late.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT)
         assert answer.code == 16
         assert answer.remark is not None
@@ -174,6 +185,23 @@ def test_a_program_with_an_old_password_locks_no_other_out(tmp_path: Path) -> No
                 assert app.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
                 with SignedSocket(broker.address, "app", "word1234") as another:
                     assert another.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
+
+
+def test_guesses_of_a_users_password_do_not_lock_it_out(tmp_path: Path) -> None:
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        assert root.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
+        with ExitStack() as stack:
+            guessers = [
+                stack.enter_context(SignedSocket(broker.address, password="guess"))
+                for _ in range(2 * WAITING_MAX)
+            ]
+            for guesser in guessers * 4:
+                guesser.send_request(RequestCode.HEART_BEAT, {}, HEARTBEAT)
+            for guesser in guessers:
+                guesser.receive()  # each was tried, or refused
+            with SignedSocket(broker.address) as again:
+                assert again.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
+            assert root.ask(RequestCode.HEART_BEAT, {}, HEARTBEAT).code == 0
 
 
 def test_a_connection_that_has_logged_in_does_not_guess_faster(tmp_path: Path) -> None:
