@@ -17,7 +17,15 @@ from typing import Any
 import uvloop
 
 from firearrow.broker.base.arguments import LOG_FILE_SIZE, LOG_FILES, BrokerArguments, ServerArguments
-from firearrow.broker.base.config import Complaint, Config, ConfigError, apply, configured, judge
+from firearrow.broker.base.config import (
+    Complaint,
+    Config,
+    ConfigError,
+    apply,
+    configured,
+    judge,
+    outgoing_fault,
+)
 from firearrow.broker.base.errors import StartError, UsageError
 from firearrow.broker.base.log_output import (
     TEXT,
@@ -188,7 +196,10 @@ def _config_fault(error: OSError | ValueError) -> UsageError:
 def _with_flags(options: Options, flags: dict[str, str]) -> Options:
     if not options.store_root and "storePathRootDir" not in flags:
         flags = flags | {"storePathRootDir": _default_store()}
-    return apply(options, flags)
+    options = apply(options, flags)
+    if (fault := outgoing_fault(options)) is not None:
+        raise ConfigError(fault)
+    return options
 
 
 def _default_store() -> str:

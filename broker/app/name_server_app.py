@@ -67,7 +67,7 @@ def options_of(path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyTyp
         raise ConfigError(fault)
     of_users = {key: pairs.pop(key) for key in auth_options.NAME_SERVER_KEYS if key in pairs}
     users = apply(Options(), of_users)
-    for fault in auth_options.auth_faults(users, off=of_users.get("authenticationEnabled") == "false"):
+    for fault in auth_options.auth_faults(users, off=auth_options.switched_off(of_users)):
         raise ConfigError(fault)
     for key in [key for key in pairs if key not in options]:
         log.warning("%s: unknown key %s", path, unknown(key, options))

@@ -4,7 +4,7 @@ A configuration that asks for protection which cannot take effect is refused: th
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,25 +46,60 @@ NAME_SERVER_KEYS = (
 """Keys of users and rules that a name server alone has, too. `brokerClusterName`: the cluster that its rules name."""
 
 
+SWITCHES = frozenset(("authenticationEnabled", "authorizationEnabled", "aclEnable"))
+_OF_USERS = (
+    ("initAuthenticationUser", "initial_user"),
+    ("innerClientAuthenticationCredentials", "inner_credentials"),
+    ("authenticationWhitelist", "authentication_whitelist"),
+    ("authenticationStrategy", "authentication_strategy"),
+    ("authenticationProvider", "authentication_provider"),
+    ("authenticationMetadataProvider", "user_provider"),
+)
+_OF_RULES = (
+    ("authorizationWhitelist", "authorization_whitelist"),
+    ("authorizationStrategy", "authorization_strategy"),
+    ("authorizationProvider", "authorization_provider"),
+    ("authorizationMetadataProvider", "rule_provider"),
+)
+
+
 class Credentials(NamedTuple):
     name: str
     password: str
 
 
-def auth_faults(options: Options, *, off: bool = False) -> Iterator[str]:
-    """What is wrong with the options of users and rules, a sentence each. `off`: the configuration says
-    `authenticationEnabled=false`, so what it says about users is known to have no effect."""
-    if not options.authentication and not off:
-        for key, text in (
-            ("initAuthenticationUser", options.initial_user),
-            ("innerClientAuthenticationCredentials", options.inner_credentials),
-        ):
-            if text:
-                yield f"{key} needs authenticationEnabled=true: without it nobody has to log in"
+def auth_faults(options: Options, *, off: Collection[str] = ()) -> Iterator[str]:
+    """What is wrong with the options of users and rules, a sentence each. `off`: the switches that the configuration
+    sets to false, so that what it says about users is known to have no effect."""
+    if not SWITCHES & set(off):
+        yield from _idle_faults(options)
     if options.authentication:
         yield from _class_faults(options)
         yield from _value_faults(options)
     yield from _switch_faults(options)
+
+
+def switched_off(pairs: Mapping[str, str]) -> frozenset[str]:
+    """The switches that are set to false."""
+    return frozenset(key for key in SWITCHES if pairs.get(key, "").strip().lower() == "false")
+
+
+def _idle_faults(options: Options) -> Iterator[str]:
+    """Options that mean something only with users, or with rules, which are not switched on."""
+    idle: list[tuple[str, str, str]] = []
+    if not options.authentication:
+        idle += [(key, getattr(options, name), "authenticationEnabled=true") for key, name in _OF_USERS]
+        if not options.plain_acl:
+            switches = "authenticationEnabled=true, or aclEnable=true"
+            idle.append(("authAuditLog", options.audit_log, switches))
+            if not options.migrate_accounts:
+                idle.append(("rocketmq.acl.plain.file", options.plain_acl_file, "aclEnable=true"))
+    if not options.authorization:
+        idle += [(key, getattr(options, name), "authorizationEnabled=true") for key, name in _OF_RULES]
+    for key, text, switch in idle:
+        if text:
+            may = "anyone may do everything" if not options.authentication else "each user may do everything"
+            yield f"{key} needs {switch}: without it {may}"
 
 
 def _value_faults(options: Options) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from firearrow._native.base.durable_files import replace_durably
 from firearrow.broker.base import properties, tls
-from firearrow.broker.base.auth_options import auth_faults
+from firearrow.broker.base.auth_options import auth_faults, switched_off
 from firearrow.broker.base.config_keys import (
     apache_defaults,
     apache_keys,
@@ -207,8 +207,8 @@ def judge(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Judg
     judged_options = dataclasses.replace(options, **values)
     if (fault := tls.fault_of(tls_pairs(judged_options))) is not None:
         complaints.append(Complaint(fault, fatal=True))
-    is_off = merged.get("authenticationEnabled", "").strip().lower() == "false"
-    complaints += [Complaint(fault, fatal=True) for fault in auth_faults(judged_options, off=is_off)]
+    off = switched_off(merged)
+    complaints += [Complaint(fault, fatal=True) for fault in auth_faults(judged_options, off=off)]
     complaints += [Complaint(fault, fatal=True) for fault in _role_faults(judged_options)]
     return Judged(judged_options, complaints, sorted(foreign.keys() - set(changed)))
 
@@ -217,6 +217,19 @@ def _role_faults(options: Options) -> Iterator[str]:
     """What a slave needs."""
     if options.is_slave and options.broker_id <= 0:
         yield "brokerRole=SLAVE needs a brokerId above 0: set one that no other broker of this brokerName has"
+
+
+def outgoing_fault(options: Options) -> str | None:
+    """What is wrong with TLS to other servers once all options are known."""
+    if not (options.tls_outgoing or options.tls_outgoing_too):
+        return None
+    if options.name_servers or options.is_slave or options.controller_mode:
+        return None
+    key = "tls.enable" if options.tls_outgoing else "useTLS"
+    return (
+        f"{key}=true has no effect without namesrvAddr: it is about connections to other servers; for those of clients "
+        "set tls.server.certPath and tls.server.keyPath"
+    )
 
 
 def tls_pairs(options: Options) -> dict[str, str]:

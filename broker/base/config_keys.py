@@ -1,14 +1,18 @@
 """The keys of Apache's configuration: which exist, with which defaults, and which ask for security.
 
+`security_words` knows keys that exist nowhere and sound like security.
+
 `apache_keys.txt` has each key of Apache's broker 5.5.0 with its default; no value if that depends on the host or
 is null. A configuration that asks for protection which the server does not have, or by a key that is written in
 another way, is refused: its author relies on it.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+
+from firearrow.broker.base import security_words
+from firearrow.broker.base.security_words import ACCESS_CONTROL, AUDIT_LOG, AUTHENTICATION, TLS, words_of
 
 KEY_CHARS_SHOWN = 64
 SIMILARITY = 0.7
@@ -16,8 +20,7 @@ SIMILARITY = 0.7
 MISSPELT = 0.82
 """The same, of a key that asks for security to an unknown one which then counts as that key, misspelt."""
 
-_OFF = {"", "false", "no", "off", "none", "disabled"}
-_ACL, _USERS, _TLS = "access control", "authentication", "TLS"
+_ACL, _USERS, _TLS = ACCESS_CONTROL, AUTHENTICATION, TLS
 _SWITCHES = {
     "aclEnable": _ACL,
     "enableACL": _ACL,
@@ -40,13 +43,17 @@ _DETAILS = {
     "authorizationStrategy": _ACL,
     "authorizationProvider": _ACL,
     "authorizationMetadataProvider": _ACL,
-    "authAuditLog": "an audit log",
+    "authAuditLog": AUDIT_LOG,
     "configBlackList": "options that no client may change",
     "haSecret": "protected replication",
     "haAllowedAddresses": "protected replication",
 }
 """Their author relies on them, too, so that they may not be misspelt."""
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SELDOM = ("Whitelist", "Strategy", "Provider")
+"""Keys that give no protection by themselves end so."""
+OUTGOING = ("tls.enable", "useTLS")
+"""TLS to other servers."""
+OUTGOING_TOO = "tls.server.mode, or tls.enable for connections to name servers"
 _TEST_MODE = {"tls.test.mode.enable", "tlsTestModeEnable"}
 """Either value asks for TLS: with a certificate made at the start, or with the one that is named."""
 
@@ -82,11 +89,18 @@ def security_faults(
             continue
         meant = misspelt(key, known)
         protection = protection_of(key) if meant is None else _protection_meant(meant)
-        if protection is None or _switched_off(meant or key, text, pairs):
-            continue
+        if protection is not None:
+            if _switched_off(meant or key, text, pairs):
+                continue
+        else:
+            protection = _asked(key, text, known)
+            if protection is None:
+                continue
+        meant = meant or _nearest(key, protection, known)
         shown = key[:KEY_CHARS_SHOWN]
         if meant in known:
-            found[key] = f"{shown} asks for {protection}, but is no key of this server: write {meant}"
+            write = OUTGOING_TOO if meant in OUTGOING else meant
+            found[key] = f"{shown} asks for {protection}, but is no key of this server: write {write}"
         else:
             found[key] = (
                 f"{shown} asks for {protection}, which this server does not have: remove the key, and let only "
@@ -108,7 +122,7 @@ def _protection_meant(key: str) -> str | None:
 
 def misspelt(key: str, known: frozenset[str]) -> str | None:
     """The key that asks for security which `key` misspells; None if it does not. `known`: the keys of the server."""
-    if key in _SWITCHES or key in _DETAILS or key in apache_defaults():
+    if key in _SWITCHES or key in _DETAILS or key in apache_defaults() or security_words.is_inverse(key):
         return None
     import difflib  # noqa: PLC0415 (only for keys that are not known)
 
@@ -120,6 +134,35 @@ def misspelt(key: str, known: frozenset[str]) -> str | None:
     return None
 
 
+def _asked(key: str, text: str, known: frozenset[str]) -> str | None:
+    """The protection for which a key asks that no server has; None if it misspells one that only sounds so."""
+    key = key[:KEY_CHARS_SHOWN]
+    protection = security_words.asked(key, text)
+    if protection is None or key in apache_defaults():
+        return None
+    import difflib  # noqa: PLC0415 (only for keys that are not known)
+
+    forms = {form: each for form, each in _known_forms(known).items() if _protection_meant(each) is None}
+    sounds = security_words.sounds_of(key)
+    for form in _forms(key):
+        near = difflib.get_close_matches(form, forms, 1, MISSPELT)
+        if near and sounds <= security_words.sounds_of(forms[near[0]]):
+            return None
+    return protection
+
+
+def _nearest(key: str, protection: str, known: frozenset[str]) -> str | None:
+    """The key of the server that gives this protection, the most similar one of several."""
+    import difflib  # noqa: PLC0415 (only for keys that are not known)
+
+    usual = (each for each in sorted(known) if not each.endswith(_SELDOM) and each not in OUTGOING)
+    candidates = {
+        form: each for each in usual if _protection_meant(each) == protection for form in _forms(each)
+    }
+    found = difflib.get_close_matches(_forms(key[:KEY_CHARS_SHOWN])[1], candidates, 1, SIMILARITY)
+    return candidates[found[0]] if found else security_words.SWITCHES.get(protection)
+
+
 @cache
 def _known_forms(known: frozenset[str]) -> Mapping[str, str]:
     """Form → key, of the server's keys and Apache's; of two with one form, a key of the server."""
@@ -129,8 +172,8 @@ def _known_forms(known: frozenset[str]) -> Mapping[str, str]:
 
 def _forms(key: str) -> tuple[str, str]:
     """What is compared: the text, and its words in any order."""
-    words = [word.lower() for word in _WORD.findall(key)]
-    return key.lower(), " ".join(sorted("authentication" if word == "auth" else word for word in words))
+    words = ("authentication" if word == "auth" else word for word in words_of(key))
+    return key.lower(), " ".join(sorted(words))
 
 
 def _switched_off(key: str, text: str, pairs: Mapping[str, str]) -> bool:
@@ -140,7 +183,7 @@ def _switched_off(key: str, text: str, pairs: Mapping[str, str]) -> bool:
     accepts_tls = key.startswith("tls") and not key.startswith(("tls.enable", "tls.client"))
     if accepts_tls and pairs.get("tls.server.mode", "").strip().lower() == "disabled":
         return True
-    return key not in _TEST_MODE and text.strip().lower() in _OFF
+    return key not in _TEST_MODE and security_words.is_off(text)
 
 
 def is_default(key: str, text: str) -> bool:

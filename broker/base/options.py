@@ -15,6 +15,8 @@ Change = Literal["running", "start"]
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 LABELS_MAX = 16
+HA_SECRET_BYTES_MIN = 16
+"""Whoever reads a handshake of a pair can try secrets against its proof, so short ones are refused."""
 TIMER_STEPS_MS = (100, 200, 500, 1000)
 NO_LIMIT = 1 << 62
 INT_MAX = (1 << 31) - 1
@@ -102,7 +104,7 @@ class Options:
     """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves that registered
     with the name server in this process."""
     ha_secret: str = _option("", "haSecret", secret=True)
-    """What both FireArrow brokers of a pair have to know, at least 16 characters; empty: they replicate on one machine
+    """What both FireArrow brokers of a pair have to know, at least 16 bytes; empty: they replicate on one machine
     only; with it, a slave of Apache needs its address in `haAllowedAddresses`."""
     ha_heartbeat_ms: int = _option(5000, "haSendHeartbeatInterval", "running", low=100)
     """After this time without a word, either end of a replication connection says how far it is."""
@@ -165,7 +167,7 @@ class Options:
     # TLS
     tls_mode: str = _option("", "tls.server.mode", choices=("", "disabled", "permissive", "enforcing"))
     """`permissive` accepts TLS and plain connections at every port, `enforcing` only TLS, `disabled` only plain ones;
-    empty: permissive with a certificate, else disabled."""
+    empty: disabled without a certificate; with one enforcing if clients need one, too, else permissive."""
     tls_test_mode: str = _option("", "tls.test.mode.enable", choices=("", "true", "false"))
     """`true`: a certificate is made at each start, which clients cannot check; `tls.server.certPath` is used unless
     it is empty (Apache ignores it unless this is false)."""
@@ -178,13 +180,15 @@ class Options:
     tls_client_auth: str = _option(
         "none", "tls.server.need.client.auth", choices=("none", "optional", "require")
     )
-    """Whether clients need a certificate; `tls.server.authClient` must be true then, so that it is checked."""
+    """Whether clients need a certificate; `tls.server.authClient` must be true then, so that it is checked, and with
+    `require` the mode is `enforcing`."""
     tls_check_clients: bool = _option(False, "tls.server.authClient")
     """Clients' certificates must be signed by an authority in `tls.server.trustCertPath`."""
     tls_client_authorities: str = _option("", "tls.server.trustCertPath")
     """The authorities of clients' certificates, in PEM format; empty: those of the system."""
     tls_ciphers: str = _option("", "tls.ciphers")
-    """Cipher suites of TLS 1.2, separated by commas, by their names in Java or OpenSSL; empty: Python's choice."""
+    """Cipher suites of TLS 1.2, separated by commas, by their names in Java or OpenSSL; empty: Python's choice. Those
+    that do not encrypt or authenticate end the start."""
     tls_protocols: str = _option("", "tls.protocols")
     """`TLSv1.2`, `TLSv1.3`, or both, separated by commas; empty: both."""
     tls_file: str = _option("/etc/rocketmq/tls.properties", "tls.config.file")
@@ -607,6 +611,10 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         raise ValueError(f"{key} must not be empty")
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
+    if key == "haSecret" and 0 < len(text.encode()) < HA_SECRET_BYTES_MIN:
+        raise ValueError(
+            f"haSecret has {len(text.encode())} bytes, at least {HA_SECRET_BYTES_MIN} are needed"
+        )
     if key == "haAllowedAddresses":
         _ = Options(ha_allowed=text).ha_allowed_networks
     if key == "metricsLabel":

@@ -4,6 +4,7 @@ The keys are Apache's system properties (TlsSystemConfig, TlsHelper); `tls.confi
 cannot take effect is a TlsFault, so that no server starts without the protection that was asked for.
 """
 
+import re
 import ssl
 import time
 from collections.abc import Iterable, Mapping
@@ -51,6 +52,11 @@ LISTENERS_NEED = (
 )
 CONNECTIONS_NEED = "set tls.enable=true, or remove it if connections to other servers shall be plain"
 EXPIRES_SOON_S = 14 * 86_400.0
+STRENGTH_BITS_MIN = 112
+_OPEN_SUITE = re.compile(
+    r"NULL|EXP|ANON|ADH|AECDH|SECLEVEL|COMPLEMENT|PSK|(^|[-_])(RC2|RC4|DES)([-_]|$)", re.IGNORECASE
+)
+"""Suites that do not encrypt or authenticate, or have no strength, also those that OpenSSL does not know any more."""
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -114,7 +120,9 @@ def settings_of(pairs: Mapping[str, str]) -> TlsSettings:
     test = text("tls.test.mode.enable").lower()
     certificate, key = text("tls.server.certPath"), text("tls.server.keyPath")
     flag("tls.test.mode.enable")
-    mode = text("tls.server.mode") or ("permissive" if certificate or key or test == "true" else "disabled")
+    wanted = text("tls.server.need.client.auth").lower()
+    default = "enforcing" if wanted == "require" else "permissive"
+    mode = text("tls.server.mode") or (default if certificate or key or test == "true" else "disabled")
     if mode not in ("disabled", "permissive", "enforcing"):
         raise TlsFault(f"tls.server.mode must be disabled, permissive or enforcing, not {mode[:64]!r}")
     made = mode != "disabled" and not certificate and not key
@@ -137,9 +145,7 @@ def settings_of(pairs: Mapping[str, str]) -> TlsSettings:
             text("tls.server.trustCertPath"),
             flag("tls.server.authClient"),
         ),
-        client_auth=_client_auth(
-            text("tls.server.need.client.auth").lower(), flag("tls.server.authClient"), mode
-        ),
+        client_auth=_client_auth(wanted, flag("tls.server.authClient"), mode),
         ciphers=text("tls.ciphers"),
         protocols=text("tls.protocols"),
         file=path if Path(path).exists() else "",
@@ -186,6 +192,11 @@ def _client_auth(wanted: str, checked: bool, mode: str) -> ssl.VerifyMode:
         raise TlsFault(
             "tls.server.need.client.auth=require accepts any certificate unless tls.server.authClient=true: "
             "set it, and the authority in tls.server.trustCertPath"
+        )
+    if wanted == "require" and mode == "permissive":
+        raise TlsFault(
+            "tls.server.need.client.auth=require is no requirement while tls.server.mode=permissive serves clients "
+            "without TLS: set tls.server.mode=enforcing, or tls.server.need.client.auth=optional"
         )
     if checked and wanted in ("", "none"):
         raise TlsFault(
@@ -277,6 +288,8 @@ def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise TlsFault(f"tls.protocols has {wrong[0][:64]!r}: only {' and '.join(VERSIONS)} are supported")
     versions = sorted(VERSIONS[name] for name in names)
     suites = [name.strip() for name in settings.ciphers.split(",") if name.strip()]
+    if open_suites := [name for name in suites if _OPEN_SUITE.search(name) and name[0] not in "!-"]:
+        raise TlsFault(_open_suite(open_suites[0]))
     old = [_openssl_name(name) for name in suites if not _is_newer(name)]
     if suites and len(old) == len(suites):
         versions = [version for version in versions if version is ssl.TLSVersion.TLSv1_2]
@@ -292,6 +305,16 @@ def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise TlsFault(
             f"tls.ciphers has no cipher suite that OpenSSL knows: {', '.join(old)[:128]}"
         ) from None
+    for suite in context.get_ciphers() if old else ():
+        if suite["strength_bits"] < STRENGTH_BITS_MIN or suite["auth"] in ("auth-null", "auth-psk"):
+            raise TlsFault(_open_suite(suite["name"]))
+
+
+def _open_suite(name: str) -> str:
+    return (
+        f"tls.ciphers asks for {name[:64]!r}, which leaves connections readable or their ends unknown: name suites "
+        "that encrypt and authenticate"
+    )
 
 
 def _is_newer(name: str) -> bool:

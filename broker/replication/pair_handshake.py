@@ -26,6 +26,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
+from firearrow.broker.base.options import HA_SECRET_BYTES_MIN
 from firearrow.broker.replication.epoch_file import EPOCHS_MAX, Epoch, checked
 from firearrow.broker.replication.pair_frames import Frame, FrameError, Kind, frame
 from firearrow.broker.replication.pair_identity import ID_BYTES, NO_ID
@@ -34,8 +35,6 @@ MAGIC = b"\xf1FAPAIR\x01"
 VERSION = 1
 NONCE_BYTES = 32
 PROOF_BYTES = 32
-SECRET_BYTES_MIN = 16
-"""Whoever reads a handshake can try secrets against its proof, so short ones are refused."""
 CHAIN_MAX = 64
 """Most MiBs whose checksums are sent."""
 TEXT_BYTES_MAX = 1024
@@ -91,8 +90,10 @@ class Answer(NamedTuple):
 def secret_fault(secret: bytes, host: str, *, option: str) -> str:
     """Why a broker at this address may not be spoken to with this secret (empty: none); empty if it may. `option`
     names the setting of the secret."""
-    if secret and len(secret) < SECRET_BYTES_MIN:
-        return f"the secret of the pair has {len(secret)} bytes: set {option} to at least {SECRET_BYTES_MIN}"
+    if secret and len(secret) < HA_SECRET_BYTES_MIN:
+        return (
+            f"the secret of the pair has {len(secret)} bytes: set {option} to at least {HA_SECRET_BYTES_MIN}"
+        )
     if secret or ipaddress.ip_address(host).is_loopback:
         return ""
     return f"the pair has no secret: set {option} to the same secret on both brokers"

@@ -167,13 +167,34 @@ def refused_at_start(path: Path, key: str, value: str, fault: str) -> None:
         ("tlsTestModeEnabled", "true"),
         ("tlsKeyPath", "/etc/key.pem"),
         ("sslCertificate", "/etc/cert.pem"),
+        ("requireLogin", "true"),
+        ("require.login", "1"),
+        ("REQUIRE_LOGIN", "yes"),
+        ("requirelogin", "on"),
+        ("enableSSL", "true"),
+        ("enablessl", "true"),
+        ("mutualTls", "true"),
+        ("useHttps", "true"),
+        ("allowAnonymous", "false"),
+        ("allow.everyone.if.no.acl.found", "false"),
+        ("disableAuth", "false"),
+        ("denyAnonymous", "true"),
+        ("super.users", "User:admin"),
+        ("security.protocol", "SASL_SSL"),
+        ("adminPassword", "word"),
+        ("ipWhitelist", "10.0.0.1"),
+        ("permissionsEnabled", "true"),
+        ("protected-mode", "yes"),
+        ("keyStorePath", "/etc/keys"),
+        ("encryptMessages", "true"),
     ],
 )
 def test_a_configuration_that_asks_for_security_is_refused(tmp_path: Path, key: str, value: str) -> None:
     asks = f"^{re.escape(key)} asks for (access control|authentication|TLS), "
     refused_at_start(tmp_path / "broker.conf", key, value, asks)
-    with pytest.raises(ConfigError, match=asks):
+    with pytest.raises(ConfigError, match=asks) as refused:
         Config(Options()).update({key: value})
+    assert str(refused.value).rpartition("write ")[2].partition(",")[0] in options_by_key()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +223,18 @@ def test_a_misspelt_key_that_asks_for_security_is_refused(tmp_path: Path, key: s
     assert [each.fatal for each in judge(Options(), path, {}).complaints] == [True]  # named once
 
 
-@pytest.mark.parametrize("key", ["haServer", "enableTrace", "auditTrail", "authorName"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "haServer",
+        "enableTrace",
+        "oracle",
+        "authorName",
+        "logInterval",
+        "accessMessageInMemoryRatio",
+        "brokerPermissions",
+    ],
+)
 def test_other_unknown_keys_are_warnings(key: str, tmp_path: Path) -> None:
     """So are every key of Apache's, and a misspelt one that is switched off."""
     path = tmp_path / "broker.conf"
@@ -220,6 +252,9 @@ def test_other_unknown_keys_are_warnings(key: str, tmp_path: Path) -> None:
     [
         "aclEnable=false",
         "authenticationEnabled=false\ninitAuthenticationUser={}",
+        "authenticationEnabled=false\nauthAuditLog=/a\nauthorizationWhitelist=10\nauthenticationWhitelist=10",
+        "aclEnable=false\nrocketmq.acl.plain.file=/a",
+        "requireLogin=false\nallowAnonymous=true\nenableSSL=no",
         "tls.enable=false\ntls.server.mode=disabled\ntls.test.mode.enable=true\ntls.server.keyPath=/k",
         "useTLS=false\ntls.server.need.client.auth=none\ntls.client.authServer=false\ntls.server.certPath=",
     ],
@@ -230,8 +265,9 @@ def test_security_that_is_switched_off_is_fine(
     path = tmp_path / "broker.conf"
     path.write_text(text)
     from_file(Options(), path)
-    assert "unknown" not in caplog.text
-    configured(Options(), None, properties.parse(text))
+    if "requireLogin" not in text:
+        assert "unknown" not in caplog.text
+        configured(Options(), None, properties.parse(text))
 
 
 USER, KEYS = '{"username":"a","password":"b"}', '{"accessKey":"a","secretKey":"b"}'
@@ -250,7 +286,10 @@ OF_APACHE = "org.apache.rocketmq.auth.authentication."
             "aclenable asks for access control, but is no key of this server: write aclEnable",
         ),
         ("authenticationEnable=true", "write authenticationEnabled"),
-        ("enableACL=true", "enableACL asks for access control, which this server does not have"),
+        (
+            "enableACL=true",
+            "enableACL asks for access control, but is no key of this server: write aclEnable",
+        ),
         ("aclEnable=true", "aclEnable=true needs the path of plain_acl.yml in rocketmq.acl.plain.file"),
         ("authorizationEnabled=true", "authorizationEnabled=true needs authenticationEnabled=true"),
         ("migrateAuthFromV1Enabled=true", "migrateAuthFromV1Enabled=true needs authenticationEnabled=true"),
@@ -263,7 +302,21 @@ OF_APACHE = "org.apache.rocketmq.auth.authentication."
             "authenticationEnabled=true\nauthenticationWhitelist=a,b",
             "authenticationWhitelist must be request",
         ),
-        ("authenticationEnabled=true\nauthorizationWhitelist=-1", "authorizationWhitelist must be request"),
+        (
+            "authenticationEnabled=true\nauthorizationEnabled=true\nauthorizationWhitelist=-1",
+            "authorizationWhitelist must be request",
+        ),
+        ("authenticationWhitelist=10", "authenticationWhitelist needs authenticationEnabled=true"),
+        ("authorizationWhitelist=10", "authorizationWhitelist needs authorizationEnabled=true"),
+        (
+            "authenticationEnabled=true\nauthorizationWhitelist=10",
+            "authorizationWhitelist needs authorizationEnabled=true: without it each user may do everything",
+        ),
+        ("authAuditLog=/tmp/audit", "authAuditLog needs authenticationEnabled=true, or aclEnable=true"),
+        ("rocketmq.acl.plain.file=/etc/plain_acl.yml", "rocketmq.acl.plain.file needs aclEnable=true"),
+        (f"authenticationStrategy={OF_APACHE}strategy.Stateless", "authenticationStrategy needs"),
+        ("haSecret=fifteen bytes..", "haSecret has 15 bytes, at least 16 are needed"),
+        ("haSecret=abc", "haSecret has 3 bytes"),
         (
             "authenticationEnabled=true\nauthenticationProvider=com.example.Own",
             "this broker runs no other class",

@@ -28,6 +28,9 @@ def pair(files: CertificateFiles, name: str = "server", prefix: str = SERVER) ->
     return {f"{prefix}certPath": files.path(f"{name}.pem"), f"{prefix}keyPath": files.path(f"{name}.key")}
 
 
+CHECKED = {"tls.server.need.client.auth": "require", "tls.server.authClient": "true"}
+
+
 def test_nothing_is_off() -> None:
     settings = settings_of({})
     assert (settings.mode, settings.listens, settings.outgoing, settings.watched()) == (
@@ -37,6 +40,15 @@ def test_nothing_is_off() -> None:
         (),
     )
     assert settings_of(dict.fromkeys(KEYS, "")).mode == "disabled"
+
+
+def test_required_certificates_of_clients_are_enforced(files: CertificateFiles) -> None:
+    assert settings_of(pair(files) | CHECKED).mode == "enforcing"
+    assert (
+        settings_of(pair(files) | CHECKED | {"tls.server.need.client.auth": "optional"}).mode == "permissive"
+    )
+    assert fault_of(pair(files) | CHECKED | {"tls.server.mode": "disabled"}) is None
+    assert fault_of(pair(files) | {"tls.ciphers": "HIGH,!aNULL,!PSK"}) is None
 
 
 def test_a_certificate_alone_is_permissive(files: CertificateFiles) -> None:
@@ -88,6 +100,16 @@ def test_suites_of_tls_1_3_alone(files: CertificateFiles) -> None:
     [
         ({"tls.ciphers": "TLS_ECDHE_RSA_WITH_NOTHING"}, "no cipher suite that OpenSSL knows"),
         ({"tls.ciphers": "TLS_AES_128_GCM_SHA256", "tls.protocols": "TLSv1.2"}, "no cipher suite for"),
+        ({"tls.ciphers": "NULL-SHA256"}, "leaves connections readable"),
+        ({"tls.ciphers": "ECDHE-RSA-AES128-GCM-SHA256,NULL-SHA256"}, "asks for 'NULL-SHA256'"),
+        ({"tls.ciphers": "TLS_RSA_WITH_NULL_SHA256"}, "leaves connections readable"),
+        ({"tls.ciphers": "TLS_DH_anon_WITH_AES_128_GCM_SHA256"}, "leaves connections readable"),
+        ({"tls.ciphers": "ECDHE-RSA-AES128-GCM-SHA256,SSL_RSA_EXPORT_WITH_RC4_40_MD5"}, "EXPORT"),
+        ({"tls.ciphers": "TLS_AES_128_GCM_SHA256,eNULL"}, "asks for 'eNULL'"),
+        ({"tls.ciphers": "ALL"}, "asks for 'ADH-"),
+        ({"tls.ciphers": "HIGH,@SECLEVEL=0"}, "SECLEVEL"),
+        ({"tls.server.need.client.auth": "require"}, "accepts any certificate unless"),
+        (CHECKED | {"tls.server.mode": "permissive"}, "is no requirement while tls.server.mode=permissive"),
         ({"tls.protocols": "SSLv3"}, "only TLSv1.2 and TLSv1.3"),
         ({"tls.server.need.client.auth": "maybe"}, "none, optional or require"),
         ({"tls.server.authClient": "yes"}, "true or false"),

@@ -49,9 +49,11 @@ This file is generated from the source: `python -m tests.meta.options`.
 `firearrow broker` reads options from Apache's `broker.conf` (`--config FILE`) and from `--set KEY=VALUE`, which
 overrides the file. Other keys of Apache 5.5.0 have no effect: the log names them, as a warning if their value is not
 Apache's default. Unknown keys are warnings in the file and errors in `--set`. Keys that ask for protection which
-cannot take effect (`useTLS`, `authorizationEnabled` alone, a certificate that is not there, one that is misspelled) end
-the start with exit code 2, unless their value switches it off. The defaults are Apache's if the table does not say
-otherwise.
+cannot take effect end the start with exit code 2, unless their value, or the switch that they need, is `false`:
+`authorizationEnabled` alone, `tls.enable` without another server, a certificate that is not there, a whitelist, an
+audit log or `rocketmq.acl.plain.file` without users, a key that is misspelled, and one that no server has but sounds
+like security (`requireLogin`, `enableSSL`): the error names the key to write. The defaults are Apache's if the table
+does not say otherwise.
 
 The keys `tls.…` are Java system properties in Apache, with the same names. `--tls-cert FILE --tls-key FILE` set
 `tls.server.certPath` and `tls.server.keyPath`. Every port then accepts TLS 1.2 and 1.3 and, unless `tls.server.mode` is

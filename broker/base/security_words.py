@@ -1,0 +1,104 @@
+"""Words by which a key of a configuration sounds like security, although no server has this key. Pure functions.
+
+Who writes `requireLogin=true` relies on it: a server that ignored the key would be open. Words are compared one by one:
+`requireLogin`, `require.login`, `REQUIRE_LOGIN` and `requirelogin` are the same.
+"""
+
+import re
+from itertools import pairwise
+
+AUTHENTICATION, ACCESS_CONTROL, TLS, AUDIT_LOG = "authentication", "access control", "TLS", "an audit log"
+SWITCHES = {
+    AUTHENTICATION: "authenticationEnabled",
+    ACCESS_CONTROL: "authorizationEnabled",
+    TLS: "tls.server.mode",
+    AUDIT_LOG: "authAuditLog",
+}
+"""Protection → the key that switches it on."""
+
+_OFF = {"", "false", "no", "off", "none", "disabled", "0"}
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_LISTS = {
+    AUTHENTICATION: """
+        login logins logon signin signon password passwords passwd passphrase pwd credential credentials auth authn
+        oauth oidc jwt token tokens ldap kerberos krb sasl scram gssapi sso mfa otp user users username admin admins
+        superuser superusers secret secrets apikey accesskey signature signatures signed hmac secure secured security
+        protect protected protection harden hardened hardening lockdown anonymous guest insecure unauthenticated
+    """,
+    ACCESS_CONTROL: """
+        acl acls authz rbac role roles permission permissions privilege privileges whitelist whitelists allowlist
+        blacklist blocklist denylist deny denied restrict restricted restriction restrictions firewall ipfilter
+        accesscontrol accesslist everyone unauthorized
+    """,
+    TLS: """
+        ssl tls mtls https cert certs cipher ciphers keystore truststore trust trusted x509 pem verifyhostname
+        verifypeer verifypeers verifyclient verifyclients plaintext cleartext unencrypted
+    """,
+    AUDIT_LOG: "audit audits auditing auditlog",
+}
+_WORDS = {word: protection for protection, text in _LISTS.items() for word in text.split()}
+_PARTS = {
+    r"login(?!terval)|passw|passphrase|credential|authentic|kerberos|anonym|superuser|secur|signature": AUTHENTICATION,
+    r"authori[sz]|whitelist|allowlist|blacklist|denylist|firewall|permission": ACCESS_CONTROL,
+    r"certificate|keystore|truststore|encrypt|cipher|plaintext": TLS,
+    r"audit": AUDIT_LOG,
+    r"(ssl|tls)$|^(ssl|tls)": TLS,
+    r"acls?$|^acl": ACCESS_CONTROL,
+    r"auth$|^auth(?!or)": AUTHENTICATION,
+}
+"""Parts of a word, for keys without capitals and separators."""
+_ABBREVIATIONS = {
+    "SSL": TLS,
+    "TLS": TLS,
+    "ACL": ACCESS_CONTROL,
+    "SASL": AUTHENTICATION,
+    "LDAP": AUTHENTICATION,
+}
+_NO_PROTECTION = re.compile(r"anonym|guest|everyone|plaintext|cleartext|^insecure|^un(auth|encrypt)")
+_OPPOSITE = re.compile(r"^(disabled?|skip|no|without|ignore)$")
+_REFUSED = re.compile(r"^(reject|deny|forbid|block|prohibit|refuse)$")
+
+
+def words_of(key: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(key)]
+
+
+def is_off(text: str) -> bool:
+    """Whether a value says that what its key names is not wanted."""
+    return text.strip().lower() in _OFF
+
+
+def asked(key: str, text: str) -> str | None:
+    """The protection that an unknown key asks for with this value."""
+    if is_off(text) != is_inverse(key):
+        return None
+    return next(iter(_sounds(key).values()), None)
+
+
+def is_inverse(key: str) -> bool:
+    """Whether the key asks for protection if it is switched off: `allowAnonymous`, `disableAuth`."""
+    words = words_of(key)
+    open_ways = sum(_NO_PROTECTION.search(word) is not None for word in words)
+    ends = {*words[:1], *words[-1:]}
+    inverse = sum(_OPPOSITE.search(word) is not None for word in ends)
+    inverse += sum(_REFUSED.search(word) is not None for word in ends) if open_ways else 0
+    return (open_ways + inverse) % 2 == 1
+
+
+def sounds_of(key: str) -> frozenset[str]:
+    """What in the key sounds like security."""
+    return frozenset(sound.lower().removesuffix("s") for sound in _sounds(key))
+
+
+def _sounds(key: str) -> dict[str, str]:
+    """What sounds like security → the protection; the most certain one first."""
+    words = words_of(key)
+    found = {part: _ABBREVIATIONS[part] for part in _ABBREVIATIONS if part in key}
+    for word in (*words, *(first + second for first, second in pairwise(words))):
+        if word in _WORDS:
+            found[word] = _WORDS[word]
+    for word in words:
+        for part, protection in _PARTS.items():
+            if (match := re.search(part, word)) is not None:
+                found.setdefault(match[0], protection)
+    return found
