@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from firearrow._native.fastpath.access_check import AccessCheck
 from firearrow._native.fastpath.fast_connection import FastConnection
@@ -39,6 +40,9 @@ from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.config_file import ConfigFile
 
+if TYPE_CHECKING:
+    from firearrow.broker.http.pages import LogIn
+
 log = logging.getLogger("firearrow.auth")
 
 SECRET_MODE = 0o600
@@ -63,6 +67,11 @@ class Access:
 
     def sign(self, request: RemotingCommand) -> None:
         """Sign a request of the broker to another server, if it has keys."""
+
+    @property
+    def log_in(self) -> "LogIn | None":
+        """Who may watch the broker by HTTP; None: everyone."""
+        return None
 
     def read_again(self) -> None:
         """Read files again that others change. Called every few seconds."""
@@ -177,6 +186,10 @@ class UserAccess(Access):
             AclsHandler(self._users, self._acls, self.audit).routes(),
         ]
 
+    @property
+    def log_in(self) -> "LogIn | None":
+        return self._control.watcher_fault
+
     def sign(self, request: RemotingCommand) -> None:
         if self._inner is not None:
             sign(request, self._inner.name, self._inner.password)
@@ -222,6 +235,10 @@ class AccountAccess(Access):
 
     def routes(self) -> list[Routes]:
         return [self._handler.routes()]
+
+    @property
+    def log_in(self) -> "LogIn | None":
+        return self._plain.watcher_fault
 
     def read_again(self) -> None:
         self._plain.reload()

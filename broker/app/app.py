@@ -145,7 +145,8 @@ class App:
             self._is_ready = True
             announce_ready(line)
             if self._http is not None:
-                announce("firearrow metrics: http://{}:{}/metrics".format(*self._http))
+                scheme = "https" if self._tls.enforcing else "http"
+                announce("firearrow metrics: {}://{}:{}/metrics".format(scheme, *self._http))
             systemd.notify(systemd.READY, f"STATUS={line}")
             if not self._signals.stopped:  # else while it started again
                 await self._stopping.wait()
@@ -600,7 +601,12 @@ class App:
         self._threads.watch(self._metrics.thread)
         self._metrics.start()
         running.push_async_callback(self._metrics.stop)
-        self._http = await self._metrics.listen(options)
+        self._http = await self._metrics.listen(
+            options,
+            self._server.listen_with,
+            self._access.log_in,
+            is_encrypted=self._tls.listening is not None,
+        )
 
     async def _close_metrics(self) -> None:
         """Last of all: until then /readyz says that the broker stops."""

@@ -4,6 +4,7 @@ The history is always on; the listener and what only it needs are built if the o
 """
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from firearrow._native.base.command_line import version
+from firearrow.broker.app.access import LOOPBACK
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import ServiceThread, lower_priority
@@ -21,9 +23,11 @@ from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.metrics.status import Status
 
 if TYPE_CHECKING:
-    from firearrow.broker.http.listener import HttpListener
+    from firearrow.broker.http.listener import Bind, HttpListener
+    from firearrow.broker.http.pages import LogIn
 
-LOOPBACK = "127.0.0.1"
+log = logging.getLogger("firearrow.metrics")
+
 VALUES_MAX = 400_000
 """Values of one answer with history: a day of 46 series, an hour of all."""
 
@@ -46,8 +50,10 @@ class MetricsServices:
         """Stop the history; HTTP goes on."""
         await self._recorder.stop()
 
-    async def listen(self, options: Options) -> Address | None:
-        """Serve HTTP if the options ask for it; returns the address. StartError."""
+    async def listen(
+        self, options: Options, bind: "Bind", log_in: "LogIn | None", *, is_encrypted: bool
+    ) -> Address | None:
+        """Serve HTTP if the options ask for it; returns the address. On loopback nobody has to log in. StartError."""
         if options.metrics_exporter != "PROM":
             return None
         from firearrow.broker.http.listener import HttpListener  # noqa: PLC0415 (most brokers do not serve it)
@@ -61,9 +67,18 @@ class MetricsServices:
             pieces = scrape.pieces(is_open_metrics=is_open_metrics)
             return OPEN_METRICS if is_open_metrics else TEXT, pieces
 
-        pages = Pages(metrics, self._status.unready, self._status.members)
-        self._http = HttpListener(self._loop, pages.answer, self.thread)
-        return await self._http.listen(options.metrics_host or LOOPBACK, options.metrics_port)
+        host = options.metrics_host or LOOPBACK[0]
+        log_in = None if host in (*LOOPBACK, "localhost") else log_in
+        if log_in is not None and not is_encrypted:
+            log.warning(
+                "who logs in to the metrics on %s sends a password that others can read on the way: use TLS "
+                "(SECURITY.md), or --http 127.0.0.1:%d with a proxy",
+                host,
+                options.metrics_port,
+            )
+        pages = Pages(metrics, self._status.unready, self._status.members, log_in)
+        self._http = HttpListener(self._loop, pages.answer, bind, self.thread)
+        return await self._http.listen(host, options.metrics_port)
 
     async def close(self) -> None:
         """Stop serving HTTP."""

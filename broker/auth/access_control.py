@@ -6,25 +6,27 @@ remarks. The rights of users are kept until users or rules change.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hmac import compare_digest
 from itertools import chain
 
-from firearrow._native.protocol.access_model import Address, User, address_of
+from firearrow._native.protocol.access_model import Action, Address, Resource, User, address_of
 from firearrow._native.protocol.authorization import Need, Rights, refusal_text
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
-from firearrow.broker.auth.failed_logins import FailedLogins
+from firearrow.broker.auth.failed_logins import TOO_MANY, FailedLogins, Watcher
 from firearrow.broker.auth.rules import Facts, needs_of
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import Peer, ip_text
 
 ENTRIES_KEPT_MAX = 50_000
 """Policy entries, and addresses of users, whose rights are kept; then all are forgotten."""
 NO_USER = "username cannot be null."
 WRONG_SIGNATURE = "check signature failed."
+WRONG_PASSWORD = "wrong user or password"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,26 @@ class AccessControl:
         self._note_login(peer, user)
         return user
 
+    def watcher_fault(self, watcher: Watcher, name: str, password: str) -> str | None:
+        """Why who sends this password may not watch the broker by HTTP, which needs Cluster Get; None: they may."""
+        address = ip_text(watcher.host)
+        if not name:
+            return "log in as a user with Cluster Get"
+        if (wait_s := self._failed.wait_s(address, name, watcher)) > 0:
+            return TOO_MANY.format(address, wait_s)
+        user = self._users.get(name)
+        if (
+            user is None
+            or not user.is_enabled
+            or not compare_digest(user.password.encode(), password.encode())
+        ):
+            self._failed.failed(address, WRONG_PASSWORD, name, watcher)
+            return WRONG_PASSWORD
+        self._failed.succeeded(address, name)
+        if not self.allows(name, [Need(Resource.cluster(self._facts.cluster), Action.GET)], address):
+            return f"user {name[:TEXT_CHARS_MAX]} has no Cluster Get"
+        return None
+
     def _login_fault(self, request: RemotingCommand, user: User | None) -> str | None:
         if user is None:
             return "is not found."
@@ -150,8 +172,7 @@ class AccessControl:
         """Refusal: too many failed logins from the address."""
         wait_s = self._failed.wait_s(address, user, peer)
         if wait_s > 0:
-            remark = f"too many failed logins from {address}: try again in {wait_s:.1f} s"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark, passes=True)
+            raise Refusal(ResponseCode.NO_PERMISSION, TOO_MANY.format(address, wait_s), passes=True)
 
     def _note_login(self, peer: Peer, user: User) -> None:
         logins = self._logged_in.get(peer)

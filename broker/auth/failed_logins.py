@@ -13,6 +13,7 @@ import logging
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
+from typing import Protocol
 
 from firearrow.broker.base.peer import counted_address
 
@@ -23,6 +24,7 @@ FREE = 3
 DELAY_FIRST_S, DELAY_MAX_S = 0.1, 2.0
 WAITING_MAX = 16
 """Failed logins of an address whose answers wait; then its others are not tried."""
+TOO_MANY = "too many failed logins from {}: try again in {:.1f} s"
 ADDRESSES_MAX = 10_000
 """Addresses that are remembered; the one that failed first is forgotten."""
 LOGINS_MAX = 10_000
@@ -30,6 +32,13 @@ LOGINS_MAX = 10_000
 FORGET_S = 300.0
 LOG_PERIOD_S = 60.0
 USER_CHARS_SHOWN = 64
+
+
+class Watcher(Hashable, Protocol):
+    """A connection of HTTP."""
+
+    @property
+    def host(self) -> str: ...
 
 
 class _Address:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from hmac import compare_digest
 
 from firearrow._native.protocol.access_model import address_of
 from firearrow._native.protocol.authorization import Need
@@ -10,17 +11,18 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
-from firearrow.broker.auth.failed_logins import FailedLogins
+from firearrow.broker.auth.failed_logins import TOO_MANY, FailedLogins, Watcher
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
 from firearrow.broker.auth.plain_files import PlainFiles
 from firearrow.broker.auth.rules import Facts, needs_of
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import Peer, ip_text
 
 log = logging.getLogger("firearrow.auth")
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 """Apache's remarks begin with it."""
+WRONG_PASSWORD = "wrong account or key"
 NO_ACCOUNT, WRONG_SIGNATURE = "No acl config for ", "Check signature failed for accessKey="
 ADMIN_CODES = frozenset(
     (
@@ -118,7 +120,7 @@ class PlainAccess:
             return
         name = request.ext.get(signatures.ACCESS_KEY, "")
         if self._logins.get(peer) != name and (wait_s := self._failed.wait_s(ip, name, peer)) > 0:
-            raise _refused(f"too many failed logins from {ip}: try again in {wait_s:.1f} s", passes=True)
+            raise _refused(TOO_MANY.format(ip, wait_s), passes=True)
         if not name:
             self._failed.note(ip, "No accessKey is configured")
             raise _refused("No accessKey is configured")
@@ -167,6 +169,24 @@ class PlainAccess:
         fault = first_fault(account, needs)
         if fault is not None:
             raise _refused(fault)
+
+    def watcher_fault(self, watcher: Watcher, name: str, password: str) -> str | None:
+        """Why who sends this password may not watch the broker by HTTP, which needs an account with `admin`; None: they
+        may."""
+        ip = ip_text(watcher.host)
+        address = address_of(ip)
+        if any(white.match(address) for white in self.acl.white):
+            return None
+        if not name:
+            return "log in with an account that has admin"
+        if (wait_s := self._failed.wait_s(ip, name, watcher)) > 0:
+            return TOO_MANY.format(ip, wait_s)
+        account = self.acl.accounts.get(name)
+        if account is None or not compare_digest(account.secret_key.encode(), password.encode()):
+            self._failed.failed(ip, WRONG_PASSWORD, name, watcher)
+            return WRONG_PASSWORD
+        self._failed.succeeded(ip, name)
+        return None if account.admin else f"account {name[:TEXT_CHARS_MAX]} has no admin"
 
     def allows(self, name: str, needs: list[Need]) -> bool:
         """Whether an account that has logged in may do all of this."""

@@ -16,6 +16,7 @@
 - `peer`: the other end of a connection, as handlers and tables see it, and whether it may still be answered
 - `process`: signals, thread priority, executors, memory settings and age of this process
 - `properties`: the format of Java's properties files (`key=value` lines)
+- `security_words`: words by which a key that no server has sounds like security
 - `stats`: statistics of puts and gets by topic, group and broker, over a minute, an hour and a day
 - `systemd`: readiness and stop reported to systemd, and listening sockets taken from it
 - `tls`: what the options of TLS mean, and the contexts that they ask for

@@ -187,7 +187,7 @@ class Options:
     tls_client_authorities: str = _option("", "tls.server.trustCertPath")
     """The authorities of clients' certificates, in PEM format; empty: those of the system."""
     tls_ciphers: str = _option("", "tls.ciphers")
-    """Cipher suites of TLS 1.2, separated by commas, by their names in Java or OpenSSL; empty: Python's choice. Those
+    """Cipher suites of TLS 1.2, separated by commas, by their names in Java or OpenSSL; empty: Python's choice; those
     that do not encrypt or authenticate end the start."""
     tls_protocols: str = _option("", "tls.protocols")
     """`TLSv1.2`, `TLSv1.3`, or both, separated by commas; empty: both."""

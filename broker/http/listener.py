@@ -1,18 +1,19 @@
 """HttpListener: serves GET and HEAD on one address, one request of a connection after the other.
 
-Bounded: connections, bytes of a request's head, the time until it is complete, and the time that a client may take to
-read. Bodies made in pieces are sent as chunks; they are compressed in another thread if the client accepts that.
-Loop thread.
+`bind` decides whether connections speak TLS. Bounded: connections, bytes of a request's head, the time until it is
+complete, and the time that a client may take to read. Bodies made in pieces are sent as chunks; they are compressed in
+another thread if the client accepts that. Loop thread.
 """
 
 import asyncio
 import logging
+import socket
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import cast
+from typing import Protocol, cast
 
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address
@@ -39,7 +40,25 @@ COMPRESSED_FROM = 1024
 """Bytes from which a body is worth compressing."""
 COMPRESSION_LEVEL = 1
 GZIP = 16 + zlib.MAX_WBITS
-Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Visitor(Protocol):
+    """The connection that a request came on."""
+
+    @property
+    def host(self) -> str: ...
+
+
+class Bound(Protocol):
+    """Sockets that are listened at."""
+
+    @property
+    def sockets(self) -> Sequence[socket.socket]: ...
+    def close(self) -> None: ...
+
+
+Answer = Callable[[Request, Visitor], Awaitable[Response]]
+Bind = Callable[[str, int, Callable[[], asyncio.Protocol]], Awaitable[Bound]]
 
 
 class HttpConnection(asyncio.Protocol):
@@ -85,6 +104,11 @@ class HttpConnection(asyncio.Protocol):
         self._writable.set()
 
     @property
+    def host(self) -> str:
+        """The peer's address."""
+        return str((self._transport.get_extra_info("peername") or ("",))[0])
+
+    @property
     def is_idle(self) -> bool:
         """No request of it is being answered."""
         return self._task is None
@@ -121,7 +145,7 @@ class HttpConnection(asyncio.Protocol):
     async def _answer(self, request: Request) -> None:
         keeps_alive = request.keeps_alive and (not self._at_end or END in self._buffer)
         try:
-            response = await self._listener.answer(request)
+            response = await self._listener.answer(request, self)
             if isinstance(response.body, bytes):
                 await self._send_whole(request, response, response.body, keeps_alive)
             else:
@@ -195,31 +219,35 @@ class HttpConnection(asyncio.Protocol):
 
 
 class HttpListener:
-    """`answer(request)` makes the response of each request; `thread` compresses."""
+    """`answer(request, connection)` makes the response of each request; `bind(host, port, make)` listens, and serves
+    each connection with what `make` returns; `thread` compresses."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, answer: Answer, thread: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, answer: Answer, bind: Bind, thread: ThreadPoolExecutor
+    ) -> None:
         self.loop = loop
         self.answer = answer
+        self._bind = bind
         self._thread = thread
-        self._server: asyncio.Server | None = None
+        self._bound: Bound | None = None
         self._connections: dict[HttpConnection, None] = {}
         """The one that was idle longest first."""
 
     async def listen(self, host: str, port: int) -> Address:
         """Returns the bound address. StartError."""
         try:
-            self._server = await self.loop.create_server(lambda: HttpConnection(self), host, port)
+            self._bound = await self._bind(host, port, lambda: HttpConnection(self))
         except OSError as error:
             reason = error.strerror or str(error)
             raise StartError(
                 f"cannot serve metrics on {host}:{port} ({reason}): choose another port with --http"
             ) from None
-        address: Address = self._server.sockets[0].getsockname()[:2]
+        address: Address = self._bound.sockets[0].getsockname()[:2]
         return address
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._bound is not None:
+            self._bound.close()
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)  # the loop reports their loss

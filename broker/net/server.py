@@ -214,6 +214,14 @@ class Server:
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
+    async def listen_with(self, host: str, port: int, make: Callable[[], asyncio.BaseProtocol]) -> Listener:
+        """Serve another protocol at this address, with the same TLS, at once; the caller closes it. OSError."""
+        listener = await Listener.bind(
+            self.loop, host, port, lambda accepted: self._accept_transport(accepted, make)
+        )
+        listener.start_serving()
+        return listener
+
     def start_serving(self) -> None:
         """At all ports that are listened at now."""
         for listener in self._listeners:
@@ -234,7 +242,7 @@ class Server:
             self._passed,
         )
 
-    def _accept_transport(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
+    def _accept_transport(self, accepted: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
         """Serve the socket with a transport of the loop."""
         task: asyncio.Task[object] = self.loop.create_task(self._serve(accepted, make))
         self._handshakes[task] = None
@@ -242,7 +250,7 @@ class Server:
         if len(self._handshakes) > HANDSHAKES_MAX:
             next(iter(self._handshakes)).cancel()
 
-    async def _serve(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
+    async def _serve(self, accepted: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
         """Wait for the first byte if it decides whether the connection speaks TLS."""
         accepted.setblocking(False)
         context = None

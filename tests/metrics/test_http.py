@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.http.listener import CONNECTIONS_MAX, HttpListener
+from firearrow.broker.http.listener import CONNECTIONS_MAX, HttpListener, Visitor
 from firearrow.broker.http.messages import (
     HEAD_BYTES_MAX,
     HEADERS_MAX,
@@ -143,12 +143,14 @@ def test_one_more_connection_than_the_limit_is_closed_while_all_are_answered() -
     async def run() -> None:
         loop, may_answer = asyncio.get_running_loop(), asyncio.Event()
 
-        async def answer(request: Request) -> Response:
+        async def answer(request: Request, visitor: Visitor) -> Response:
             await may_answer.wait()
             return Response(HTTPStatus.OK, b"")
 
         with ThreadPoolExecutor(1) as thread:
-            listener = HttpListener(loop, answer, thread)
+            listener = HttpListener(
+                loop, answer, lambda host, port, make: loop.create_server(make, host, port), thread
+            )
             address = await listener.listen("127.0.0.1", 0)
             opened = [await asyncio.open_connection(*address) for _ in range(CONNECTIONS_MAX)]
             for _, writer in opened:
