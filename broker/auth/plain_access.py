@@ -24,6 +24,8 @@ EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 """Apache's remarks begin with it."""
 WRONG_PASSWORD = "wrong account or key"
 NO_ACCOUNT, WRONG_SIGNATURE = "No acl config for ", "Check signature failed for accessKey="
+FIREARROW_CODES = 30
+"""Thousands of the codes of FireArrow alone, which list or change what others have."""
 ADMIN_CODES = frozenset(
     (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -31,6 +33,7 @@ ADMIN_CODES = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
         RequestCode.DELETE_TOPIC_IN_BROKER,
+        *(code for code in RequestCode if code // 1000 == FIREARROW_CODES),
     )
 )
 LoggedIn = Callable[[Peer, Account], None]

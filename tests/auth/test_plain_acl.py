@@ -225,6 +225,14 @@ def test_the_checks_in_apaches_order(tmp_path: Path, connect: Open) -> None:
         needed = f"Need admin permission for request code={int(code)}, but accessKey=RocketMQ is not"
         assert remark(code, {}, b"traceOn=true") == needed
         assert remark(RequestCode.CLEAN_UNUSED_TOPIC, {}, b"") == "Need admin permission"
+        for code in (code for code in RequestCode if 30_001 <= code < 31_000):  # also with names it may read
+            named = {"topic": "topicB", "group": "groupB"}
+            assert (
+                remark(code, named, b"")
+                == f"Need admin permission for request code={int(code)}, but accessKey=RocketMQ is not"
+            )
+        for code in (RequestCode.GET_LAG, RequestCode.LIST_CONNECTIONS, RequestCode.GET_STATUS):
+            assert admin.ask(code, {}).code == 0
         pulled = plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupB"))
         assert pulled.code in (0, 19, 21)
         answer = plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupA"))
