@@ -122,8 +122,9 @@ class UserAccess(Access):
         self.fast_check = AccessCheck(
             self._allows, authorization=options.authorization, each=settings.stateful_s == 0
         )
+        refuse_lost_users(folder)
         for name, file, table in (("users", USERS_FILE, self._users), ("acls", ACLS_FILE, self._acls)):
-            saver.load(name, ConfigFile(folder / file, mode=SECRET_MODE, strict=True), table, make=False)
+            saver.load(name, ConfigFile(folder / file, mode=SECRET_MODE, strict=True), table)
         try:
             self._create_initial(options)
             if options.migrate_accounts:
@@ -134,7 +135,8 @@ class UserAccess(Access):
             ) from None
         if not any(user.is_super and user.is_enabled for user in self._users):
             log.warning(
-                "there is no Super user, so users and rules cannot be created: set initAuthenticationUser"
+                "there is no Super user that is enabled, so users and rules cannot be created: set "
+                "initAuthenticationUser to a name that no user has"
             )
         self.check = self._control.check
 
@@ -144,6 +146,11 @@ class UserAccess(Access):
         for found in (auth_options.initial_user(options), self._inner):
             if found is not None and self._users.get(found.name) is None:
                 self._create(bodies.bounded(User(found.name, found.password, UserType.SUPER)))
+                log.warning(
+                    "the Super user %s was created with its password in the configuration, as there was no user of "
+                    "this name: change the password with updateUser",
+                    found.name,
+                )
 
     def _migrate(self, options: Options) -> None:
         """Create a user with its rules for each account of `plain_acl.yml` whose user does not exist."""
@@ -255,6 +262,19 @@ def _plain_files(options: Options) -> PlainFiles:
     return PlainFiles(path, auth_options.plain_acl_folder(path))
 
 
+def refuse_lost_users(folder: Path) -> None:
+    """StartError: the file of users is missing, and others show that there were users: with the first password of the
+    configuration alone, the broker would be open to those who know it."""
+    users = folder / USERS_FILE
+    others = [f"{USERS_FILE}.bak", ACLS_FILE, f"{ACLS_FILE}.bak"]
+    found = [name for name in others if (folder / name).exists()]
+    if found and not users.exists():
+        raise StartError(
+            f"{users} is missing, but {', '.join(found)} show that there were users: restore it from {USERS_FILE}.bak "
+            f"or a backup; to start with the users of the configuration alone, delete {', '.join(found)}, too"
+        )
+
+
 def fast_needs(topic: str, group: str | None) -> list[Need]:
     """Of a send to the topic, or a pull of it for the group."""
     return list(sent(topic) if group is None else consumed(group, topic, Action.SUB))
@@ -275,6 +295,12 @@ def make_access(
         return UserAccess(options, facts, folder, saver, clock, count_login)
     if options.plain_acl:
         return AccountAccess(options, store, clock, count_login)
+    for path, switch in (
+        (Path(options.store_root, "config", USERS_FILE), "authenticationEnabled"),
+        (auth_options.plain_acl_path(options), "aclEnable"),
+    ):
+        if path is not None and path.exists():
+            log.warning("%s has no effect, and anyone may do everything: set %s=true", path, switch)
     return Access()
 
 

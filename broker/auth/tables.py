@@ -42,6 +42,12 @@ class UserTable:
     def get(self, name: str) -> User | None:
         return self._users.get(name)
 
+    def is_last_super(self, user: User) -> bool:
+        """Whether no other enabled Super user exists: without one, nobody could create or change users."""
+        others = (each for each in self._users.values() if each.name != user.name)
+        is_one = user.is_super and user.is_enabled
+        return is_one and not any(each.is_super and each.is_enabled for each in others)
+
     def create(self, user: User) -> None:
         """Refusal: the name is taken, or there are too many."""
         if user.name in self._users:

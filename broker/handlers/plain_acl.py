@@ -57,6 +57,8 @@ class PlainAclHandler:
     def update(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Create an account in the default file, or change what the request names of one where it is."""
         key, given = _given_account(request)
+        if not given["admin"]:
+            self._keep_admin(key, UPDATE_FAILED)
 
         def change(document: Document) -> None:
             accounts = _accounts(document)
@@ -77,6 +79,7 @@ class PlainAclHandler:
                 DELETE_FAILED,
                 f"The accesskey[{shown}] corresponding to accessConfig has been deleted failed.",
             )
+        self._keep_admin(key, DELETE_FAILED)
 
         def change(document: Document) -> None:
             document[ACCOUNTS] = [each for each in _accounts(document) if each.get("accessKey") != key]
@@ -129,6 +132,15 @@ class PlainAclHandler:
             "plainAccessConfigs": [_described(each) for each in accounts.values()],
         }
         return request.answer(body=json.dumps(body).encode())
+
+    def _keep_admin(self, key: str, code: int) -> None:
+        """Refusal with this code: it is the last account with `admin`, without which no request changes accounts."""
+        accounts = self._files.acl.accounts
+        admins = [account.access_key for account in accounts.values() if account.admin]
+        if admins == [key]:
+            raise Refusal(
+                code, f"{key[:TEXT_CHARS_MAX]} is the last account with admin: create another one first"
+            )
 
     def _rewrite(self, path: Path, change: Callable[[Document], None], code: int) -> None:
         """Refusal with this code."""

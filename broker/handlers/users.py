@@ -19,6 +19,7 @@ from firearrow.broker.tables import json_fields
 NOT_SET = "not set any response code"
 """Apache's remark, a default that its handler does not replace."""
 SUPER_CREATE = "The super user can only be create by super user"
+LAST_SUPER = "{} is the last Super user that is enabled: create another one first"
 SUPER_UPDATE = "The super user can only be update by super user"
 
 
@@ -60,6 +61,8 @@ class UsersHandler:
         if known.is_super and not by_super:
             raise bodies.no_permission(SUPER_UPDATE)
         user = bodies.read_change(known, info)
+        if not (user.is_super and user.is_enabled):
+            self._keep_super(known)
         self._users.replace(user)
         self._write(request, peer, "updateUser", user, password=user.password != known.password)
         return request.answer(remark=NOT_SET)
@@ -73,6 +76,7 @@ class UsersHandler:
         if user is not None:
             if user.is_super and not self._access.is_super(request):
                 raise bodies.no_permission(SUPER_UPDATE)
+            self._keep_super(user)
             self._users.delete(name)
             self._acls.delete(name)
             self._write(request, peer, "deleteUser", user)
@@ -89,6 +93,11 @@ class UsersHandler:
         part = request.text_or("filter", "")
         found = [self._shown(request, user) for user in self._users if not part.strip() or part in user.name]
         return request.answer(remark=NOT_SET, body=fastjson.dumps(found) if found else b"")
+
+    def _keep_super(self, user: User) -> None:
+        """Refusal: this is the last Super user."""
+        if self._users.is_last_super(user):
+            raise bodies.no_permission(LAST_SUPER.format(user.name[: bodies.TEXT_CHARS_MAX]))
 
     def _name(self, request: RemotingCommand) -> str:
         name = request.text_or("username", "")

@@ -122,7 +122,7 @@ def test_users_are_kept_and_codes_can_be_open(tmp_path: Path) -> None:
     [
         ("authorizationEnabled=true\n", "needs authenticationEnabled=true"),
         ("authEnabled=true\n", "is no key of this server: write authenticationEnabled"),
-        ("aclEnable=true\n", "aclEnable asks for access control, which this server does not have"),
+        ("aclEnable=true\n", "aclEnable asks for access control, but is no key of this server"),
         ("authenticationEnabled=true\ninitAuthenticationUser=root\n", "initAuthenticationUser must be"),
     ],
 )
