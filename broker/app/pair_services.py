@@ -3,13 +3,14 @@
 Loop thread.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
-from firearrow.broker.replication.epoch_file import EPOCH_MAX
+from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow
 from firearrow.broker.replication.fencing import Fencing
 from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.replication.member_group import brokers_of_name
@@ -19,6 +20,8 @@ from firearrow.broker.replication.slave import Slave
 from firearrow.broker.services.registration import Registrar
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.routes import RouteTable
+
+log = logging.getLogger("firearrow.replication")
 
 
 class PairServices:
@@ -75,7 +78,16 @@ class PairServices:
 
     def outdated(self, epoch: int, by: str) -> None:
         """Another broker of the pair is the master since this epoch: it is proved, or name servers say so."""
-        if epoch > EPOCH_MAX:
+        if not may_follow(epoch, self._role.epoch):
+            if epoch > self._role.epoch:
+                log.error(
+                    "%s claims to be the master of epoch %d, more than %d after %d, that of this broker, which stays "
+                    "the master: find out what it is",
+                    by,
+                    epoch,
+                    EPOCH_JUMP_MAX,
+                    self._role.epoch,
+                )
             return
         with suppress(OSError):  # it has been logged
             self._role.fence(epoch, f"{by} is the master of epoch {epoch}")

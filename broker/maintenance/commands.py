@@ -23,7 +23,7 @@ from firearrow.broker.maintenance import backup, dump, repair, report, stat, ver
 from firearrow.broker.maintenance.dump import RecordQuery, records
 from firearrow.broker.maintenance.lock import check_folder, held
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
-from firearrow.broker.replication.role import promote_stopped, rebuild_stopped
+from firearrow.broker.replication.role import promote_stopped, rebuild_stopped, reset_epoch
 
 FINDINGS, WRONG_USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
 
@@ -247,6 +247,27 @@ def promote_store(
         f"{root} is a master's store now, of epoch {promoted.epoch}. Start it: firearrow broker --store {root}, with "
         f"its options; set brokerRole={promoted.master_role} and brokerId=0 in its configuration. Start its old master "
         "as a slave only"
+    )
+
+
+@cli.command("reset-epoch")
+@exits_with_message
+def reset_epoch_of_store(
+    folder: Folder,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Let a stopped store forget that it was fenced, and epochs that no promotion can have had."""
+    root = str(folder)
+    with held(root, write=True):
+        confirm(f"Let {root} have the role of its configuration again, whatever fenced it?", yes=yes)
+        reset = reset_epoch(root)
+    print(
+        f"{root} is of epoch {reset.after} now, it was {reset.before}"
+        + (
+            ", and is fenced no more: start it only if no other master of its brokerName runs"
+            if reset.was_fenced
+            else ""
+        )
     )
 
 

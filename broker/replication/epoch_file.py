@@ -27,6 +27,9 @@ EPOCHS_MAX = 1024
 """Most entries kept; the oldest are forgotten first."""
 FILE_BYTES_MAX = 1 << 20
 EPOCH_MAX, OFFSET_MAX = (1 << 31) - 1, (1 << 62) - 1
+EPOCH_JUMP_MAX = 1000
+"""How much newer than ours an epoch from outside may be. Each promotion adds one; without a bound, one request could
+take the largest number, after which there is none for a promotion."""
 ENTRY = re.compile(rb"([0-9]{1,10})-([0-9]{1,19})")
 NUMBER = re.compile(rb"[0-9]{1,10}")
 MISSING = "is missing"
@@ -37,6 +40,21 @@ class Epoch(NamedTuple):
 
     number: int
     start: int
+
+
+def may_follow(epoch: int, ours: int) -> bool:
+    """Whether another broker may be of this epoch, which is newer than ours."""
+    return ours < epoch <= min(ours + EPOCH_JUMP_MAX, EPOCH_MAX - EPOCH_JUMP_MAX)
+
+
+def next_epoch(newest: int) -> int:
+    """Of a promotion. ValueError: there is none."""
+    if newest >= EPOCH_MAX:
+        raise ValueError(
+            f"epoch {newest} is the last one, so there is none for a promotion: stop all brokers of this brokerName, "
+            "and run `firearrow store reset-epoch` on their stores"
+        )
+    return newest + 1
 
 
 class EpochFile:

@@ -3,20 +3,27 @@
 Two steps, each asked for by the slave. `prepare`: nothing is written to the log any more, so that it has an end up to
 which the slave can copy it. `fence`: the broker is no master any more, on the disk before it is answered. If the second
 does not come within LEASE_S, the broker starts again as the master that it still is. Loop thread.
+
+Who asks proves that it knows haSecret: `challenge` gives the connection a nonce, which the proof of its next step
+covers. Without haSecret, and without users, whose right was checked, only this machine may ask.
 """
 
 import asyncio
+import hashlib
+import hmac
+import ipaddress
 import logging
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 
 import orjson
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
+from firearrow.broker.base.peer import Answer, Handler, Peer, Routes, ip_text
 from firearrow.broker.context.broker_context import BrokerContext, Restart
-from firearrow.broker.replication.epoch_file import EPOCH_MAX
+from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave_requests import REFUSALS
 
@@ -25,7 +32,15 @@ log = logging.getLogger("firearrow.replication")
 CHANGES = frozenset({*REFUSALS, RequestCode.UPDATE_CONSUMER_OFFSET})
 """What the slave that takes over would not hear of."""
 LEASE_S = 30.0
-PREPARE, FENCE, CANCEL = "prepare", "fence", "cancel"
+CHALLENGE, PREPARE, FENCE, CANCEL = "challenge", "prepare", "fence", "cancel"
+NONCE_BYTES = 16
+CONTEXT = b"FireArrow fence\0"
+
+
+def proof_of(secret: bytes, nonce: str, ext: Mapping[str, str]) -> str:
+    """HMAC-SHA256 over the nonce, the step, and the epoch and end of `fence`, as hexadecimal digits."""
+    facts = (nonce, *(ext.get(name, "") for name in ("step", "epoch", "end")))
+    return hmac.new(secret, CONTEXT + "\0".join(facts).encode(), hashlib.sha256).hexdigest()
 
 
 class Fencing:
@@ -40,6 +55,8 @@ class Fencing:
         self._is_master = is_master
         self._stop_services = stop_services
         self._lease: asyncio.TimerHandle | None = None
+        self._nonces: dict[Peer, str] = {}
+        """Of connections that asked for one; empty: it was used."""
 
     def routes(self) -> Routes:
         return {RequestCode.FENCE_BROKER: self.fence}
@@ -63,9 +80,13 @@ class Fencing:
         return guarded
 
     def fence(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """`step`: `prepare`, `fence` or `cancel`. To fence, `epoch`: of the new master, and `end`: of the log that it
-        has; without it, the operator has decided. The answer: this broker's epoch, the log's end."""
+        """`step`: `challenge`, `prepare`, `fence` or `cancel`. To fence, `epoch`: of the new master, and `end`: of the
+        log that it has; without it, the operator has decided. `proof`: that it knows haSecret. The answer: this
+        broker's epoch, the log's end; to `challenge` the nonce."""
         step = request.text("step")
+        if step == CHALLENGE:
+            return request.answer(body=orjson.dumps({"nonce": self._challenge(peer)}))
+        self._check_right(request, peer)
         if step == PREPARE:
             self._prepare(peer)
         elif step == FENCE:
@@ -73,7 +94,8 @@ class Fencing:
         elif step == CANCEL:
             self._cancel("the promotion of a slave was given up")
         else:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"step must be {PREPARE}, {FENCE} or {CANCEL}")
+            steps = f"{CHALLENGE}, {PREPARE}, {FENCE} or {CANCEL}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"step must be {steps}")
         body = {"epoch": self._role.epoch, "end": self._context.store.written}
         return request.answer(body=orjson.dumps(body))
 
@@ -104,10 +126,11 @@ class Fencing:
                 ResponseCode.ILLEGAL_OPERATION,
                 f"the log has grown from {end} to {written}, for the promotion took too long: promote again",
             )
-        if not self._role.epoch < epoch <= EPOCH_MAX:
+        if not may_follow(epoch, self._role.epoch):
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
-                f"epoch {epoch} is not after {self._role.epoch}, that of this broker",
+                f"epoch {epoch} is not after {self._role.epoch}, that of this broker, or more than {EPOCH_JUMP_MAX} "
+                "after it",
             )
         try:
             self._role.fence(epoch, "{}:{} was promoted to the master".format(*peer.remote))
@@ -116,6 +139,36 @@ class Fencing:
                 ResponseCode.SYSTEM_ERROR, f"it could not be written to the disk: {error.strerror or error}"
             ) from None
         self._end_lease()
+
+    def _challenge(self, peer: Peer) -> str:
+        """A new nonce for the connection."""
+        if peer not in self._nonces and not peer.closed:
+            peer.on_close(self._closed)
+        nonce = self._nonces[peer] = os.urandom(NONCE_BYTES).hex()
+        return nonce
+
+    def _closed(self, peer: Peer) -> None:
+        self._nonces.pop(peer, None)
+
+    def _check_right(self, request: RemotingCommand, peer: Peer) -> None:
+        """Refusal: who asks is no broker of ours."""
+        options = self._context.config.options
+        if options.ha_secret:
+            nonce = self._nonces.get(peer, "")
+            if nonce:
+                self._nonces[peer] = ""
+            wanted = proof_of(options.ha_secret.encode(), nonce, request.ext)
+            if nonce and hmac.compare_digest(wanted, request.text_or("proof", "")):
+                return
+            fault = "only who knows haSecret may fence this broker: set the same one on both brokers"
+        elif options.authentication or options.plain_acl or _is_loopback(peer):
+            return
+        else:
+            fault = (
+                "only brokers on this machine may fence it: set haSecret on both brokers, or require users"
+            )
+        log.warning("refused %s:%d: %s", *peer.remote, fault)
+        raise Refusal(ResponseCode.NO_PERMISSION, fault)
 
     def _check(self) -> None:
         if not self._is_master:
@@ -133,3 +186,7 @@ class Fencing:
 
     def stop(self) -> None:
         self._end_lease()
+
+
+def _is_loopback(peer: Peer) -> bool:
+    return ipaddress.ip_address(ip_text(peer.remote[0])).is_loopback

@@ -14,7 +14,6 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.replication.epoch_file import EPOCH_MAX
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.json_fields import members, members_or_none
 from firearrow.broker.tables.registration import BrokerIdentity
@@ -55,7 +54,7 @@ class MasterWatch:
             epoch = (await self._version(name_server, holder)).state_version
         except (OSError, ValueError) as error:
             return log.warning("a name server does not say who the master is, will ask again: %s", error)
-        if self._epoch() < epoch <= EPOCH_MAX:
+        if self._epoch() < epoch:
             self._outdated(epoch, holder)
         elif epoch == self._epoch():
             self._is_shared(holder, our_address)

@@ -18,6 +18,7 @@ from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.common_point import LogsDiffer, find_common_point
 from firearrow.broker.replication.confirmed_offset import ConfirmedLog
+from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow
 from firearrow.broker.replication.journal_stream import JournalFollower
 from firearrow.broker.replication.pair_frames import Ack, Frame, FrameDecoder, FrameError, Kind
 from firearrow.broker.replication.pair_handshake import (
@@ -149,6 +150,12 @@ class PairClient:
                 RefusalCode.OLD_EPOCH,
                 f"the master is of epoch {theirs.epoch}, this store knows epoch {ours.epoch}: follow the broker "
                 "that was promoted",
+            )
+        if theirs.epoch > ours.epoch and ours.end and not may_follow(theirs.epoch, ours.epoch):
+            raise Refused(
+                RefusalCode.OTHER,
+                f"the master is of epoch {theirs.epoch}, more than {EPOCH_JUMP_MAX} after {ours.epoch}, that of this "
+                "store: find out who promoted it, or begin again with an empty log (`firearrow replica rebuild`)",
             )
         if identity.separate_from(theirs.node):
             raise ConnectionError("this store was copied from the master's: it joins again with its new id")

@@ -21,7 +21,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
-from firearrow.broker.replication.fencing import CANCEL, FENCE, PREPARE
+from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow, next_epoch
+from firearrow.broker.replication.fencing import CANCEL, CHALLENGE, FENCE, PREPARE, proof_of
 from firearrow.broker.replication.member_group import Members
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, MASTER_ROLES
 from firearrow.broker.replication.rebuild import DAMAGED
@@ -126,7 +127,7 @@ class Promotion:
                 )
         elif not force:
             await self._check_other_slaves(slave)
-        epoch += 1
+        epoch = _next(epoch)
         master_role = master_role or self._role.master_role
         await slave.stop()
         self._context.write_batch.commit()
@@ -183,10 +184,10 @@ class Promotion:
         except (OSError, MasterError) as error:
             raise _still_writing(master, error) from None
         try:
-            state = await _ask(master, PREPARE)
+            state = await self._ask(master, PREPARE)
             await self._copied(slave, state.end, REST_S)
             await slave.copy_tables()
-            epoch = max(state.epoch, self._role.epoch)
+            epoch = self._newest(state)
         except (
             BaseException
         ) as error:  # also a lost answer, and cancellation: the master may have stopped writing
@@ -194,12 +195,21 @@ class Promotion:
                 return await self._take_over_apache(slave)
             is_known = isinstance(error, (OSError, MasterError))
             if not (force and (is_known or isinstance(error, Refusal))):
-                await _give_back(master)
+                await self._give_back(master)
             if is_known:
                 raise _still_writing(master, error) from None
             raise
-        await self._fence(master, epoch + 1, state.end)
+        await self._fence(master, _next(epoch), state.end)
         return epoch, ""
+
+    def _newest(self, state: MasterState) -> int:
+        """The newest epoch of the two brokers. MasterError: the master's cannot be."""
+        ours = self._role.epoch
+        if state.epoch > ours and not may_follow(state.epoch, ours):
+            raise MasterError(
+                0, f"its epoch {state.epoch} is more than {EPOCH_JUMP_MAX} after {ours}, that of this broker"
+            )
+        return max(state.epoch, ours)
 
     async def _copied(self, slave: Slave, end: int, within_s: float, but: int = 0) -> None:
         """Wait until the slave has the log up to `end`, but for some bytes. Refusal."""
@@ -221,11 +231,11 @@ class Promotion:
         error: Exception | None = None
         for _ in range(FENCE_TRIES):
             try:
-                await _ask(master, FENCE, epoch=str(epoch), end=str(end))
+                await self._ask(master, FENCE, epoch=str(epoch), end=str(end))
                 return
             except MasterError as refused:
                 if error is None:
-                    await _give_back(master)
+                    await self._give_back(master)
                 raise _still_writing(master, refused) from None
             except OSError as lost:
                 error = lost
@@ -260,6 +270,41 @@ class Promotion:
             await asyncio.sleep(10 * POLL_S)
         await self._copied(slave, end, REST_S)
 
+    async def _ask(self, master: Master, step: str, **ext: str) -> MasterState:
+        """OSError, MasterError."""
+        fields, secret = {"step": step, **ext}, self._context.config.options.ha_secret.encode()
+        try:
+            if secret:
+                answer = await master.ask(RequestCode.FENCE_BROKER, {"step": CHALLENGE})
+                nonce = json_fields.text(
+                    json_fields.members(orjson.loads(answer.body), "the answer"), "nonce"
+                )
+                fields["proof"] = proof_of(secret, nonce, fields)
+            answer = await master.ask(RequestCode.FENCE_BROKER, fields)
+            of = json_fields.members(orjson.loads(answer.body), "the answer")
+            return MasterState(
+                json_fields.number(of, "epoch"), json_fields.number(of, "end", high=json_fields.LONG_MAX)
+            )
+        except ValueError as error:
+            raise MasterError(0, f"the master's answer is malformed: {error}") from None
+
+    async def _give_back(self, master: Master) -> None:
+        """A master that has not stopped writing ignores it, and so does one that is fenced. One that gets the request
+        to stop after this one starts again by itself."""
+        error: Exception | None = None
+        for again in range(CANCEL_TRIES):
+            if again:
+                await asyncio.sleep(AGAIN_S)
+            try:
+                await self._ask(master, CANCEL)
+                return
+            except MasterError as refused:
+                error = refused
+                break
+            except OSError as lost:
+                error = lost
+        log.warning("%s was not notified that it stays the master, and will notice: %s", master.text, error)
+
 
 async def _no_members() -> Members:
     return {}
@@ -286,34 +331,12 @@ async def _role_of(master: Master) -> str:
         return ""
 
 
-async def _ask(master: Master, step: str, **ext: str) -> MasterState:
-    """OSError, MasterError."""
-    answer = await master.ask(RequestCode.FENCE_BROKER, {"step": step, **ext})
+def _next(epoch: int) -> int:
+    """Refusal: there is no epoch after this one."""
     try:
-        of = json_fields.members(orjson.loads(answer.body), "the answer")
-        return MasterState(
-            json_fields.number(of, "epoch"), json_fields.number(of, "end", high=json_fields.LONG_MAX)
-        )
+        return next_epoch(epoch)
     except ValueError as error:
-        raise MasterError(0, f"the master's answer is malformed: {error}") from None
-
-
-async def _give_back(master: Master) -> None:
-    """A master that has not stopped writing ignores it, and so does one that is fenced. One that gets the request to
-    stop after this one starts again by itself."""
-    error: Exception | None = None
-    for again in range(CANCEL_TRIES):
-        if again:
-            await asyncio.sleep(AGAIN_S)
-        try:
-            await _ask(master, CANCEL)
-            return
-        except MasterError as refused:
-            error = refused
-            break
-        except OSError as lost:
-            error = lost
-    log.warning("%s was not notified that it stays the master, and will notice: %s", master.text, error)
+        raise Refusal(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
 
 
 def _still_writing(master: Master, error: BaseException | None) -> Refusal:

@@ -10,12 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from firearrow._native.store.files.errors import StoreError
 from firearrow._native.store.store_folder import StoreFolder
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.replication.epoch_file import EpochFile
+from firearrow.broker.replication.epoch_file import (
+    EPOCH_JUMP_MAX,
+    EPOCH_MAX,
+    EpochFile,
+    may_follow,
+    next_epoch,
+)
 from firearrow.broker.replication.pair_identity import (
     ASYNC_MASTER,
     PairIdentity,
@@ -241,10 +248,41 @@ def promote_stopped(store_root: str, master_role: str = "", *, force: bool = Fal
         )
     if identity.role.kind is RoleKind.FENCED and not force:
         raise StartError(lacks_newer(store_root, identity.role.epoch))
-    epoch = max(epochs.last, identity.role.epoch) + 1
+    try:
+        epoch = next_epoch(max(epochs.last, identity.role.epoch))
+    except ValueError as error:
+        raise StartError(str(error)) from None
     promoted = StoredRole(RoleKind.PROMOTED, epoch, master_role or identity.role.master_role or ASYNC_MASTER)
     identity.set_role(promoted)
     return promoted
+
+
+class EpochReset(NamedTuple):
+    """`before` and `after`: the newest epoch; `was_fenced`: the next start has the role of the configuration."""
+
+    before: int
+    after: int
+    was_fenced: bool
+
+
+def reset_epoch(store_root: str) -> EpochReset:
+    """In a store, which the caller has locked: forget epochs that no promotion can have had, and that the store was
+    fenced. StartError, OSError."""
+    identity, epochs = PairIdentity(Path(store_root, CONFIG_FOLDER)), EpochFile(store_root)
+    role, before = identity.role, max(epochs.last, identity.role.epoch)
+    newest = 0
+    kept = []
+    for entry in epochs.entries:
+        if (kept and not may_follow(entry.number, newest)) or entry.number > EPOCH_MAX - EPOCH_JUMP_MAX:
+            break
+        kept.append(entry)
+        newest = entry.number
+    epochs.replace(kept)
+    if role.kind is RoleKind.FENCED:
+        identity.set_role(StoredRole(master_role=role.master_role))
+    elif role.kind is RoleKind.PROMOTED and role.epoch > newest and not may_follow(role.epoch, newest):
+        identity.set_role(role._replace(epoch=newest + 1))
+    return EpochReset(before, max(newest, identity.role.epoch), role.kind is RoleKind.FENCED)
 
 
 def rebuild_stopped(store_root: str) -> Kept:

@@ -13,6 +13,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.replication import promotion
+from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, EPOCH_MAX
 from firearrow.broker.replication.fencing import CANCEL, FENCE, LEASE_S, PREPARE
 from firearrow.broker.replication.promotion import CANCEL_TRIES, FENCE_TRIES, Promotion
 from firearrow.broker.replication.slave_master import ANSWER_S, LogRange, MasterError, State
@@ -79,6 +80,7 @@ class Asked:
     master is asked for after `prepare`; None: nothing. `steps`: what it was asked for."""
 
     text, address, state = "127.0.0.1:1", ("127.0.0.1", 1), (State.FOLLOWING, "")
+    epoch = 4
 
     def __init__(self, *faults: BaseException | None) -> None:
         self.steps: list[str] = []
@@ -101,7 +103,7 @@ class Asked:
         self.steps.append(ext["step"])
         if ext["step"] != PREPARE:
             self._fail()
-        return RemotingCommand.request(code, {}, b'{"epoch":4,"end":100}')
+        return RemotingCommand.request(code, {}, b'{"epoch":%d,"end":100}' % self.epoch)
 
     async def copy_tables(self) -> None:
         self._fail()
@@ -119,6 +121,7 @@ def promote(asked: Asked, **ext: str) -> None:
             store=SimpleNamespace(written=100),
             write_batch=SimpleNamespace(commit=lambda: None),
             restart=lambda restart: None,
+            config=SimpleNamespace(options=SimpleNamespace(ha_secret="")),
         )
         role = SimpleNamespace(
             epoch=4, is_fenced=False, fenced="", master_role="", promote=lambda epoch, role: None
@@ -148,6 +151,15 @@ def test_a_master_that_cannot_be_told_is_told_again(monkeypatch: pytest.MonkeyPa
     with pytest.raises(Refusal, match="no disk"):
         promote(asked)
     assert asked.steps == [PREPARE, *[CANCEL] * CANCEL_TRIES]
+
+
+@pytest.mark.parametrize("epoch", [4 + EPOCH_JUMP_MAX + 1, EPOCH_MAX])
+def test_a_master_whose_epoch_cannot_be_is_given_back(epoch: int) -> None:
+    asked = Asked(None)
+    asked.epoch = epoch
+    with pytest.raises(Refusal, match="more than 1000 after 4"):
+        promote(asked)
+    assert (asked.steps, asked.is_stopped) == ([PREPARE, CANCEL], False)
 
 
 def test_one_that_is_promoted_by_force_leaves_its_master_stopped() -> None:
