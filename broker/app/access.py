@@ -3,6 +3,7 @@
 Loop thread.
 """
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTa
 from firearrow.broker.base import auth_options
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, StartError
+from firearrow.broker.base.file_reads import FileReader
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, HeldAccess, Peer, Routes
 from firearrow.broker.handlers.acls import AclsHandler
@@ -225,6 +227,7 @@ class AccountAccess(Access):
         )
         self.held = HeldAccess(self._plain.check_held)
         self._plain.load()
+        self._files = FileReader("files with accounts", self._plain.files.read_changed, self._plain.take)
         self.check = self._plain.check
         self._handler = PlainAclHandler(self._plain.files, options, clock, self.audit, self._plain.forget)
 
@@ -248,7 +251,7 @@ class AccountAccess(Access):
         return self._plain.watcher_fault
 
     def read_again(self) -> None:
-        self._plain.reload()
+        self._files.start(asyncio.get_running_loop())
 
     def close(self) -> None:
         if self.audit is not None:

@@ -27,6 +27,7 @@ from firearrow.broker.base.config import (
     outgoing_fault,
 )
 from firearrow.broker.base.errors import StartError, UsageError
+from firearrow.broker.base.file_reads import FileReader
 from firearrow.broker.base.log_output import (
     TEXT,
     JsonFormatter,
@@ -67,7 +68,8 @@ def broker(given: BrokerArguments) -> int:
     except (OSError, ValueError) as error:
         raise _config_fault(error) from None
 
-    reload = _reload(log_file, given.config, config.read_again)
+    reader = FileReader("the configuration", config.load_again, config.take)
+    reload = _reload(log_file, given.config, reader)
     return _run(lambda loop: _serve(loop, config, naming, reload), log_file)
 
 
@@ -245,7 +247,9 @@ def namesrv(given: ServerArguments) -> int:
         config = options_of(given.config, _tls_pairs(given))
     except (OSError, ValueError) as error:
         raise _config_fault(error) from None
-    reload = _reload(log_file, given.config, ConfigReader(given.config, config).read_again)
+    options = ConfigReader(given.config, config)
+    reader = FileReader("the configuration", options.load_again, options.take)
+    reload = _reload(log_file, given.config, reader)
     return _run(lambda loop: NameServerApp(loop, address, config, reload).run(), log_file)
 
 
@@ -301,7 +305,7 @@ def _bytes(text: str) -> int:
 
 
 def _reload(
-    log_file: LogFile | None, config: Path | None, read_again: Callable[[], None]
+    log_file: LogFile | None, config: Path | None, reader: FileReader[Any]
 ) -> Callable[[], None] | None:
     """What SIGHUP does: open the log file again and read the configuration file again. None: there is neither."""
     if log_file is None and config is None:
@@ -311,7 +315,7 @@ def _reload(
         if log_file is not None:
             log_file.reopen()
         if config is not None:
-            read_again()
+            reader.start(asyncio.get_running_loop())
 
     return reload
 

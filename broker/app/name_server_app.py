@@ -92,13 +92,20 @@ class ConfigReader:
         self._tls = config.tls
         self._at_start = {key: options[key] for key in FIXED}
 
-    def read_again(self) -> None:
-        """Change the options as the file says now, as far as they can change while the name server runs. The log
-        says what changes, what needs a restart, and which error leaves everything as it is."""
+    def load_again(self) -> NameServerConfig | None:
+        """What the file says now; None if it cannot be used, which is logged. Any thread."""
         try:
-            fresh, _, users = options_of(self._path, self._tls)
+            return options_of(self._path, self._tls)
         except (OSError, ValueError) as error:
-            return log.warning("the configuration was not read again, nothing has changed: %s", error)
+            log.warning("the configuration was not read again, nothing has changed: %s", error)
+            return None
+
+    def take(self, loaded: NameServerConfig | None) -> None:
+        """Change the options to these, as far as they can change while the name server runs. The log says what
+        changes, and what needs a restart. None: nothing changes."""
+        if loaded is None:
+            return
+        fresh, _, users = loaded
         changes = {key: fresh[key] for key in ACTING if key not in FIXED and fresh[key] != self._options[key]}
         for key, text in changes.items():
             log.info("%s=%s, it was %s", key, text, self._options[key])

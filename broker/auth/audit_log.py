@@ -98,7 +98,8 @@ class AuditLog:
 
 def _open(path: Path) -> int:
     """The descriptor of the file. OSError."""
-    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a full pipe is an error
+    return os.open(path, flags, 0o600)
 
 
 def _append(descriptor: int, line: bytes) -> None:

@@ -12,7 +12,7 @@ IPv6 addresses of one network of 64 bits count as one.
 import logging
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Protocol
 
 from firearrow.broker.base.peer import counted_address
@@ -34,7 +34,7 @@ LOG_PERIOD_S = 60.0
 USER_CHARS_SHOWN = 64
 
 
-class Watcher(Hashable, Protocol):
+class Watcher(Protocol):
     """A connection of HTTP."""
 
     @property
@@ -47,12 +47,12 @@ class _Address:
     def __init__(self) -> None:
         self.failures = 0
         self.last_s = -math.inf
-        self.waiting: deque[tuple[float, Hashable]] = deque()
+        self.waiting: deque[tuple[float, object]] = deque()
         """When the answers that wait are sent, the first one first, and their connections."""
-        self.tried: dict[Hashable, float] = {}
+        self.tried: dict[object, float] = {}
         """Connection → when the last of its answers is sent."""
 
-    def wait(self, until: float, connection: Hashable) -> None:
+    def wait(self, until: float, connection: object) -> None:
         self.waiting.append((until, connection))
         self.tried[connection] = until
 
@@ -81,7 +81,7 @@ class FailedLogins:
         if len(self._good) > LOGINS_MAX:
             self._good.popitem(last=False)
 
-    def wait_s(self, address: str, user: str, connection: Hashable) -> float:
+    def wait_s(self, address: str, user: str, connection: object) -> float:
         """How long the user may not try to log in from the address on this connection; 0: now."""
         host = counted_address(address)
         found = self._addresses.get(host)
@@ -93,7 +93,7 @@ class FailedLogins:
             return 0.0
         return found.waiting[0][0] - now
 
-    def failed(self, address: str, reason: str, user: str, connection: Hashable) -> float:
+    def failed(self, address: str, reason: str, user: str, connection: object) -> float:
         """Note a failed login; returns how long its answer waits, in s. `reason` is one of few texts, `user` what the
         peer calls itself."""
         self.note(address, reason, user)

@@ -13,7 +13,7 @@ from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
 from firearrow.broker.auth.failed_logins import TOO_MANY, FailedLogins, Watcher
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
-from firearrow.broker.auth.plain_files import PlainFiles
+from firearrow.broker.auth.plain_files import PlainFiles, Reading
 from firearrow.broker.auth.rules import Facts, needs_of
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, ip_text
@@ -70,8 +70,12 @@ class PlainAccess:
         self.files.load()
 
     def reload(self) -> None:
-        """Load the files that have changed."""
-        if not self.files.reload():
+        """As `files.read_changed`, then `take`."""
+        self.take(self.files.read_changed())
+
+    def take(self, reading: Reading) -> None:
+        """Use the files that have changed."""
+        if not self.files.take(reading):
             return
         self.forget()
         log.warning("files with accounts were loaded: %d accounts", len(self.acl.accounts))

@@ -16,6 +16,7 @@ from firearrow.broker.auth.plain_accounts import Account, PlainAcl
 from firearrow.broker.auth.plain_yaml import BYTES_MAX
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
 from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.file_reads import read_regular
 
 log = logging.getLogger("firearrow.auth")
 
@@ -37,6 +38,13 @@ class AclFile(NamedTuple):
 
 
 NOTHING: Document = {}
+
+
+class Reading(NamedTuple):
+    """`files`, read when `before` was in use."""
+
+    before: dict[Path, AclFile]
+    files: dict[Path, AclFile]
 
 
 class PlainFiles:
@@ -65,7 +73,11 @@ class PlainFiles:
         self._join()
 
     def reload(self) -> bool:
-        """Read files that have changed; a faulty one counts as it was, and is logged. Returns whether any did."""
+        """As `read_changed`, then `take`."""
+        return self.take(self.read_changed())
+
+    def read_changed(self) -> Reading:
+        """Read files that have changed; a faulty one counts as it was, and is logged. Any thread."""
         before, paths = self._files, self._found()
         files: dict[Path, AclFile] = {}
         for path in paths:
@@ -85,6 +97,14 @@ class PlainFiles:
             if known.stamp is not None:
                 log.error("%s is gone, its accounts stay as they are", self.default)
             files[self.default] = known._replace(stamp=None)
+        return Reading(before, files)
+
+    def take(self, reading: Reading) -> bool:
+        """Use what was read, unless a request has changed a file meanwhile: then it is read again later. Returns
+        whether an account or address is another one."""
+        before, files = reading
+        if self._files is not before:
+            return False
         changed = {path: file.acl for path, file in files.items()} != {
             path: file.acl for path, file in before.items()
         }
@@ -109,7 +129,7 @@ class PlainFiles:
         target = Path(os.path.realpath(path))
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
         replace_durably(str(target), data, mode=mode)
-        self._files[path] = AclFile(_stamp(path), document, acl)
+        self._files = {**self._files, path: AclFile(_stamp(path), document, acl)}
         self._join()
 
     def _found(self) -> list[Path]:
@@ -155,8 +175,7 @@ def _stamp(path: Path) -> Stamp | None:
 
 def _read(path: Path) -> AclFile:
     stamp = _stamp(path)
-    with path.open("rb") as file:
-        data = file.read(BYTES_MAX + 1)
+    data = read_regular(path, BYTES_MAX)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

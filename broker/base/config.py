@@ -23,10 +23,12 @@ from firearrow.broker.base.config_keys import (
     security_faults,
     unknown,
 )
+from firearrow.broker.base.file_reads import read_regular
 from firearrow.broker.base.options import Options, options_by_key, text_of, value_of
 
 log = logging.getLogger("firearrow.config")
 
+FILE_BYTES_MAX = 1 << 20
 HIDDEN = "(hidden)"
 
 
@@ -98,14 +100,22 @@ class Config:
                 )
 
     def read_again(self) -> None:
-        """Change to what the file says now, as far as that can change while the broker runs. The log says what
-        changes, what needs a restart, and which error leaves everything as it is."""
-        if self._load is None:
-            return
+        """As `load_again`, then `take`."""
+        self.take(self.load_again())
+
+    def load_again(self) -> Options | None:
+        """What the file says now; None if it cannot be used, which is logged. Any thread."""
         try:
-            loaded = self._load()
+            return None if self._load is None else self._load()
         except (OSError, ValueError) as error:
-            return log.warning("the configuration was not read again, nothing has changed: %s", error)
+            log.warning("the configuration was not read again, nothing has changed: %s", error)
+            return None
+
+    def take(self, loaded: Options | None) -> None:
+        """Change to these options, as far as they can change while the broker runs. The log says what changes, and
+        what needs a restart. None: nothing changes."""
+        if loaded is None:
+            return
         changes: dict[str, Any] = {}
         restart = []
         for key, field in options_by_key().items():
@@ -273,6 +283,6 @@ def _expand(value: str) -> str:
 
 def _rewrite(path: Path, pairs: Mapping[str, str]) -> None:
     """Durably, and with the permissions that it has: it may hold secrets."""
-    merged = properties.parse(path.read_bytes()) | dict(pairs)
+    merged = properties.parse(read_regular(path, FILE_BYTES_MAX)) | dict(pairs)
     mode = stat.S_IMODE(path.stat().st_mode)
     replace_durably(os.path.realpath(path), properties.format(merged).encode("ascii"), mode=mode)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from firearrow._native.base import certificates
 from firearrow.broker.base import properties
 from firearrow.broker.base.config_keys import security_fault
+from firearrow.broker.base.file_reads import read_regular
 
 DEFAULT_FILE = "/etc/rocketmq/tls.properties"
 KEYS = (
@@ -51,6 +52,7 @@ LISTENERS_NEED = (
     "set tls.server.certPath and tls.server.keyPath, or tls.server.mode=disabled if it is not wanted"
 )
 CONNECTIONS_NEED = "set tls.enable=true, or remove it if connections to other servers shall be plain"
+FILE_BYTES_MAX = 4 << 20
 EXPIRES_SOON_S = 14 * 86_400.0
 STRENGTH_BITS_MIN = 112
 _OPEN_SUITE = re.compile(
@@ -170,7 +172,7 @@ def _refuse_idle(given: Mapping[str, str], keys: Iterable[str], needed: str) -> 
 def _of_file(path: str) -> dict[str, str]:
     """The options in this file; none if it is the default one, and missing. TlsFault."""
     try:
-        found = properties.parse(Path(path).read_bytes()) if path else {}
+        found = properties.parse(read_regular(path, FILE_BYTES_MAX)) if path else {}
     except FileNotFoundError:
         if path == DEFAULT_FILE:
             return {}
@@ -336,10 +338,7 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles, prefix: str) -> None:
     for key, path in (("certPath", files.certificate), ("keyPath", files.key)):
         if not path:
             raise TlsFault(f"{prefix}.{key} is not set: a certificate and its key are needed")
-        try:
-            Path(path).read_bytes()
-        except OSError as error:
-            raise TlsFault(f"{prefix}.{key}={path}: {_words(error)}") from None
+        _readable(f"{prefix}.{key}", path)
     try:
         context.load_cert_chain(files.certificate, files.key, password=lambda: files.password)
     except ssl.SSLError as error:
@@ -357,10 +356,19 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles, prefix: str) -> None:
         raise TlsFault(f"{prefix}.certPath={files.certificate}: {_words(error)}") from None
 
 
+def _readable(key: str, path: str) -> None:
+    """OpenSSL reads it next. TlsFault: it is no regular file of reasonable size."""
+    try:
+        read_regular(path, FILE_BYTES_MAX)
+    except (OSError, ValueError) as error:
+        raise TlsFault(f"{key}={path}: {_words(error)}") from None
+
+
 def _trust(context: ssl.SSLContext, authorities: str, prefix: str, purpose: ssl.Purpose) -> None:
     if not authorities:
         context.load_default_certs(purpose)
         return
+    _readable(f"{prefix}.trustCertPath", authorities)
     try:
         context.load_verify_locations(authorities)
     except ssl.SSLError:

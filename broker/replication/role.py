@@ -19,6 +19,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.replication.epoch_file import (
     EPOCH_JUMP_MAX,
     EPOCH_MAX,
+    Epoch,
     EpochFile,
     may_follow,
     next_epoch,
@@ -271,7 +272,7 @@ def reset_epoch(store_root: str) -> EpochReset:
     identity, epochs = PairIdentity(Path(store_root, CONFIG_FOLDER)), EpochFile(store_root)
     role, before = identity.role, max(epochs.last, identity.role.epoch)
     newest = 0
-    kept = []
+    kept: list[Epoch] = []
     for entry in epochs.entries:
         if (kept and not may_follow(entry.number, newest)) or entry.number > EPOCH_MAX - EPOCH_JUMP_MAX:
             break
