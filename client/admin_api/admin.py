@@ -136,16 +136,18 @@ class Admin(Startable):
             )
         )
         accepted: list[str] = []
-        failure: ClientError | None = None
+        failures: list[tuple[str, ClientError]] = []
         for name, address in (await self.calls.masters(cluster)).items():
             try:
                 await self.calls.ask_again(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
                 accepted.append(name)
             except ClientError as error:
-                log.warning("topic %s was not created at broker %s: %s", topic, name, error)
-                failure = error
-        if failure is not None and not accepted:
-            raise failure
+                failures.append((name, error))
+        raised = failures.pop()[1] if failures and not accepted else None
+        for name, error in failures:
+            log.warning("topic %s was not created at broker %s: %s", topic, name, error)
+        if raised is not None:
+            raise raised
         await self.calls.await_route(ext["topic"], set(accepted))
         return accepted
 

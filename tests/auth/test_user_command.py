@@ -11,7 +11,8 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.cli.contexts import Context, Contexts, save_contexts
 from firearrow.client.cli.user import main
-from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, secured
+from tests.auth.secured import CLUSTER, ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, secured
+from tests.support.command_line import process
 from tests.support.requests import pull_ext, send_ext, topic_ext
 
 Run = Callable[..., tuple[int, list[dict[str, Any]], str]]
@@ -96,3 +97,19 @@ def test_wrong_use(user: Run, line: str, says: str) -> None:
     code, rows, errors = user(line)
     assert (code, rows) == (2, [])
     assert says in errors
+
+
+def test_a_refused_topic_is_reported_once(tmp_path: Path) -> None:
+    with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
+        create_user(root, "app", "word1234")
+        grant(root, "app", f"Cluster:{CLUSTER}", "Get")
+        grant(root, "app", "Topic:*", "Get")
+        secret = tmp_path / "secret"
+        secret.write_text("word1234\n")
+        assert broker.name_server is not None
+        context = {"XDG_CONFIG_HOME": str(tmp_path)}
+        names = "{}:{}".format(*broker.name_server)
+        arguments = "--namesrv", names, "--access-key", "app", "--secret-file", str(secret)
+        process("context", "add", "app", *arguments, **context).succeeded()
+        ran = process("topic", "create", "refused", **context)
+        assert (ran.code, ran.out, ran.err.count("has no permission")) == (1, "", 1), ran.err
