@@ -1,4 +1,5 @@
-"""The part of YAML in which `plain_acl.yml` is written: mappings and lists by indentation, lists in brackets, scalars.
+"""The part of YAML in which `plain_acl.yml` is written: mappings and lists by indentation, or in brackets and braces
+(flow style, also over several lines), and scalars.
 
 Anything else (anchors, tags, multi-line texts, several documents) is refused: a file of permissions must not be
 read in another way than it was meant. Pure functions.
@@ -10,7 +11,8 @@ from typing import NamedTuple
 BYTES_MAX = 4 << 20
 DEPTH_MAX = 8
 LINES_MAX = 200_000
-_SPECIAL = "&*!|>%@`{"
+_SPECIAL = "&*!|>%@`]}"
+_CLOSING = {"[": "]", "{": "}"}
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./|=%*-]*")
 """Texts that need no quotes, in every version of YAML, unless they are one of `_WORDS`."""
 _WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
@@ -84,7 +86,10 @@ def _quoted(text: str) -> str:
 
 
 def _lines(text: str) -> list[_Line]:
+    """Without comments and blank lines; brackets that end in a later line are joined in one."""
     found: list[_Line] = []
+    pieces: list[str] = []
+    depth = 0
     for number, raw in enumerate(text.splitlines(), 1):
         if number > LINES_MAX:
             raise YamlError(f"more than {LINES_MAX} lines")
@@ -92,10 +97,50 @@ def _lines(text: str) -> list[_Line]:
         stripped = bare.lstrip(" ")
         if not stripped or (stripped == "---" and not found):
             continue
+        if depth:  # indentation means nothing in brackets
+            pieces.append(stripped.lstrip("\t "))
+            depth = _flow_depth(found[-1], pieces[-1], depth)
+            if not depth:
+                found[-1] = found[-1]._replace(text=" ".join(pieces))
+            continue
         if stripped.startswith("\t"):
             raise YamlError(f"line {number} is indented with a tab: use spaces")
         found.append(_Line(number, len(bare) - len(stripped), stripped))
+        at = _flow_start(stripped)
+        depth, pieces = 0 if at < 0 else _flow_depth(found[-1], stripped[at:], 0), [stripped]
+    if depth:
+        raise _fault(found[-1], "begins brackets that do not end")
     return found
+
+
+def _flow_start(text: str) -> int:
+    """Where a value in brackets begins in a line; -1: there is none."""
+    at = 0
+    for _ in range(DEPTH_MAX):
+        if text.startswith("- ", at):
+            at = _blank_end(text, at + 2)
+    end = _key_end(text[at:])
+    if end >= 0:
+        at += end + 1
+    at = _blank_end(text, at)
+    return at if text[at : at + 1] in ("[", "{") else -1
+
+
+def _flow_depth(line: _Line, text: str, depth: int) -> int:
+    """How many brackets are open after the text."""
+    quote = ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+    if quote:
+        raise _fault(line, "has a quoted text that does not end in its line")
+    return max(depth, 0)
 
 
 def _without_comment(line: str) -> str:
@@ -114,6 +159,8 @@ def _block(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[object
     """The value whose lines begin at `at`, and the index of the line after it."""
     if depth > DEPTH_MAX:
         raise _fault(lines[at], f"is nested deeper than {DEPTH_MAX} levels")
+    if lines[at].text[0] in _CLOSING:
+        return _scalar(lines[at], lines[at].text), at + 1
     if _is_item(lines[at].text):
         return _sequence(lines, at, indent, depth)
     return _mapping(lines, at, indent, depth)
@@ -175,7 +222,7 @@ def _key_end(text: str) -> int:
             quote = char
         elif char == ":" and (n + 1 == len(text) or text[n + 1] == " "):
             return n
-        elif char == "[" and n == 0:
+        elif char in _CLOSING and n == 0:
             return -1
     return -1
 
@@ -183,11 +230,11 @@ def _key_end(text: str) -> int:
 def _scalar(line: _Line, text: str) -> object:
     if not text:
         raise _fault(line, "has an empty text in a list")
-    if text.startswith("["):
-        if not text.endswith("]"):
-            raise _fault(line, "begins a list in brackets that does not end in it")
-        inner = text[1:-1].strip()
-        return [_scalar(line, word.strip()) for word in inner.split(",")] if inner else []
+    if text[0] in _CLOSING:
+        value, end = _flow(line, text, 0, 0)
+        if text[end:].strip():
+            raise _fault(line, f"has a text after its brackets: {text[end:].strip()[:40]!r}")
+        return value
     if text[0] in "'\"":
         if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1].replace(text[0] * 2, ""):
             raise _fault(line, "has a quoted text that does not end at the end of the line")
@@ -197,6 +244,71 @@ def _scalar(line: _Line, text: str) -> object:
     if text[0] in _SPECIAL and not _is_address(text):
         raise _fault(line, f"has a value that begins with {text[0]}: put it in quotes")
     return "" if text in ("null", "~") else text
+
+
+def _flow(line: _Line, text: str, at: int, depth: int) -> tuple[object, int]:
+    """The list or mapping in brackets that begins there, and the position after it."""
+    if depth > DEPTH_MAX:
+        raise _fault(line, f"is nested deeper than {DEPTH_MAX} levels")
+    is_mapping, closing = text[at] == "{", _CLOSING[text[at]]
+    items: list[object] = []
+    members: dict[str, object] = {}
+    at = _blank_end(text, at + 1)
+    while text[at : at + 1] != closing:
+        key: object = ""
+        if is_mapping:
+            key, at = _flow_scalar(line, text, at, ":")
+            if text[at : at + 1] != ":":
+                raise _fault(line, "has no `key: value` in its braces")
+            if str(key) in members:
+                raise _fault(line, f"has {str(key)[:40]} for the second time")
+            at = _blank_end(text, at + 1)
+        value: object = ""
+        if text[at : at + 1] in ("[", "{"):
+            value, at = _flow(line, text, at, depth + 1)
+        elif text[at : at + 1] not in (",", closing):
+            value, at = _flow_scalar(line, text, at, "")
+        elif not is_mapping:
+            raise _fault(line, "has an empty text in a list")
+        if is_mapping:
+            members[str(key)] = value
+        else:
+            items.append(value)
+        at = _blank_end(text, at)
+        if text[at : at + 1] == ",":
+            at = _blank_end(text, at + 1)
+        elif text[at : at + 1] != closing:
+            raise _fault(line, f"has brackets in which `,` or `{closing}` is missing")
+    return (members if is_mapping else items), at + 1
+
+
+def _flow_scalar(line: _Line, text: str, at: int, ends_at: str) -> tuple[object, int]:
+    """The scalar that begins there, and the position after it and after blanks. `ends_at` ":": it is a key."""
+    start, end = at, at
+    if text[at : at + 1] in ("'", '"'):
+        quote = text[at]
+        end = at + 1
+        while end < len(text) and (text[end] != quote or (quote == "'" and text[end : end + 2] == "''")):
+            end += 2 if text[end : end + 2] == "''" and quote == "'" else 1
+        end += 1
+    else:
+        while end < len(text) and text[end] not in ",[]{}":
+            after = text[end + 1 : end + 2]
+            if text[end] == ":" and (after in ("", " ") or after in ",[]{}"):
+                break
+            end += 1
+        if not ends_at and text[end : end + 1] == ":":
+            raise _fault(line, "has a `key: value` in a list in brackets: put it in braces")
+    word = text[start:end].strip()
+    if word.startswith(("- ", "? ")) or word in ("-", "?"):
+        raise _fault(line, f"has a value in brackets that begins with {word[0]}: put it in quotes")
+    return _scalar(line, word), _blank_end(text, end)
+
+
+def _blank_end(text: str, at: int) -> int:
+    while text[at : at + 1] == " ":
+        at += 1
+    return at
 
 
 def _is_address(text: str) -> bool:

@@ -51,8 +51,19 @@ accounts:
 """
 
 
-def test_apaches_example() -> None:
-    acl = PlainAcl.parse(FILE)
+FLOW = """\
+{ globalWhiteRemoteAddresses: [10.10.103.*], accounts: [
+  { accessKey: RocketMQ, secretKey: 12345678, whiteRemoteAddress: , admin: false, defaultTopicPerm: DENY,
+    defaultGroupPerm: SUB, topicPerms: [topicA=DENY, topicB=PUB|SUB, topicC=SUB],   # as SnakeYAML reads it
+    groupPerms: [groupA=DENY, "groupB=PUB|SUB"] },
+  { accessKey: rocketmq2, secretKey: '12345678', whiteRemoteAddress: 192.168.1.*, admin: true },
+] }
+"""
+
+
+@pytest.mark.parametrize("text", [FILE, FLOW])
+def test_apaches_example(text: str) -> None:
+    acl = PlainAcl.parse(text)
     plain, admin = acl.accounts["RocketMQ"], acl.accounts["rocketmq2"]
     assert (plain.secret_key, plain.admin, plain.default_topic, plain.default_group) == (
         "12345678",
@@ -86,6 +97,15 @@ def test_apaches_example() -> None:
         ("a: http://x:1", {"a": "http://x:1"}),
         ("a: null\nb:", {"a": "", "b": ""}),
         ("- - a\n  - b", [["a", "b"]]),
+        ("a: {b: c}", {"a": {"b": "c"}}),
+        ("{a: b, c: [d, {e: f}], g: {}, h: }", {"a": "b", "c": ["d", {"e": "f"}], "g": {}, "h": ""}),
+        ("- {a: 'x, }', b: \"]\"}\n- [p, [q]]", [{"a": "x, }", "b": "]"}, ["p", ["q"]]]),
+        (
+            "a: {b: 1, # c\n\tc: [*,\n10.0.0.*,],\n}\nd: e",
+            {"a": {"b": "1", "c": ["*", "10.0.0.*"]}, "d": "e"},
+        ),
+        ("a: [http://x:1, 'it''s']", {"a": ["http://x:1", "it's"]}),
+        ('{"a":"b","c":[1,true]}', {"a": "b", "c": ["1", "true"]}),
         ("", {}),
     ],
 )
@@ -99,7 +119,22 @@ def test_yaml(text: str, value: object) -> None:
         "a: &x 1",
         "a: |\n  b",
         "a: !t b",
-        "a: {b: c}",
+        "a: {b: c",
+        "a: {b c}",
+        "a: {b:c}",
+        "a: {b: c, b: d}",
+        "a: {b: c} d",
+        "a: {b: c}}",
+        "a: {b: &x c}",
+        "a: {? b: c}",
+        "a: {b: 'c\nd'}",
+        "a: [b: c]",
+        "a: [b, c: d]",
+        "a: [b,, c]",
+        "a: [- b]",
+        "a: ]",
+        "{a: b}: c",
+        "a: " + "[" * (DEPTH_MAX + 2) + "]" * (DEPTH_MAX + 2),
         "a: [b",
         "a: 'b",
         'a: "b\\n"',
@@ -118,7 +153,7 @@ def test_other_yaml_is_refused(text: str) -> None:
         plain_yaml.parse(text)
 
 
-@given(st.text(alphabet=" abc:-#'\"[],\n\t&*=|1.", max_size=200))
+@given(st.text(alphabet=" abc:-#'\"[]{},\n\t&*=|1.", max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         PlainAcl.parse(text)
