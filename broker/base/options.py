@@ -169,8 +169,8 @@ class Options:
     """`permissive` accepts TLS and plain connections at every port, `enforcing` only TLS, `disabled` only plain ones;
     empty: disabled without a certificate; with one enforcing if clients need one, too, else permissive."""
     tls_test_mode: str = _option("", "tls.test.mode.enable", choices=("", "true", "false"))
-    """`true`: a certificate is made at each start, which clients cannot check; `tls.server.certPath` is used unless
-    it is empty (Apache ignores it unless this is false)."""
+    """`true`: a certificate is made at each start, which clients cannot check, with the extra `firearrow[tls]`;
+    `tls.server.certPath` is used unless it is empty (Apache ignores it unless this is false)."""
     tls_certificate: str = _option("", "tls.server.certPath")
     """The broker's certificate, and those between it and its authority, in PEM format; read again when it changes."""
     tls_key: str = _option("", "tls.server.keyPath")

@@ -20,7 +20,8 @@ def main(arguments: Sequence[str]) -> int:
     verb = command.verb(
         "init",
         init,
-        "an authority, and a certificate for this host's names; again: new certificates of the same authority",
+        "an authority, and a certificate for this host's names; again: new certificates of the same authority; "
+        "needs the extra `tls`: pip install 'firearrow[tls]'",
         example="firearrow tls init broker-1.example.com",
     )
     verb.argument("names", nargs="*", metavar="NAME", help="further names or addresses of this host")
