@@ -235,6 +235,8 @@ def outgoing_fault(options: Options) -> str | None:
         return None
     if options.name_servers or options.is_slave or options.controller_mode:
         return None
+    if tls.settings_of(tls_pairs(options)).listens:  # it does not look safer than it is
+        return None
     key = "tls.enable" if options.tls_outgoing else "useTLS"
     return (
         f"{key}=true has no effect without namesrvAddr: it is about connections to other servers; for those of clients "

@@ -29,7 +29,6 @@ def test_no_secret_of_the_configuration_is_shown(tmp_path: Path) -> None:
     locked = files.lock("server", PASSWORD)
     more = {
         "authenticationEnabled": "true",
-        "namesrvAddr": "127.0.0.1:1",
         "tls.enable": "true",
         "tls.server.certPath": files.path("server.pem"),
         "tls.server.keyPath": locked,
