@@ -1,10 +1,13 @@
 # StoreReader: read access to an open store, to entries below `confirmed`. MessageStore owns it, and opens and
 # closes log, queues and index. Pointers into the mapped log are valid within one call.
 #
+# An offset from outside (a request, a message id, another broker) leads to a record only if an entry of its
+# queue points there: `record_at`. Whoever may send can write bytes that look like a record into a body.
+#
 # Thread: the appender's; any for `drain_entry_repairs`.
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
@@ -24,3 +27,8 @@ cdef class StoreReader:
 
     cdef ConsumeQueue queue(self, str topic, int64_t queue_id)
     cdef bint is_trimmed(self, const RecordView *view) except -1
+    cdef bint has_entry(self, const RecordView *view) except -1
+    cdef bint points_to(
+        self, bytes topic, int32_t queue_id, int64_t queue_offset, const RecordView *view
+    ) except -1
+    cdef int64_t newest_entry_until(self, int64_t physical_offset) except -2

@@ -53,8 +53,12 @@ class StoreReader:
         """Queue offset of the first message stored at or after a time; `upper`: of the last one at or before
         it."""
     def record_at(self, physical_offset: int, *, unconfirmed: bool = False) -> bytes | None:
-        """The record that starts at an offset; None if there is none (every field is checked), or its
-        queue was trimmed of it. `unconfirmed`: also one that readers do not see yet."""
+        """The record that starts at an offset, which may come from outside; None if no queue's entry points to one
+        there, also if its topic was deleted, or its queue was trimmed of it. `unconfirmed`: also one that readers do
+        not see yet."""
+    def begins_record(self, physical_offset: int) -> bool:
+        """Whether a record begins at an offset, with an entry or without: by a walk from the last entry before it
+        in any queue. For brokers that compare their logs: it may read a whole file of the log."""
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]: ...
     def query(
         self,

@@ -10,18 +10,24 @@ from libc.string cimport memchr, memcmp
 
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
-from firearrow._native.store.log.dispatcher cimport Dispatch
+from firearrow._native.store.log.dispatcher cimport Dispatch, multi_entries
 from firearrow._native.store.get_message cimport get_message
 from firearrow._native.base.hash cimport index_hash
 from firearrow._native.store.log.key_index cimport KeyIndex
-from firearrow._native.store.files.layout cimport KEY_SEPARATOR
+from firearrow._native.base.endian cimport get_i32, get_i64
+from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, KEY_SEPARATOR, PRE_BLANK_SIZE
+from firearrow._native.store.files.segment cimport Segment
+from firearrow._native.store.log.queue_check cimport matches
 from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
+from firearrow._native.store.recovery.entry_repair cimport repair_entry
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.results import QueueEntry
 
 QUEUE_ID_MAX = 65535
 COMPARED_MAX = 65536
+LMQS_MAX = 256                    # of one record that are looked up
+LMQ_PREFIX = b"%LMQ%"
 
 
 def memory_bytes(int percent=40):
@@ -106,10 +112,82 @@ cdef class StoreReader:
             or view.physical_offset != physical_offset
         ):
             return None
-        if physical_offset + view.size > end or self.is_trimmed(&view):
+        if physical_offset + view.size > end or self.is_trimmed(&view) or not self.has_entry(&view):
             return None
         at = self.log.bytes_at(physical_offset, &available)
         return (<const char *> at)[:view.size]
+
+    cdef bint has_entry(self, const RecordView *view) except -1:
+        """Whether an entry of its queue points to the record: bytes in a body that look like one have none. If
+        its topic was deleted, an LMQ's entry suffices."""
+        cdef Properties properties
+        cdef bytes topic = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
+        if self.points_to(topic, view.queue_id, view.queue_offset, view):
+            return True
+        scan_properties(&view.properties, &properties)
+        if properties.multi_offsets.length:
+            for name, entry in islice(multi_entries(&properties), LMQS_MAX):
+                if name.startswith(LMQ_PREFIX) and self.points_to(name, 0, entry, view):
+                    return True
+        return False
+
+    cdef bint points_to(
+        self, bytes topic, int32_t queue_id, int64_t queue_offset, const RecordView *view
+    ) except -1:
+        """Whether the queue's entry has the record's offset and size. A damaged entry is repaired before."""
+        cdef uint8_t entry[ENTRY_BYTES]
+        cdef ConsumeQueue queue = self.dispatch.queue_of(topic, queue_id, False)
+        cdef int32_t size = 0
+        if queue is None or not queue.look(queue_offset, entry):
+            return False
+        if get_i64(entry) == view.physical_offset and get_i32(entry + ENTRY_AT_SIZE) == view.size:
+            return True
+        if matches(self.log, queue, queue_offset, True) or repair_entry(
+            self.log, queue, queue_offset, &size
+        ) is NULL:
+            return False
+        queue.look(queue_offset, entry)
+        return get_i64(entry) == view.physical_offset and size == view.size
+
+    def begins_record(self, int64_t physical_offset):
+        cdef RecordView view
+        cdef int64_t at
+        cdef Segment segment = self.log.segment_at(physical_offset)
+        if segment is None or physical_offset >= self.log.written:
+            return False
+        if self.log.look(physical_offset, False, &view) != RECORD_OK or view.physical_offset != physical_offset:
+            return False
+        if self.has_entry(&view):
+            return True
+        at = max(segment.base, self.newest_entry_until(physical_offset))
+        while at < physical_offset:
+            if self.log.look(at, False, &view) != RECORD_OK or view.physical_offset != at:
+                return False
+            at += view.size
+        return at == physical_offset
+
+    cdef int64_t newest_entry_until(self, int64_t physical_offset) except -2:
+        """The last offset up to here that an entry of any queue points to; -1: there is none."""
+        cdef uint8_t entry[ENTRY_BYTES]
+        cdef ConsumeQueue queue
+        cdef int64_t low, high, middle, newest = -1
+        for queue in self.dispatch.queues.values():
+            low, high = queue.min_entry, queue.end_entry
+            if queue.max_physical <= physical_offset:
+                low = high
+            while low < high:
+                middle = (low + high) // 2
+                if queue.look(middle, entry) and get_i64(entry) <= physical_offset:
+                    low = middle + 1
+                else:
+                    high = middle
+            if (
+                low > queue.min_entry and queue.look(low - 1, entry) and get_i64(entry) > newest
+                and matches(self.log, queue, low - 1, False)
+                and get_i32(entry + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
+            ):
+                newest = get_i64(entry)
+        return newest
 
     def query(
         self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms,

@@ -25,8 +25,7 @@ CLIENT = (
     "maxOffset",
     "transferredByteInSecond",
 )
-RECORD_HEAD = struct.Struct(">i24xq")
-"""Its size, and its own offset."""
+RECORD_SIZE = struct.Struct(">i")
 SUMMED_MAX = 32 << 20
 """Bytes of a record that is summed on the loop; a longer one is compared as a whole (VIEW_MESSAGE_BY_ID)."""
 
@@ -76,12 +75,10 @@ class ReplicasHandler:
     def _record_sum(self, offset: int) -> str | None:
         """Also of a record that readers do not see, as it is not confirmed yet, or was trimmed; empty if there is
         none, None if it is too long."""
-        head = self._store.log_bytes(offset, RECORD_HEAD.size) if offset >= 0 else None
-        if head is None or len(head) < RECORD_HEAD.size:
+        head = self._store.log_bytes(offset, RECORD_SIZE.size) if offset >= 0 else None
+        if head is None or not self._store.reader.begins_record(offset):
             return ""
-        size, own_offset = RECORD_HEAD.unpack(head)
-        if size <= 0 or own_offset != offset:
-            return ""
+        (size,) = RECORD_SIZE.unpack(head)
         if size > SUMMED_MAX:
             return None
         record = self._store.log_bytes(offset, size)

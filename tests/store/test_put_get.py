@@ -133,7 +133,9 @@ def test_prepared_and_rolled_back_messages_stay_out_of_queues(store: MessageStor
     store.write()
     assert [one.queue_offset for one in placed] == [0, 0, 0, 1]
     assert [record.sys_flag for record in read(store)] == [0x8, 0]
-    assert all(store.reader.record_at(one.physical_offset) is not None for one in placed)
+    found = [store.reader.record_at(one.physical_offset) is not None for one in placed]
+    assert found == [False, False, True, True]  # an offset leads to what an entry points to
+    assert all(store.reader.begins_record(one.physical_offset) for one in placed)
 
 
 def test_a_delayed_message_has_its_deliver_time_in_the_queue(store: MessageStore) -> None:
