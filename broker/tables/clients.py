@@ -18,6 +18,8 @@ MEMBERSHIPS_PER_PEER_MAX = 10_000
 GROUPS_MAX = 200_000
 MEMBERSHIPS_MAX = 1_000_000
 COMPENSATIONS_MAX = 10_000
+ASKERS_MAX = 20_000
+"""Client ids of users, above which none is kept for a client that has disconnected."""
 SUBSCRIPTIONS_WEIGHT_MAX = 3_000_000
 """Memory of the subscriptions of all groups, in units of 100 bytes."""
 COMPENSATIONS_WEIGHT_MAX = 1_000_000
@@ -135,7 +137,8 @@ class ClientTable:
         self._produces: dict[Peer, set[str]] = {}
         self.broadcasting: set[str] = set()
         """BROADCASTING groups of push consumers (CONSUME_PASSIVELY)."""
-        self._askers: dict[str, Peer] = {}
+        self._askers: dict[str, Member] = {}
+        """Client id → the producer that gets the replies to it."""
         self._asks_as: dict[Peer, str] = {}
         self._compensations: dict[tuple[str, str], Compensation] = {}
         self._compensated = 0
@@ -178,8 +181,10 @@ class ClientTable:
         return [] if members is None else list(members.values())
 
     def producer(self, client_id: str) -> Peer | None:
-        """The newest connection on which the client has sent a producer's heartbeat."""
-        return self._askers.get(client_id)
+        """The newest connection on which the client, as far as its user announced the id, has sent a producer's
+        heartbeat."""
+        asker = self._askers.get(client_id)
+        return None if asker is None else asker.peer
 
     def producer_groups(self) -> dict[str, list[Member]]:
         return {name: list(members.values()) for name, members in self._producers.items()}
@@ -363,12 +368,15 @@ class ClientTable:
         self._note_asker(member)
 
     def _note_asker(self, member: Member) -> None:
-        known = self._askers.get(member.client_id)
-        if known is not None and known.number > member.peer.number:
+        """Of users, the first one that announced the id keeps it; of one user, its newest connection counts."""
+        owner = self._askers.get(member.client_id)
+        if owner is not None and owner.user == member.user and owner.is_newer_than(member):
             return
         self._forget_asker(member.peer)
-        self._asks_as[member.peer] = member.client_id
-        self._askers[member.client_id] = member.peer
+        owner = self._askers.get(member.client_id)
+        if owner is None or owner.user in (None, member.user) or self._is_expired(owner):
+            self._asks_as[member.peer] = member.client_id
+            self._askers[member.client_id] = member
 
     def compensate(self, group: str, subscription: Subscription) -> None:
         """Remember the subscription that a pull carried; the group has sent no heartbeat."""
@@ -433,6 +441,8 @@ class ClientTable:
         oldest = now - self._subscription_expired_ms
         for key in [key for key, entry in self._compensations.items() if entry.seen_ms < oldest]:
             self._forget_compensation(key)
+        for client_id in [name for name, asker in self._askers.items() if self._is_expired(asker)]:
+            del self._askers[client_id]
         return list(silent)
 
     def _forget_compensation(self, key: tuple[str, str]) -> None:
@@ -441,9 +451,16 @@ class ClientTable:
             self._compensated -= gone.subscription.weight
 
     def _forget_asker(self, peer: Peer) -> None:
+        """A user's client id is kept for it until its heartbeat has expired: other users wait for that."""
         client_id = self._asks_as.pop(peer, None)
-        if client_id is not None and self._askers.get(client_id) is peer:
+        asker = None if client_id is None else self._askers.get(client_id)
+        if client_id is None or asker is None or asker.peer is not peer:
+            return
+        if asker.user is None or len(self._askers) > ASKERS_MAX:
             del self._askers[client_id]
+
+    def _is_expired(self, member: Member) -> bool:
+        return member.seen_ms < self._clock.monotonic_ms() - self._channel_expired_ms
 
     def _admit(self, by_peer: dict[Peer, set[str]], peer: Peer, group: str, groups: int, known: bool) -> None:
         mine = by_peer.get(peer, set())

@@ -27,6 +27,10 @@ class Member:
     def language_name(self) -> str:
         return LANGUAGES.get(self.language, "OTHER")
 
+    def is_newer_than(self, other: "Member") -> bool:
+        """Whether its connection is open and was made later."""
+        return not self.peer.closed and self.peer.number > other.peer.number
+
     def to_object(self) -> dict[str, object]:
         """The connection as the answers to 203 and 204 describe it."""
         host, port = self.peer.remote[:2]

@@ -4,6 +4,7 @@ import pytest
 
 from firearrow._native.base.hash import java_hash
 from firearrow.broker.tables.clients import (
+    ASKERS_MAX,
     COMPENSATIONS_MAX,
     DIGEST_WEIGHT,
     DIGESTS_PER_GROUP_MAX,
@@ -36,6 +37,50 @@ def test_a_member_is_new_once() -> None:
     assert (found := group.member("renamed"))
     assert found.peer is peer
     assert group.member("c") is None
+
+
+def asker(peer: RecordedPeer, user: str | None, client: str = "c", seen_ms: int = 0) -> Member:
+    return Member(client, peer, 0, 513, seen_ms, user)
+
+
+def test_a_client_id_is_the_users_that_announced_it_first() -> None:
+    """Who gets the replies to it. A connection that was lost keeps it until its heartbeat has expired."""
+    clock = ManualClock()
+    table, mine, stranger = ClientTable(clock, channel_expired_ms=100), RecordedPeer(), RecordedPeer()
+    start = clock.monotonic_ms()
+    table.note_producer("A", asker(mine, "owner", seen_ms=start))
+    table.note_producer("B", asker(stranger, "app", seen_ms=start))
+    assert table.producer("c") is mine
+    table.leave_all(mine)
+    table.note_producer("B", asker(stranger, "app", seen_ms=start))
+    assert table.producer("c") is mine
+    again = RecordedPeer()
+    table.note_producer("A", asker(again, "owner", seen_ms=start))
+    assert table.producer("c") is again
+    clock.advance(101)
+    table.note_producer("B", asker(stranger, "app", seen_ms=clock.monotonic_ms()))
+    assert table.producer("c") is stranger
+    table.leave_all(stranger)
+    clock.advance(101)
+    table.expired()
+    assert table.producer("c") is None
+
+
+def test_without_users_the_last_connection_of_a_client_id_counts() -> None:
+    table, first, last = ClientTable(ManualClock()), RecordedPeer(), RecordedPeer()
+    for peer in (first, last):
+        table.note_producer("A", asker(peer, None))
+    assert table.producer("c") is last
+    table.leave_all(last)
+    assert table.producer("c") is None
+
+
+def test_client_ids_that_are_kept_are_bounded() -> None:
+    table, peer = ClientTable(ManualClock()), RecordedPeer()
+    for n in range(ASKERS_MAX + 100):
+        table.note_producer("A", asker(peer, "app", f"c{n}"))
+    kept = [n for n in range(ASKERS_MAX + 100) if table.producer(f"c{n}")]
+    assert ASKERS_MAX <= len(kept) <= ASKERS_MAX + 1
 
 
 def test_groups_of_a_connection_are_bounded() -> None:
