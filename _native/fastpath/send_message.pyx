@@ -19,12 +19,12 @@ from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6,
     SYS_TRANSACTION,
 )
-from firearrow._native.store.log.record cimport Text, record_bytes
+from firearrow._native.store.log.record cimport Properties, Text, record_bytes, scan_properties
 from firearrow._native.wire.codes cimport SEND_BATCH_MESSAGE, SERIALIZER_JSON
 from firearrow._native.wire.json cimport Span
 
 from firearrow._native.fastpath.quotas import DELAY_MAX_S
-from firearrow._native.store.log.results import PutRefused
+from firearrow._native.store.log.results import PutRefused, PutStatus
 
 cdef double DELAY_MAX = DELAY_MAX_S
 
@@ -283,6 +283,7 @@ cdef class Sender:
         """Stage all items or none. Returns the end of the log after them, -1: none."""
         cdef const uint8_t *at = frame.body
         cdef const uint8_t *stop = at + frame.body_bytes
+        cdef Properties found
         cdef int n = 0
         cdef int64_t end = -1
         self.store.log.reserve_contiguous(total)
@@ -291,7 +292,10 @@ cdef class Sender:
         try:
             while at < stop:
                 at = item_at(at, message)
-                end = self.store.stage(message, NULL, queue)
+                scan_properties(&message.properties, &found)
+                if found.multi_offsets.length:  # only the broker may state offsets in LMQs
+                    raise PutRefused(PutStatus.MESSAGE_ILLEGAL, "batch")
+                end = self.store.stage(message, &found, queue)
                 physical_offsets[n] = message.physical_offset
                 n += 1
         except BaseException as error:

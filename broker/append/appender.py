@@ -135,6 +135,8 @@ class Appender:
         if hooks and message.sys_flag & TRANSACTION_BITS in (0, TRANSACTION_COMMIT):
             self._apply_delay_hooks(message)
         if self._multi is None or Property.MULTI_DISPATCH not in message.properties:
+            # from the time when LMQs were switched on; a rebuild of queues would put it into them again
+            message.properties.pop(Property.MULTI_QUEUE_OFFSET, None)
             return []
         return self._multi(message, hooks)
 

@@ -40,7 +40,7 @@ NOT_SENDABLE = frozenset(
         name_rules.SCHEDULE_TOPIC,
         name_rules.HALF_TOPIC,
         name_rules.OP_HALF_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        name_rules.DISCARD_TOPIC,
         name_rules.SELF_TEST_TOPIC,
         name_rules.OFFSET_MOVED_TOPIC,
     )

@@ -5,7 +5,9 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
 from firearrow.broker.tables import name_rules
 
-WITH_REAL_TOPIC = frozenset((name_rules.HALF_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.TIMER_TOPIC))
+WITH_REAL_TOPIC = frozenset(
+    (name_rules.HALF_TOPIC, name_rules.DISCARD_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.TIMER_TOPIC)
+)
 """Topics whose messages are for another topic, which the broker has put into a property."""
 
 

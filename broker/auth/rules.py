@@ -17,11 +17,16 @@ from firearrow.broker.auth import body_needs
 from firearrow.broker.auth.body_needs import consumed, group_need, sent, topic_need
 from firearrow.broker.base.message import Property, properties_of
 from firearrow.broker.base.message_ids import offset_of
+from firearrow.broker.pop.checkpoints import revive_topic
 from firearrow.broker.pop.receipt_handles import normal_topic
 from firearrow.broker.tables import name_rules
 
 NEEDS_MAX = 20_000
 """Rights of a request: while they are looked up, all others wait."""
+SENT = (
+    "Topic Pub, also of the LMQs that it names; a retry topic: Group Sub; a retry or a dead letter: Topic Sub or Pub of "
+    "the topic that RETRY_TOPIC names; the timer's and POP's own topics: Cluster Update, too"
+)
 PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
 CREATE, UPDATE, DELETE, LIST = Action.CREATE, Action.UPDATE, Action.DELETE, Action.LIST
 
@@ -68,12 +73,24 @@ def _sent(topic: str, properties: str) -> Rule:
     """Sends: the topic and the properties are in these fields."""
 
     def needs(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
-        yield from sent(request.text(topic))
-        if facts.names_lmqs and Property.MULTI_DISPATCH in (text := request.text_or(properties, "")):
-            for name in filter(None, properties_of(text).get(Property.MULTI_DISPATCH, "").split(",")):
-                yield topic_need(name, PUB)
+        name, text = request.text(topic), request.text_or(properties, "")
+        if name == name_rules.TIMER_TOPIC or name == revive_topic(facts.cluster):
+            yield Need(Resource.cluster(facts.cluster), UPDATE)  # the broker does what its messages say
+        yield from sent(name)
+        if Property.MULTI_DISPATCH in text or Property.RETRY_TOPIC in text:
+            yield from _named(name, properties_of(text), facts)
 
-    return Rule(needs, "Topic Pub, also of the LMQs that it names; a retry topic: Group Sub")
+    return Rule(needs, SENT)
+
+
+def _named(topic: str, properties: dict[str, str], facts: Facts) -> Iterator[Need]:
+    """What PROPERTY_RULES asks for what the properties name."""
+    if facts.names_lmqs:
+        for name in filter(None, properties.get(Property.MULTI_DISPATCH, "").split(",")):
+            yield topic_need(name, PUB)
+    origin = properties.get(Property.RETRY_TOPIC)
+    if origin and topic.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
+        yield topic_need(origin, SUB | PUB)
 
 
 def _route(request: RemotingCommand, _: Facts) -> Iterator[Need]:
@@ -202,8 +219,8 @@ RULES: dict[int, Rule] = {
     RequestCode.SEND_MESSAGE: _sent("topic", "properties"),
     RequestCode.SEND_MESSAGE_V2: _sent("b", "i"),
     RequestCode.SEND_BATCH_MESSAGE: _sent("b", "i"),
-    RequestCode.SEND_REPLY_MESSAGE: _names(PUB, topic="topic"),
-    RequestCode.SEND_REPLY_MESSAGE_V2: _names(PUB, topic="b"),
+    RequestCode.SEND_REPLY_MESSAGE: _sent("topic", "properties"),
+    RequestCode.SEND_REPLY_MESSAGE_V2: _sent("b", "i"),
     RequestCode.PULL_MESSAGE: Rule(_queried(SUB), "Topic Sub and Group Sub"),
     RequestCode.LITE_PULL_MESSAGE: Rule(_queried(SUB), "Topic Sub and Group Sub"),
     RequestCode.CONSUMER_SEND_MSG_BACK: Rule(_sent_back, "Group Sub, and Topic Sub of the message"),

@@ -12,6 +12,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
+from firearrow.broker.base import property_rules
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
@@ -65,6 +66,7 @@ class RepliesHandler:
             raise
         queue_id = queue_of(send_request, topic)
         properties = properties_of(send_request.properties) | common_ext
+        property_rules.remove(properties, property_rules.NEVER_SENT)
         self._waiting_bytes += len(request.body)
         try:
             fault = await self._push(send_request, properties, request.body, peer)

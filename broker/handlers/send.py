@@ -13,6 +13,7 @@ from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, A
 from firearrow.broker.append.lmq import states_offsets
 from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
+from firearrow.broker.base import property_rules
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_of
 from firearrow.broker.base.message_ids import host_bytes, offset_id, unique_ids
@@ -131,8 +132,7 @@ class SendHandler:
     ) -> Message:
         """The message to store, with the properties that the broker adds."""
         properties = properties_of(send_request.properties)
-        properties.pop(Property.POP_CHECK_POINT, None)
-        properties.pop(Property.MULTI_QUEUE_OFFSET, None)
+        property_rules.remove(properties, property_rules.NEVER_SENT)
         if not properties.get(Property.UNIQUE_KEY):
             properties[Property.UNIQUE_KEY] = self._unique_ids.at(self._clock.now_ms())
         message = Message(
@@ -178,7 +178,7 @@ class SendHandler:
     ) -> None:
         properties = properties_of(send_request.properties)
         self._check_batch(send_request, properties)
-        if self._config.options.multi_dispatch and states_offsets(request.body):
+        if states_offsets(request.body):
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support {Property.MULTI_QUEUE_OFFSET}"
             )

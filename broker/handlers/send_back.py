@@ -85,6 +85,8 @@ class SendBackHandler:
         message.store_host = b""
         message.prepared_offset = 0
         properties = message.properties
+        if not found.topic.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
+            properties[Property.RETRY_TOPIC] = found.topic  # whatever its sender has set
         properties.setdefault(Property.RETRY_TOPIC, found.topic)
         properties[Property.WAIT] = "false"
         if not properties.get(Property.ORIGIN_MESSAGE_ID, "").strip():

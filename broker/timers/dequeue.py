@@ -48,7 +48,8 @@ class DueSlot:
         self.position = position
         self.deletes = array("q")
         self.others = array("q")
-        self.keys: set[str] = set()
+        self.keys: set[tuple[str, str]] = set()
+        """Topic and key of what the recalls delete: a recall deletes messages of its own topic only."""
         self.read = 0
         self.relinked = 0
         self.head = -1
@@ -175,7 +176,8 @@ class TimerDequeue(SliceLoop):
             record = self._delivery.record(self._timer_record(position).physical_offset)
             if record is not None:
                 properties = record.properties
-                due.keys.add(properties.get(Property.TIMER_DELETE_KEY, ""))
+                topic = properties.get(Property.REAL_TOPIC, "")
+                due.keys.add((topic, properties.get(Property.TIMER_DELETE_KEY, "")))
                 self._metrics.add(properties.get(Property.REAL_TOPIC), 1)
 
     def _deliver(self, due: DueSlot) -> None:
@@ -220,7 +222,7 @@ class TimerDequeue(SliceLoop):
             properties = record.properties
             unique_key = properties.get(Property.UNIQUE_KEY)
             topic = properties.get(Property.REAL_TOPIC, "")
-            if unique_key is not None and self._delete_key(topic, unique_key) in due.keys:
+            if unique_key is not None and (topic, self._delete_key(topic, unique_key)) in due.keys:
                 return None
         return self._delivery.put(record, timer_record.write_ms, roll=bool(timer_record.magic & ROLL))
 

@@ -33,8 +33,8 @@ class TimerRebuild:
         self._now_ms = now_ms
         self.unsure = 0
         """Messages without a unique key that were due: they may have been delivered."""
-        self._rolls: dict[tuple[str, str], int] = {}
-        """(unique key, due time) → how often the newest copy in the timer's queue was rolled."""
+        self._rolls: dict[tuple[str, str, str], int] = {}
+        """(topic, unique key, due time) → how often the newest copy in the timer's queue was rolled."""
         at, end = (
             store.reader.min_offset(name_rules.TIMER_TOPIC, 0),
             store.reader.max_offset(name_rules.TIMER_TOPIC, 0),
@@ -54,7 +54,7 @@ class TimerRebuild:
             self.unsure += out_ms < self._now_ms
             return True
         rolls = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
-        if self._rolls.get((key, str(out_ms)), 0) > rolls:
+        if self._rolls.get(_name(properties), 0) > rolls:
             return False
         return out_ms >= self._now_ms or not self._was_delivered(record, key, out_ms)
 
@@ -65,7 +65,7 @@ class TimerRebuild:
                 continue
             properties = decode(data, False).properties
             rolls = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
-            name = properties.get(Property.UNIQUE_KEY, ""), properties.get(Property.TIMER_OUT_MS, "")
+            name = _name(properties)
             self._rolls[name] = max(self._rolls.get(name, 0), rolls)
 
     def _was_delivered(self, record: Record, key: str, out_ms: int) -> bool:
@@ -80,3 +80,12 @@ class TimerRebuild:
             and copy.body == record.body
             for copy in (decode(data, False) for data in found)
         )
+
+
+def _name(properties: dict[str, str]) -> tuple[str, str, str]:
+    """What the copies of one timer message have in common: others may have the same unique key."""
+    return (
+        properties.get(Property.REAL_TOPIC, ""),
+        properties.get(Property.UNIQUE_KEY, ""),
+        properties.get(Property.TIMER_OUT_MS, ""),
+    )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.base import property_rules
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.options import Options
@@ -44,6 +45,7 @@ def schedule(message: Message, now_ms: int, options: Options, slot_count: Callab
             f"greater than {limit} and less than {limit * 2}, trigger random flow control"
         )
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    property_rules.remove(properties, property_rules.OF_TIMER)
     properties[Property.TIMER_OUT_MS] = str(out_ms)
     properties[Property.REAL_TOPIC] = message.topic
     properties[Property.REAL_QUEUE_ID] = str(message.queue_id)

@@ -9,11 +9,12 @@ from dataclasses import replace
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, TRANSACTION_COMMIT, delay_level
+from firearrow.broker.base import property_rules
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.tables import name_rules
 
-DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+DISCARD_TOPIC = name_rules.DISCARD_TOPIC
 GROUP = "CID_RMQ_SYS_TRANS"
 """Its offsets in the half topic and the op topic are the progress of both."""
 DIGITS_MAX = 18
@@ -24,6 +25,7 @@ def make_half(message: Message) -> None:
     """Turn a message into a half message. Raises Refusal if it could not be stored when committed."""
     properties = message.properties
     delay_level(properties)
+    property_rules.remove(properties, property_rules.OF_TRANSACTION)
     if properties.get(Property.UNIQUE_KEY):
         properties[Property.TRANSACTION_ID] = properties[Property.UNIQUE_KEY]
     properties[Property.REAL_TOPIC] = message.topic

@@ -116,6 +116,33 @@ def test_a_recall_can_name_the_topic(tmp_path: Path) -> None:
     assert harness.found() == [1]
 
 
+@pytest.mark.parametrize("with_topic", [False, True])
+def test_a_recall_of_another_topic_deletes_nothing(tmp_path: Path, with_topic: bool) -> None:
+    """Unique keys are no secret: a message sent to one topic deletes no message of another, whatever it names."""
+    harness = TimerHarness(tmp_path, recall_key_with_topic=with_topic)
+    harness.send(b"1", 4000)
+    for key in ("K1", "T+K1"):
+        stranger = {"UNIQ_KEY": "K1", "TIMER_DELAY_MS": "4000", "TIMER_DEL_UNIQKEY": key}
+        harness.put("mine", b"0", REAL_TOPIC="T", REAL_QID="0", **stranger)
+    harness.timers.run(4000)
+    assert harness.found() == [1]
+
+
+def test_a_stranger_cannot_say_that_a_later_copy_counts(tmp_path: Path) -> None:
+    """When the timer's files are rebuilt, only rolls that the broker has counted count."""
+    harness = TimerHarness(tmp_path)
+    harness.send(b"1", 4000)
+    rolled = {"TIMER_ROLL_TIMES": "99", "TIMER_ENQUEUE_MS": "1", "TIMER_DEQUEUE_MS": "1"}
+    harness.put("mine", b"2", UNIQ_KEY="K1", TIMER_DELAY_MS="4000", **rolled)
+    harness.timers.run(1000)
+    assert not [record for record in harness.records(TIMER) if rolled.keys() & record.properties.keys()]
+    harness.stop()
+    (tmp_path / "timerwheel").unlink()
+    harness = TimerHarness(tmp_path, NOW + 1000)
+    harness.timers.run(4000)
+    assert (harness.found(), harness.bodies("mine")) == ([1], [b"2"])
+
+
 def test_a_rolled_message_can_be_recalled(tmp_path: Path) -> None:
     harness = TimerHarness(tmp_path, timer_roll_slots=10)
     message = harness.send(b"1", 35_000)
