@@ -1,6 +1,8 @@
 """Bytes inside a body that look like a record are none: an offset leads only to what a queue's entry points to."""
 
+import os
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +12,11 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import InnerMessage, MessageStore
 from tests.store.test_entry_repair import filled, write_entry
 from tests.store.test_lmq import put_to_lmqs
-from tests.support.stores import HOST, drop_segments, item, open_store, properties_of, put
+from tests.support.stores import HOST, bodies, drop_segments, item, open_store, properties_of, put
 
 BODY_AT = 88
 EVER_MS = 1 << 62
+NOW = 1_000_000
 V6 = 0x30
 """Flags of IPv6 hosts."""
 
@@ -39,10 +42,17 @@ def made_up(
     name = topic.encode()
     body = b"made up" if not size else bytes(size - BODY_AT - 1 - len(name) - 2)
     whole = BODY_AT + len(body) + 1 + len(name) + 2 + len(properties)
-    head = struct.pack(">iIiiiqqiq8sq8siq", whole, 0xDAA320A7, 0, queue_id, 0, queue_offset, at if own < 0 else own, 0, 1,
-                       HOST, 1, HOST, 0, 0)  # fmt: skip
+    crc, own = zlib.crc32(body) & 0x7FFFFFFF, at if own < 0 else own
+    head = struct.pack(">iIiiiqqi", whole, 0xDAA320A7, crc, queue_id, 0, queue_offset, own, 0)
+    head += struct.pack(">q8sq8siq", NOW, HOST, NOW, HOST, 0, 0)
     tail = bytes((len(name),)) + name + struct.pack(">h", len(properties)) + properties
     return head + struct.pack(">i", len(body)) + body + tail
+
+
+def many_made_up(at: int) -> bytes:
+    """Of the next messages of a queue, and of one that does not exist."""
+    places = [("secret", 4 + n) for n in range(10)] + [("fresh", n) for n in range(10)]
+    return b"".join(made_up(at + n * 200, *place).ljust(200) for n, place in enumerate(places))
 
 
 def put_inside(store: MessageStore, topic: str, queue_offset: int, **options: int | bytes) -> int:
@@ -189,3 +199,63 @@ def test_a_made_up_record_repairs_no_entry(store: MessageStore) -> None:
     put_inside(store, "secret", 0)
     assert store.reader.drain_entry_repairs() == []
     assert store.reader.entries("secret", 0, 0, 1) == before
+
+
+@pytest.mark.parametrize(
+    "damage", ["body", "tail", "crc", "magic", "size", "small size", "body size", "own offset"]
+)
+@pytest.mark.parametrize("covered", [False, True])
+def test_a_record_in_the_body_of_a_damaged_one_is_none(tmp_path: Path, damage: str, covered: bool) -> None:
+    """Recovery looks for where the log goes on: not inside the body whose record is damaged."""
+    store = open_store(tmp_path, segment_bytes=1 << 17, max_message_bytes=1 << 16)
+    put(store, b"first", "secret", now_ms=NOW)
+    store.write()
+    at = store.written
+    inside = many_made_up(at + BODY_AT)
+    forged = put(store, inside, "mine", now_ms=NOW)
+    for n in range(3):
+        put(store, b"later %d" % n, "secret", now_ms=NOW)
+    put(store, b"last", "mine", now_ms=2 * NOW)
+    store.write()
+    if covered:
+        store.flush_queues()
+    size = forged.end - at
+    store.abandon()
+    position, data = {
+        "body": (at + BODY_AT + 3990, b"\xff"),
+        "tail": (at + size - 5, b"\xff"),
+        "crc": (at + 8, b"\xff\xff"),
+        "magic": (at + 5, b"\0"),
+        "size": (at, b"\x7f"),
+        "small size": (at + 3, bytes(((size & 0xFF) ^ 8,))),
+        "body size": (at + 84, b"\x01"),
+        "own offset": (at + 30, b"\x09"),
+    }[damage]
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        os.pwrite(file.fileno(), data, position)
+    with open_store(tmp_path, segment_bytes=1 << 17, max_message_bytes=1 << 16) as store:
+        later = [b"later %d" % n for n in range(3)]
+        # what no checkpoint covers ends at the first damaged record
+        assert bodies(store, "secret") == [b"first", *(later if covered or damage == "tail" else ())]
+        assert bodies(store, "fresh") == []
+        assert not is_known(store, at + BODY_AT)
+
+
+@pytest.mark.parametrize("length", [5, 50, 87, 88, 100, 4000])
+def test_a_record_in_the_body_of_a_torn_one_is_none(tmp_path: Path, length: int) -> None:
+    store = open_store(tmp_path, segment_bytes=1 << 17, max_message_bytes=1 << 16)
+    put(store, b"first", "secret")
+    store.write()
+    at = store.written
+    put(
+        store,
+        many_made_up(at + BODY_AT),
+        "mine",
+    )
+    store.write()
+    end = store.written
+    store.abandon()
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        os.pwrite(file.fileno(), bytes(end - at - length), at + length)
+    with open_store(tmp_path, segment_bytes=1 << 17, max_message_bytes=1 << 16) as store:
+        assert (bodies(store, "secret"), bodies(store, "mine"), store.written) == ([b"first"], [], at)

@@ -6,19 +6,23 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr, memset
 
-from firearrow._native.base.endian cimport get_i32, get_i64
+from firearrow._native.base.endian cimport get_i16, get_i32, get_i64
 from firearrow._native.store.log.commit_log cimport blank_record
 from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.files.layout cimport (
-    AT_MAGIC, AT_PHYSICAL_OFFSET, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES, SYS_ROLLBACK,
+    AT_BORN_HOST, AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SYS_FLAG, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V1, MAGIC_V2,
+    RECORD_FIXED_BYTES, SYS_BORN_V6, SYS_ROLLBACK, SYS_STORE_V6,
 )
-from firearrow._native.store.log.record cimport Message, RECORD_OK, Text, encode_record
+from firearrow._native.store.log.record cimport Message, RECORD_BLANK, RECORD_OK, Text, encode_record
 from firearrow._native.store.files.segment cimport Segment
 
 FILLER_TOPIC = b"DAMAGED"
 cdef enum:
     MAGIC_FIRST = 0xDA
     HEAD_BYTES = 36                       # up to and including a record's own offset
+    FIXED_BYTES_MAX = 115                 # of a record with IPv6 addresses, before its texts
+    TOPIC_BYTES_MAX = 260                 # with the lengths of the topic and the properties
+    TEXTS_BYTES_MAX = 33028               # with the properties
     FILLER_BYTES_MAX = 1 << 20
     NO_QUEUE_OFFSET = -1                  # matches no entry
 
@@ -29,7 +33,7 @@ cdef int64_t next_valid_record(CommitLog log, int64_t at, RecordView *view) exce
     """The first valid record after the invalid one at `at`, in its segment or a later one; -1 if there is
     none. OSError."""
     cdef Segment segment
-    cdef int64_t found, start = at + RECORD_FIXED_BYTES
+    cdef int64_t found, start = stated_end(log, at)
     for segment in log.segments:
         if segment.base + segment.size <= start:
             continue
@@ -37,6 +41,47 @@ cdef int64_t next_valid_record(CommitLog log, int64_t at, RecordView *view) exce
         if found >= 0:
             return found
     return -1
+
+
+cdef int64_t stated_end(CommitLog log, int64_t at) except -2:
+    """Where the invalid record at `at` ends by its own lengths: its body may have bytes that look like records, as its
+    sender chose them. If they are damaged, too: after the shortest record."""
+    cdef int64_t available = 0, size, body_at, body_bytes, text_at, end, shortest = at + RECORD_FIXED_BYTES
+    cdef const uint8_t *head = log.bytes_at(at, &available)
+    cdef int32_t sys_flag, magic
+    if head is NULL or available < FIXED_BYTES_MAX or (log.on_tmpfs and not log.has_data(at, FIXED_BYTES_MAX)):
+        return shortest
+    size, magic, sys_flag = get_i32(head), get_i32(head + AT_MAGIC), get_i32(head + AT_SYS_FLAG)
+    body_at = AT_BORN_HOST + 8 + 16
+    body_at += HOST_V6_BYTES if sys_flag & SYS_BORN_V6 else HOST_V4_BYTES
+    body_at += HOST_V6_BYTES if sys_flag & SYS_STORE_V6 else HOST_V4_BYTES
+    body_bytes = get_i32(head + body_at - 4)
+    if RECORD_FIXED_BYTES <= size <= available and (size == available or continues(log, at + size)):
+        return at + size
+    is_head = magic == MAGIC_V1 or magic == MAGIC_V2 or get_i64(head + AT_PHYSICAL_OFFSET) == at
+    if not is_head or not 0 <= body_bytes <= available - body_at - TOPIC_BYTES_MAX:
+        return shortest
+    text_at = body_at + body_bytes
+    if magic == MAGIC_V1 and (not log.on_tmpfs or log.has_data(at, text_at + TOPIC_BYTES_MAX)):
+        end = at + text_at + texts_bytes(head + text_at, available - text_at)
+        if end > at + text_at and continues(log, end):
+            return end
+    return at + size if 3 <= size - text_at <= TEXTS_BYTES_MAX and size <= available else shortest
+
+
+cdef bint continues(CommitLog log, int64_t at) except -1:
+    """Whether a record, or the rest of a segment, begins there."""
+    cdef RecordView view
+    cdef int state = log.look(at, True, &view)
+    return state == RECORD_BLANK or (state == RECORD_OK and view.physical_offset == at)
+
+
+cdef int64_t texts_bytes(const uint8_t *at, int64_t available) noexcept:
+    """Bytes of topic and properties with their lengths; 0 if they are not within `available`."""
+    cdef int64_t properties_at = 1 + at[0]
+    if properties_at + 2 > available:
+        return 0
+    return properties_at + 2 + max(get_i16(at + properties_at), 0)
 
 
 cdef int64_t find_in_segment(CommitLog log, Segment segment, int64_t start, RecordView *view) except -2:
