@@ -118,8 +118,8 @@ cdef class StoreReader:
         return (<const char *> at)[:view.size]
 
     cdef bint has_entry(self, const RecordView *view) except -1:
-        """Whether an entry of its queue points to the record: bytes in a body that look like one have none. If
-        its topic was deleted, an LMQ's entry suffices."""
+        """Whether an entry of its queue points to the record: bytes in a body that look like one have none.
+        If its topic was deleted, an LMQ's entry suffices."""
         cdef Properties properties
         cdef bytes topic = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
         if self.points_to(topic, view.queue_id, view.queue_offset, view):
@@ -155,7 +155,9 @@ cdef class StoreReader:
         cdef Segment segment = self.log.segment_at(physical_offset)
         if segment is None or physical_offset >= self.log.written:
             return False
-        if self.log.look(physical_offset, False, &view) != RECORD_OK or view.physical_offset != physical_offset:
+        if self.log.look(physical_offset, False, &view) != RECORD_OK:
+            return False
+        if view.physical_offset != physical_offset:
             return False
         if self.has_entry(&view):
             return True

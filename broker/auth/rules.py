@@ -24,8 +24,8 @@ from firearrow.broker.tables import name_rules
 NEEDS_MAX = 20_000
 """Rights of a request: while they are looked up, all others wait."""
 SENT = (
-    "Topic Pub, also of the LMQs that it names; a retry topic: Group Sub; a retry or a dead letter: Topic Sub or Pub of "
-    "the topic that RETRY_TOPIC names; the timer's and POP's own topics: Cluster Update, too"
+    "Topic Pub, also of the LMQs that it names; a retry topic: Group Sub; a retry or a dead letter: Topic Sub or Pub "
+    "of the topic that RETRY_TOPIC names; the timer's and POP's own topics: Cluster Update, too"
 )
 PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
 CREATE, UPDATE, DELETE, LIST = Action.CREATE, Action.UPDATE, Action.DELETE, Action.LIST

@@ -7,6 +7,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import client_retry_limit
+from firearrow.broker.base import property_rules
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
@@ -85,6 +86,8 @@ class SendBackHandler:
         message.store_host = b""
         message.prepared_offset = 0
         properties = message.properties
+        # items of a batch are stored as they came
+        property_rules.remove(properties, property_rules.NEVER_SENT)
         if not found.topic.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
             properties[Property.RETRY_TOPIC] = found.topic  # whatever its sender has set
         properties.setdefault(Property.RETRY_TOPIC, found.topic)

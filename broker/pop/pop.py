@@ -34,7 +34,8 @@ _I32, _I16 = struct.Struct(">i"), struct.Struct(">h")
 
 
 def rewrite_record(record: bytes, topic: str, receipt_handle: str) -> bytes:
-    """Return `record` with another topic (at most 127 bytes) and a receipt handle, unless it has one already.
+    """Return `record` with another topic (at most 127 bytes) and a receipt handle, which counts as the last of its
+    name: a sender may have put one into an item of a batch.
 
     The caller has checked the record.
     """
@@ -46,11 +47,9 @@ def rewrite_record(record: bytes, topic: str, receipt_handle: str) -> bytes:
     else:
         properties_at = body_end + 2 + _I16.unpack_from(record, body_end)[0]
     properties = record[properties_at + 2 :]
-    key = f"{Property.POP_CHECK_POINT}\x01".encode()
-    if not (properties.startswith(key) or b"\x02" + key in properties):
-        if properties and not properties.endswith(b"\x02"):
-            properties += b"\x02"
-        properties += key + receipt_handle.encode() + b"\x02"
+    if properties and not properties.endswith(b"\x02"):
+        properties += b"\x02"
+    properties += f"{Property.POP_CHECK_POINT}\x01{receipt_handle}\x02".encode()
     name = topic.encode()
     tail = bytes((len(name),)) + name + _I16.pack(len(properties)) + properties
     size = _I32.pack(body_end + len(tail))

@@ -16,6 +16,7 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
+from firearrow.broker.base import property_rules
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.event_counts import (
     PUT_OK,
@@ -339,6 +340,8 @@ class ReviveService:
         if not message.topic.startswith(name_rules.RETRY_PREFIX):
             message.topic = retry_topic(message.topic, checkpoint.group, self._config.options.pop_retry_v2)
         properties = message.properties
+        # items of a batch are stored as they came
+        property_rules.remove(properties, property_rules.NEVER_SENT)
         if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:
             properties[Property.FIRST_POP_TIME] = str(checkpoint.pop_ms)
         properties[Property.ORIGIN_GROUP] = checkpoint.group

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.message_ids import offset_of
@@ -27,9 +28,20 @@ HALF, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 PASSWORD = "secret88"
 REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
-LONG_NAMES = {"a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId"} | {
-    "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties", "j": "reconsumeTimes", "k": "unitMode", "m": "batch"
-}  # fmt: skip
+LONG_NAMES = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "m": "batch",
+}
 
 
 class Scene:
@@ -134,7 +146,7 @@ def test_no_request_takes_a_made_up_record(scene: Scene) -> None:
 
 
 def test_a_send_back_names_the_topic_that_the_message_was_in(scene: Scene) -> None:
-    """What a sender writes into RETRY_TOPIC does not become the place to which an operator sends a dead letter again."""
+    """What a sender writes into RETRY_TOPIC is not where an operator sends a dead letter again."""
     sent = send(scene.app, "mine", b"m", RETRY_TOPIC="secret")
     back = {"group": "G", "offset": str(offset_of(sent.ext["msgId"])), "delayLevel": "-1"}
     ask_ok(scene.app, RequestCode.CONSUMER_SEND_MSG_BACK, back)
@@ -228,3 +240,31 @@ def test_recalls_of_another_topic_delete_nothing(scene: Scene) -> None:
     ext = pull_ext("secret", 0, consumerGroup="OWN", sysFlag="6", suspendTimeoutMillis="8000")
     answer = scene.owner.ask(RequestCode.PULL_MESSAGE, ext)
     assert [found.body for found in records(answer.body)] == [b"kept"]
+
+
+def test_no_receipt_handle_of_a_sender_comes_back(tmp_path: Path) -> None:
+    """In an item of a batch, which is stored as it comes: consumers would acknowledge what it names."""
+    with scene_of(tmp_path / "store", False) as scene:
+        body = item(b"x", text(POP_CK="0 1 2 3 0 b 0 0", TAGS="t").encode())
+        sent = scene.app.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("mine", m="true"), body)
+        back = {"group": "G", "offset": str(offset_of(sent.ext["msgId"])), "delayLevel": "1"}
+        ask_ok(scene.app, RequestCode.CONSUMER_SEND_MSG_BACK, back)
+        ext = pull_ext("%RETRY%G", 0, sysFlag="6", suspendTimeoutMillis="15000")
+        found = scene.app.ask(RequestCode.PULL_MESSAGE, ext)
+        assert found.code == 0, found.remark
+        assert b"TAGS\x01t" in found.body
+        assert b"POP_CK" not in found.body
+
+
+def test_a_slave_is_shown_no_record_inside_a_body(tmp_path: Path) -> None:
+    """By 906: a log that has the slave's last record in a body is another one. A deleted topic's record is one."""
+    with scene_of(tmp_path / "store", False, f"haListenPort={free_port()}") as scene:
+        at = scene.place()
+        assert send(scene.app, "mine", made_up(at, "mine", 0)).code == 0
+        sent = send(scene.app, "secret", b"of a deleted topic")
+        ask_ok(scene.root, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "secret"})
+        for offset, known in ((at, False), (at - BODY_AT, True), (offset_of(sent.ext["msgId"]), True)):
+            answer = ask_ok(
+                scene.root, RequestCode.EXCHANGE_BROKER_HA_INFO, {"firearrowRecordOffset": str(offset)}
+            )
+            assert bool(answer.ext["firearrowRecordSum"]) == known

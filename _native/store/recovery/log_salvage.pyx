@@ -44,12 +44,15 @@ cdef int64_t next_valid_record(CommitLog log, int64_t at, RecordView *view) exce
 
 
 cdef int64_t stated_end(CommitLog log, int64_t at) except -2:
-    """Where the invalid record at `at` ends by its own lengths: its body may have bytes that look like records, as its
-    sender chose them. If they are damaged, too: after the shortest record."""
-    cdef int64_t available = 0, size, body_at, body_bytes, text_at, end, shortest = at + RECORD_FIXED_BYTES
+    """Where the invalid record at `at` ends by its own lengths: its body may have bytes that look like
+    records, as its sender chose them. If they are damaged, too: after the shortest record."""
+    cdef int64_t available = 0, size, body_at, body_bytes, text_at, end
+    cdef int64_t shortest = at + RECORD_FIXED_BYTES
     cdef const uint8_t *head = log.bytes_at(at, &available)
     cdef int32_t sys_flag, magic
-    if head is NULL or available < FIXED_BYTES_MAX or (log.on_tmpfs and not log.has_data(at, FIXED_BYTES_MAX)):
+    if head is NULL or available < FIXED_BYTES_MAX:
+        return shortest
+    if log.on_tmpfs and not log.has_data(at, FIXED_BYTES_MAX):
         return shortest
     size, magic, sys_flag = get_i32(head), get_i32(head + AT_MAGIC), get_i32(head + AT_SYS_FLAG)
     body_at = AT_BORN_HOST + 8 + 16
