@@ -16,6 +16,7 @@
 - `options`: options of the broker, each declared once with Apache's key, default, range and meaning
 - `peer`: the other end of a connection, as handlers and tables see it, and whether it may still be answered
 - `process`: signals, thread priority, executors, memory settings and age of this process
+- `property_rules`: which properties of messages the broker acts on, and who may set them
 - `properties`: the format of Java's properties files (`key=value` lines)
 - `security_words`: words by which a key that no server has sounds like security
 - `stats`: statistics of puts and gets by topic, group and broker, over a minute, an hour and a day
