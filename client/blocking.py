@@ -147,7 +147,7 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
     def run(self) -> None:
         """Start if necessary, wait for `stop`, `close` or a signal, then drain and close.
 
-        SIGTERM and SIGINT are handled in the main thread only; a second signal has its usual effect.
+        SIGTERM and SIGINT are handled in the main thread only; a second SIGINT has its usual effect.
         """
         with stopped_by_signals(partial(self._thread.post, self._inner.stop)):
             self._thread.run(self._inner.run)

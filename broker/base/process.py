@@ -5,6 +5,7 @@ Loop thread, except `lower_priority`, which the thread itself calls, and the job
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -24,20 +25,24 @@ FREE_BYTES_MAX = 64 << 20
 MAPPED_BUFFER_BYTES = 1 << 20
 """Larger buffers are mapped separately: among smaller ones that stay in use, the memory of huge frames would
 never be returned, and the next ones would take half as much again."""
+REPEATED_S = 0.3
+"""A second SIGINT within this time is the first one, which a wrapper has passed on."""
 THREAD_NICENESS = 10
 """Added niceness: about a tenth of the loop thread's CPU share when both are busy."""
 
 
 class StopSignals:
     """Calls `stop` on the first SIGTERM or SIGINT, and on SIGHUP if its terminal was closed or there is nothing to
-    `reload`; under nohup SIGHUP stays ignored. A second SIGTERM or SIGINT ends the process at once: a closed
-    terminal may send SIGHUP twice. Until `handle`, signals have their default action."""
+    `reload`; under nohup SIGHUP stays ignored. During the stop all are ignored, since supervisors repeat signals and
+    wrappers pass on those that the process group gets; only a second Ctrl-C at a terminal ends the process at once.
+    Until `handle`, signals have their default action."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, reload: Callable[[], None] | None = None) -> None:
         self._loop = loop
         self._reload = reload
         self._stop: Callable[[], None] | None = None
         self._had_terminal = False
+        self._interrupted_s = math.inf
         self.stopped = False
         """The process is to end."""
 
@@ -54,25 +59,43 @@ class StopSignals:
             return
         malloc.set_malloc_thresholds(FREE_BYTES_MAX, blocks_below=MAPPED_BUFFER_BYTES)
         self._had_terminal = _has_terminal()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._on_signal, number)
+        # not handlers of the loop: closed, it restores the default actions while the process still ends
+        signal.signal(signal.SIGTERM, self._on_terminate)
+        signal.signal(signal.SIGINT, self._on_interrupt)
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-            self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+            signal.signal(signal.SIGHUP, self._on_hangup)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
-    def _on_signal(self, number: int) -> None:
-        if self.stopped:
-            os._exit(128 + number)
-        self._end()
+    def _on_terminate(self, number: int, frame: object) -> None:
+        self._call_soon(self._end)
 
-    def _on_hangup(self) -> None:
+    def _on_interrupt(self, number: int, frame: object) -> None:
+        now = time.monotonic()
+        if self._had_terminal and now - self._interrupted_s > REPEATED_S:
+            os._exit(128 + number)
+        self._interrupted_s = min(self._interrupted_s, now)
+        self._call_soon(self._end)
+
+    def _on_hangup(self, number: int, frame: object) -> None:
+        self._call_soon(self._hang_up)
+
+    def _call_soon(self, called: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends already
+            self._loop.call_soon_threadsafe(called)
+
+    def _hang_up(self) -> None:
         if self._reload is None or (self._had_terminal and not _has_terminal()):
             self._end()
         elif not self.stopped:
             self._reload()
 
     def _end(self) -> None:
-        self.stopped = True
+        if not self.stopped:
+            self.stopped = True
+            # to the end of the process: of a handler, Python restores the default action before
+            ignored = {signal.SIGTERM, signal.SIGHUP} | (set() if self._had_terminal else {signal.SIGINT})
+            for number in ignored:
+                signal.signal(number, signal.SIG_IGN)
         if self._stop is not None:
             self._stop()
 

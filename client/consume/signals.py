@@ -1,7 +1,8 @@
 """SIGTERM and SIGINT as calls to consumers, so that each can stop cleanly.
 
-The previous signal handlers are restored with the first signal, so that a second one ends the process as
-usual, and when no consumer waits any more. Main thread only; in other threads nothing happens.
+The first signal restores the previous handler of SIGINT, so that a second Ctrl-C ends the process as usual. SIGTERM
+changes nothing any more until no consumer waits, since supervisors repeat it; then its handler is restored, too. Main
+thread only; in other threads nothing happens.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class SignalHandlers:
         if called in self._waiting:
             self._waiting.remove(called)
         if not self._waiting:
-            self._restore()
+            self._restore(*SIGNALS)
 
     def _catch(self, number: signal.Signals) -> None:
         if sys.platform != "win32":
@@ -44,13 +45,15 @@ class SignalHandlers:
             signal.signal(number, lambda *_: self._loop.call_soon_threadsafe(self._signalled))
 
     def _signalled(self) -> None:
-        self._restore()
+        if signal.SIGINT not in self._before:
+            return  # a repeated SIGTERM
+        self._restore(signal.SIGINT)
         for called in list(self._waiting):
             called()
 
-    def _restore(self) -> None:
-        before, self._before = self._before, {}
-        for number, handler in before.items():
+    def _restore(self, *numbers: signal.Signals) -> None:
+        for number in self._before.keys() & numbers:
+            handler = self._before.pop(number)
             if sys.platform != "win32":
                 self._loop.remove_signal_handler(number)
             if handler is not None:  # None: a handler that Python did not install
@@ -83,13 +86,14 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def restore() -> None:
-        for number, handler in before.items():
-            if handler is not None:  # None: a handler that Python did not install
-                signal.signal(number, handler)
+    def restore(*numbers: signal.Signals) -> None:
+        for number in numbers:
+            if before[number] is not None:  # None: a handler that Python did not install
+                signal.signal(number, before[number])
 
     def stopped(number: int, frame: object) -> None:
-        restore()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        restore(signal.SIGINT)
         stop()
 
     for number in SIGNALS:
@@ -97,4 +101,4 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        restore()
+        restore(*SIGNALS)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first requests a clean end, a second one has its default effect."""
+"""SIGTERM and SIGINT: the first requests a clean end; a second SIGINT has its default effect, a second SIGTERM none."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from firearrow.client.consume.signals import SIGNALS, on_stop_signals
+from firearrow.client.consume.signals import SIGNALS, on_stop_signals, stopped_by_signals
 from tests.client.waiting import wait_until
 
 
@@ -31,17 +31,26 @@ def _note(number: int, frame: object) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-async def test_the_first_signal_notifies_all_waiters_and_the_second_has_its_default_effect(
-    number: signal.Signals,
-) -> None:
+async def test_the_first_signal_notifies_all_waiters(number: signal.Signals) -> None:
     called: list[str] = []
     with on_stop_signals(lambda: called.append("one")), on_stop_signals(lambda: called.append("two")):
         os.kill(os.getpid(), number)
         await wait_until(lambda: called == ["one", "two"])
-        assert _noted == []
-        os.kill(os.getpid(), number)
-        await wait_until(lambda: _noted == [number])
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        await wait_until(lambda: _noted == [signal.SIGINT])
     assert called == ["one", "two"]
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert _noted == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_without_a_loop_a_second_sigterm_changes_nothing() -> None:
+    called: list[str] = []
+    with stopped_by_signals(lambda: called.append("stop")):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert (called, _noted) == (["stop"], [signal.SIGINT])
 
 
 async def test_a_removed_waiter_is_not_notified_and_the_last_restores_the_handlers() -> None:

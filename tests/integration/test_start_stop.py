@@ -1,9 +1,12 @@
 """Start and stop: the ready line, the ports, the signals."""
 
 import os
+import pty
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +17,7 @@ import pytest
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.local_broker import READY
+from tests.integration.test_process import COMMAND
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull_ext, send, send_ext
@@ -118,15 +122,58 @@ def test_signal_under_load_stops_cleanly(tmp_path: Path, number: signal.Signals,
         assert stored >= len(acknowledged) > 0
 
 
-def test_second_signal_stops_at_once(tmp_path: Path) -> None:
-    """The clean stop is delayed by a client that leaves many responses unread."""
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_signals_during_the_stop_change_nothing(tmp_path: Path, first: signal.Signals) -> None:
+    """A client that leaves many responses unread delays the stop; repeated to the end of the process."""
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Unread", bytes(200_000)).code == 0
         for _ in range(100):
             connection.send_request(RequestCode.PULL_MESSAGE, pull_ext("Unread"))
-        broker.process.send_signal(signal.SIGTERM)
-        broker.process.send_signal(signal.SIGINT)
-        assert broker.process.wait(2) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+        broker.process.send_signal(first)
+        deadline = time.monotonic() + 10
+        while broker.process.poll() is None and time.monotonic() < deadline:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                broker.process.send_signal(number)
+            time.sleep(0.002)
+        assert broker.process.wait(1) == 0
+        assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_repeated_sigterm_ends_a_name_server_cleanly(tmp_path: Path) -> None:
+    words = [COMMAND, "namesrv", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert b"ready" in process.stdout.readline()
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_only_a_second_interrupt_at_a_terminal_stops_at_once(tmp_path: Path, repeated: bool) -> None:
+    """One that a wrapper passes on within a moment is the first one."""
+    control, terminal = pty.openpty()
+    words = [sys.executable, "-m", "firearrow.broker", "--store", str(tmp_path / "store")]
+    words += ["--listen", "127.0.0.1:0", "--namesrv-listen", "off", "--set", "brokerName=b"]
+    with subprocess.Popen(
+        ["sh", "-c", 'exec "$@" <"$0"', os.ttyname(terminal), *words, "--http", "off"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # whose first terminal is the one that it opens
+    ) as process:
+        assert process.stdout is not None
+        port = int(re.search(rb"ready: broker 127.0.0.1:(\d+)", process.stdout.readline())[1])  # type: ignore[index]
+        with ClientSocket(("127.0.0.1", port)) as connection:
+            assert send(connection, "Unread", bytes(200_000)).code == 0
+            for _ in range(100):
+                connection.send_request(RequestCode.PULL_MESSAGE, pull_ext("Unread"))
+            os.write(control, b"\x03")
+            process.send_signal(signal.SIGINT)
+            if repeated:
+                time.sleep(0.5)
+                os.write(control, b"\x03")
+            assert process.wait(10) == (128 + signal.SIGINT if repeated else 0)
+    os.close(control)
+    os.close(terminal)
 
 
 def test_nothing_is_served_before_progress_is_restored(tmp_path: Path) -> None:
