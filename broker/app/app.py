@@ -85,6 +85,7 @@ from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.services.thread_watch import SYNC_HUNG_S, LogSync, ThreadWatch
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
+from firearrow.broker.tables.broker_name import remember
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.subscription_filter import FilterCache
@@ -227,6 +228,7 @@ class App:
         for finding in self._store.findings:
             log.warning("%s", finding)
         self._role.open(self._store.written, is_slave=options.is_slave)
+        remember(options)
         self._journal = open_journal(self._store)
         files.callback(self._journal.close)
 

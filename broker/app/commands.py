@@ -5,6 +5,7 @@ the arguments. The functions return the exit code.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import os
@@ -39,6 +40,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import StopSignals, hold_hangups, ignore_user_signals
 from firearrow.broker.base.systemd import PassedSockets
+from firearrow.broker.tables.broker_name import named
 
 log = logging.getLogger("firearrow.app")
 
@@ -86,6 +88,7 @@ async def _serve(
     from firearrow.broker.replication.role import PairRole  # noqa: PLC0415
 
     _check_folder(config.options.store_root)
+    config.start_again({"broker_name": named(config.options).broker_name})
     signals, passed = StopSignals(loop, reload), PassedSockets()
     configured: dict[str, Any] = {name: getattr(config.options, name) for name in ROLE_FIELDS}
     controllers = ControllerConnections(loop, config.options) if config.options.controller_mode else None
@@ -122,6 +125,8 @@ def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> 
     except ConfigError as error:
         complaints.append(Complaint(str(error), fatal=True))
     complaints += _start_faults(options)
+    with contextlib.suppress(StartError):  # a complaint about the store's folder comes with the start
+        options = named(options)
     for key, text in sorted(Config(options).properties().items()):
         print(f"{key}={text}")
     for complaint in complaints:

@@ -49,7 +49,8 @@ def _option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _host_name() -> str:
+def host_name() -> str:
+    """The brokerName of a new store."""
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
@@ -62,8 +63,9 @@ class Options:
     cluster_name: str = _option("DefaultCluster", "brokerClusterName")
     """The cluster that the broker registers with; it names the cluster's topic, reply topic and revive
     topic."""
-    broker_name: str = _option(_host_name(), "brokerName")
-    """The name that routes, queues and recall handles give to this broker."""
+    broker_name: str = _option("", "brokerName")
+    """The name that routes, queues and recall handles give to this broker; unset: the one that the store had, for a new
+    store the host's."""
     broker_id: int = _option(0, "brokerId")
     """Above 0 for a slave; a master always has 0."""
     broker_ip: str = _option("", "brokerIP1")
