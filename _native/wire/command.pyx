@@ -122,7 +122,7 @@ cdef class RemotingCommand:
             <const uint8_t *> PyBytes_AS_STRING(frame), len(frame), FRAME_BYTES_MAX, &whole
         )
         if status < 0:
-            raise WireError(frame_fault(status))
+            raise WireError(frame_fault(status, <const uint8_t *> PyBytes_AS_STRING(frame), len(frame)))
         if status != FRAME_WHOLE or whole.size != len(frame):
             raise WireError("the bytes are not exactly one frame")
         return command_of(&whole)

@@ -290,7 +290,7 @@ cdef class Connection:
             if status == FRAME_PARTIAL:
                 break
             if status < 0:
-                return self.give_up(frame_fault(status), available)
+                return self.give_up(frame_fault(status, at + taken, available - taken), available)
             try:
                 outcome = self.handle_frame(&frame)
             except WireError as fault:

@@ -1,1 +1,3 @@
-"""Used by `cimport` only: see frame.pxd."""
+"""The rest is used by `cimport` only: see frame.pxd."""
+
+PROXY_HEADER_REFUSED: str

@@ -1,5 +1,7 @@
 """Finds complete frames in a byte window and refuses bad lengths (see frame.pxd)."""
 
+from libc.string cimport memcmp
+
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.wire.codes cimport SERIALIZER_ROCKETMQ
 from firearrow._native.wire.limits cimport FRAME_BYTES_MIN, HEADER_BYTES_MAX
@@ -33,7 +35,20 @@ cdef int next_frame(
     return FRAME_WHOLE
 
 
-cdef str frame_fault(int reason):
+PROXY_HEADER_REFUSED = (
+    "it sent a PROXY protocol header: only addresses in proxyProtocolTrustedAddresses may, once, before anything else"
+)
+
+
+cdef bint is_proxy_header(const uint8_t *at, Py_ssize_t available) noexcept nogil:
+    """The first bytes that a PROXY protocol header has, of either version."""
+    return available >= 4 and (memcmp(at, b"PROX", 4) == 0 or memcmp(at, b"\r\n\r\n", 4) == 0)
+
+
+cdef str frame_fault(int reason, const uint8_t *at, Py_ssize_t available):
+    """What is wrong with the frame that begins at `at`."""
+    if is_proxy_header(at, available):
+        return PROXY_HEADER_REFUSED
     if reason == FRAME_BAD_LENGTH:
         return "frame length is negative, too small or over the limit"
     if reason == FRAME_BAD_HEADER_LENGTH:

@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
 from firearrow._native.base.clock cimport nanoseconds
+from firearrow._native.wire.frame cimport is_proxy_header
 from firearrow._native.wire.syscalls cimport (
     EPOLL_CLOEXEC, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, epoll_event, epoll_wait, unwatch_socket,
     watch_socket,
@@ -19,6 +20,7 @@ from firearrow._native.wire.syscalls cimport (
     MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, is_transient, receive_now, send_now, shutdown,
 )
 from firearrow._native.wire.tls_session cimport SCRATCH_BYTES, TlsContext, TlsSession
+from firearrow._native.wire.frame import PROXY_HEADER_REFUSED
 from firearrow._native.wire.tls_session import TlsError
 
 cdef enum:
@@ -409,7 +411,10 @@ cdef class SocketTransport(RawTransport):
         if at[0] != FIRST_OF_TLS and not context.enforcing:
             return count
         if at[0] != FIRST_OF_TLS:
-            self.connection.broken("only TLS connections are accepted (tls.server.mode=enforcing)")
+            self.connection.broken(
+                PROXY_HEADER_REFUSED if is_proxy_header(at, count)
+                else "only TLS connections are accepted (tls.server.mode=enforcing)"
+            )
             self.disconnect(None)
             return -1
         self.tls = TlsSession(context)

@@ -44,7 +44,7 @@ from firearrow.broker.base.disk_space import measured
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.message_ids import host_bytes
-from firearrow.broker.base.options import Options
+from firearrow.broker.base.options import PROXIES_KEY, Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.base.process import StopSignals, seconds_since_start
 from firearrow.broker.base.stats import Stats
@@ -263,6 +263,7 @@ class App:
             passed=self._passed,
             tls=self._tls,
         )
+        self._server.trust_proxies(options.proxy_networks)
         running.push_async_callback(self._server.close, STOP_S)
         self._tls.start(self._loop)
         running.callback(self._tls.stop)
@@ -299,7 +300,10 @@ class App:
         changed = self._topics_changed, self._subscriptions_changed
         tables = self._tables = make_tables(options, self._clock, self._saver, self._journal, *changed)
         self._name_server = NameServer(
-            self._clock, NamingOptions(), lambda: self._saver.schedule("kv"), self._connect
+            self._clock,
+            NamingOptions({PROXIES_KEY: options.proxies}),
+            lambda: self._saver.schedule("kv"),
+            self._connect,
         )
         self._kv_file = Path(options.store_root) / "config" / "kvConfig.json"
         self._config.listen(self._tables.configure)

@@ -20,7 +20,7 @@ from firearrow.broker.base.config import ConfigError, apply, read
 from firearrow.broker.base.config_keys import security_fault, unknown
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
-from firearrow.broker.base.options import Options, options_by_key
+from firearrow.broker.base.options import PROXIES_KEY, Options, networks_of, options_by_key
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.base.process import StopSignals, seconds_since_start
 from firearrow.broker.net.dispatch import Dispatch
@@ -152,6 +152,7 @@ class NameServerApp:
             server = Server(
                 self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX, passed=passed, tls=self._tls
             )
+            server.trust_proxies(networks_of(PROXIES_KEY, self._options[PROXIES_KEY]))
             running.push_async_callback(server.close, STOP_S)
             self._tls.start(self._loop)
             running.callback(self._tls.stop)

@@ -17,6 +17,7 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 LABELS_MAX = 16
 HA_SECRET_BYTES_MIN = 16
 """Whoever reads a handshake of a pair can try secrets against its proof, so short ones are refused."""
+PROXIES_KEY = "proxyProtocolTrustedAddresses"
 TIMER_STEPS_MS = (100, 200, 500, 1000)
 NO_LIMIT = 1 << 62
 INT_MAX = (1 << 31) - 1
@@ -80,6 +81,10 @@ class Options:
     advertised_port: int = _option(0, "advertisedPort", high=65535)
     """The port given to clients and stored in messages, where a container or router maps it to the broker's; 0: the
     broker's own."""
+    proxies: str = _option("", "proxyProtocolTrustedAddresses")
+    """Addresses and networks of proxies, separated by `;`, whose connections may begin with a header of the PROXY
+    protocol (1 or 2), at all ports for clients, which gives the client's address; empty: none (Apache takes it from
+    any)."""
     idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", "running", low=1)
     """Closes a connection that neither sends nor receives for this time."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
@@ -529,15 +534,12 @@ class Options:
     @property
     def ha_allowed_networks(self) -> "tuple[IPv4Network | IPv6Network, ...]":
         """The networks of `haAllowedAddresses`. ValueError names the word that is wrong."""
-        from ipaddress import ip_network  # noqa: PLC0415 (of use only with slaves)
+        return networks_of("haAllowedAddresses", self.ha_allowed)
 
-        words = [word.strip() for word in self.ha_allowed.replace(",", ";").split(";") if word.strip()]
-        try:
-            return tuple(ip_network(word, strict=False) for word in words)
-        except ValueError as error:
-            raise ValueError(
-                f"haAllowedAddresses must be addresses or networks separated by ;: {str(error)[:99]}"
-            ) from None
+    @property
+    def proxy_networks(self) -> "tuple[IPv4Network | IPv6Network, ...]":
+        """The networks of `proxyProtocolTrustedAddresses`. ValueError names the word that is wrong."""
+        return networks_of(PROXIES_KEY, self.proxies)
 
     @property
     def metrics_labels(self) -> dict[str, str]:
@@ -582,6 +584,17 @@ class Options:
         return self.flush_disk_type == "SYNC_FLUSH"
 
 
+def networks_of(key: str, text: str) -> "tuple[IPv4Network | IPv6Network, ...]":
+    """The addresses and networks that are separated by `;`. ValueError names the key and the word that is wrong."""
+    from ipaddress import ip_network  # noqa: PLC0415 (few brokers have such an option)
+
+    words = [word.strip() for word in text.replace(",", ";").split(";") if word.strip()]
+    try:
+        return tuple(ip_network(word, strict=False) for word in words)
+    except ValueError as error:
+        raise ValueError(f"{key} must be addresses or networks separated by ;: {str(error)[:99]}") from None
+
+
 def options_by_key() -> dict[str, dataclasses.Field[Any]]:
     """Apache's key → the field that holds it."""
     return {field.metadata["key"]: field for field in dataclasses.fields(Options)}
@@ -619,6 +632,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         )
     if key == "haAllowedAddresses":
         _ = Options(ha_allowed=text).ha_allowed_networks
+    if key == PROXIES_KEY:
+        _ = Options(proxies=text).proxy_networks
     if key == "metricsLabel":
         _ = Options(metrics_label=text).metrics_labels
     if key == "deleteWhen":

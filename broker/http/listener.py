@@ -15,6 +15,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Protocol, cast
 
+from firearrow._native.wire.frame import PROXY_HEADER_REFUSED
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address
 from firearrow.broker.http.messages import (
@@ -27,6 +28,7 @@ from firearrow.broker.http.messages import (
     head_of,
     parse,
 )
+from firearrow.broker.net.proxy_protocol import FIRST_BYTES, Forwarded
 
 log = logging.getLogger("firearrow.http")
 
@@ -58,12 +60,16 @@ class Bound(Protocol):
 
 
 Answer = Callable[[Request, Visitor], Awaitable[Response]]
-Bind = Callable[[str, int, Callable[[], asyncio.Protocol]], Awaitable[Bound]]
+Bind = Callable[[str, int, Callable[[Forwarded | None], asyncio.Protocol]], Awaitable[Bound]]
 
 
 class HttpConnection(asyncio.Protocol):
-    def __init__(self, listener: "HttpListener") -> None:
+    """`forwarded`: the addresses that a proxy reported."""
+
+    def __init__(self, listener: "HttpListener", forwarded: Forwarded | None = None) -> None:
         self._listener = listener
+        self._forwarded = forwarded
+        self._remote: Address = ("", 0)
         self._buffer = bytearray()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -73,6 +79,8 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        socket_remote = transport.get_extra_info("peername") or self._remote
+        self._remote = socket_remote[:2] if self._forwarded is None else self._forwarded.source
         if not self._listener.admit(self):
             return self._transport.abort()
         self._transport.set_write_buffer_limits(high=HIGH_WATER)
@@ -106,7 +114,7 @@ class HttpConnection(asyncio.Protocol):
     @property
     def host(self) -> str:
         """The peer's address."""
-        return str((self._transport.get_extra_info("peername") or ("",))[0])
+        return self._remote[0]
 
     @property
     def is_idle(self) -> bool:
@@ -122,11 +130,15 @@ class HttpConnection(asyncio.Protocol):
     def _next(self) -> None:
         """Answer the next request if all of its head is there."""
         end = self._buffer.find(END)
-        if end < 0 and len(self._buffer) <= HEAD_BYTES_MAX:
+        is_proxy_header = self._buffer.startswith(FIRST_BYTES)
+        if end < 0 and len(self._buffer) <= HEAD_BYTES_MAX and not is_proxy_header:
             return
         if self._timer is not None:
             self._timer.cancel()
         try:
+            if is_proxy_header:
+                log.warning("closed %s:%d: %s", *self._remote, PROXY_HEADER_REFUSED)
+                raise BadRequest(HTTPStatus.BAD_REQUEST, PROXY_HEADER_REFUSED)
             if not 0 <= end <= HEAD_BYTES_MAX:
                 raise BadRequest(HTTPStatus(431), f"the head is longer than {HEAD_BYTES_MAX} bytes")
             request = parse(bytes(self._buffer[:end]))
@@ -156,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
         except (OSError, TimeoutError):
             return self._transport.abort()
         except Exception:
-            log.exception("%s %s failed", request.method, request.path)
+            log.exception("%s %s of %s failed", request.method, request.path, self._remote[0])
             return self._transport.abort()
         finally:
             self._task = None
@@ -220,7 +232,7 @@ class HttpConnection(asyncio.Protocol):
 
 class HttpListener:
     """`answer(request, connection)` makes the response of each request; `bind(host, port, make)` listens, and serves
-    each connection with what `make` returns; `thread` compresses."""
+    each connection with what `make(forwarded)` returns; `thread` compresses."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, answer: Answer, bind: Bind, thread: ThreadPoolExecutor
@@ -236,7 +248,7 @@ class HttpListener:
     async def listen(self, host: str, port: int) -> Address:
         """Returns the bound address. StartError."""
         try:
-            self._bound = await self._bind(host, port, lambda: HttpConnection(self))
+            self._bound = await self._bind(host, port, lambda forwarded: HttpConnection(self, forwarded))
         except OSError as error:
             reason = error.strerror or str(error)
             raise StartError(

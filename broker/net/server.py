@@ -18,6 +18,7 @@ from firearrow._native.fastpath.fast_connection import FastConnection, FastHandl
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.frame import PROXY_HEADER_REFUSED
 from firearrow._native.wire.keep_alive import keep_alive
 from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker.base.errors import StartError
@@ -26,6 +27,13 @@ from firearrow.broker.base.peer import Address, Peer, counted_address, ip_text
 from firearrow.broker.base.systemd import PassedSockets
 from firearrow.broker.net import connection_limits
 from firearrow.broker.net.acceptor import Listener
+from firearrow.broker.net.proxy_protocol import (
+    FIRST_BYTES,
+    PREFIX_BYTES,
+    Forwarded,
+    Networks,
+    ProxyHeaders,
+)
 from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
 
 log = logging.getLogger("firearrow.server")
@@ -65,6 +73,8 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         self.sign: Callable[[RemotingCommand], None] | None = None
         """Signs our requests, on connections to other servers."""
         self._on_close: list[Callable[[Peer], None]] = []
+        self.forwarded: Forwarded | None = None
+        """The addresses that a proxy reported, which count instead of the socket's."""
         self.remote: Address = ("", 0)
         self.local: Address = ("", 0)
         self.number = next(CONNECTION_NUMBERS)
@@ -75,6 +85,8 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         remote, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if not remote or not local:  # closed already
             return self.abort()
+        if self.forwarded is not None:  # our port stays: it tells which of our ports this is
+            remote, local = self.forwarded.source, (self.forwarded.destination[0], local[1])
         if not self._server.admits(None if self._outgoing else remote[0]):
             return self.abort()
         self.remote, self.local = remote[:2], local[:2]
@@ -178,6 +190,7 @@ class Server:
         self._full_logged_at = -math.inf
         self.idle_s = idle_s
         self._listeners: list[Listener] = []
+        self._proxy_headers = ProxyHeaders(loop, lambda: self.idle_s)
         self._handshakes: dict[asyncio.Task[object], None] = {}
         self._connections: set[ServerConnection] = set()
         self._by_address: Counter[str] = Counter()
@@ -214,10 +227,17 @@ class Server:
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
-    async def listen_with(self, host: str, port: int, make: Callable[[], asyncio.BaseProtocol]) -> Listener:
-        """Serve another protocol at this address, with the same TLS, at once; the caller closes it. OSError."""
+    async def listen_with(
+        self, host: str, port: int, make: Callable[[Forwarded | None], asyncio.BaseProtocol]
+    ) -> Listener:
+        """Serve another protocol at this address, with the same TLS and proxies, at once; the caller closes it.
+        `make(forwarded)`: with the addresses that a proxy reported. OSError."""
+
+        def serve(accepted: socket.socket, forwarded: Forwarded | None) -> None:
+            self._accept_transport(accepted, make(forwarded))
+
         listener = await Listener.bind(
-            self.loop, host, port, lambda accepted: self._accept_transport(accepted, make)
+            self.loop, host, port, lambda accepted: self._proxy_headers.accept(accepted, serve)
         )
         listener.start_serving()
         return listener
@@ -229,28 +249,33 @@ class Server:
 
     async def _listener(self, host: str, port: int, make: Callable[[], ServerConnection]) -> Listener:
         poller, tls = self._poller, self._tls
-        if poller is None or (tls is not None and tls.listening is not None and tls.session_context is None):
-            return await Listener.bind(
-                self.loop, host, port, lambda accepted: self._accept_transport(accepted, make), self._passed
-            )
         session_context = None if tls is None else tls.session_context
+
+        def serve(accepted: socket.socket, forwarded: Forwarded | None) -> None:
+            connection = make()
+            connection.forwarded = forwarded
+            if poller is None or (tls is not None and tls.listening is not None and session_context is None):
+                self._accept_transport(accepted, connection)
+            else:
+                poller.add(accepted, connection, session_context)
+
         return await Listener.bind(
             self.loop,
             host,
             port,
-            lambda accepted: poller.add(accepted, make(), session_context),
+            lambda accepted: self._proxy_headers.accept(accepted, serve),
             self._passed,
         )
 
-    def _accept_transport(self, accepted: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    def _accept_transport(self, accepted: socket.socket, connection: asyncio.BaseProtocol) -> None:
         """Serve the socket with a transport of the loop."""
-        task: asyncio.Task[object] = self.loop.create_task(self._serve(accepted, make))
+        task: asyncio.Task[object] = self.loop.create_task(self._serve(accepted, connection))
         self._handshakes[task] = None
         task.add_done_callback(self._handshake_done)
         if len(self._handshakes) > HANDSHAKES_MAX:
             next(iter(self._handshakes)).cancel()
 
-    async def _serve(self, accepted: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    async def _serve(self, accepted: socket.socket, connection: asyncio.BaseProtocol) -> None:
         """Wait for the first byte if it decides whether the connection speaks TLS."""
         accepted.setblocking(False)
         context = None
@@ -258,28 +283,29 @@ class Server:
             if self._tls is not None and self._tls.listening is not None:
                 async with asyncio.timeout(self.idle_s):
                     first = await self._peek(accepted)
-                if first == FIRST_BYTE:
+                if first[0] == FIRST_BYTE:
                     context = self._tls.listening
                 elif self._tls.enforcing:
-                    log.warning("closed %s:%d: %s", *accepted.getpeername()[:2], ONLY_TLS)
+                    why = PROXY_HEADER_REFUSED if first.startswith(FIRST_BYTES) else ONLY_TLS
+                    log.warning("closed %s:%d: %s", *accepted.getpeername()[:2], why)
                     return accepted.close()
         except BaseException:
             accepted.close()
             raise
         limit = {} if context is None else {"ssl_handshake_timeout": HANDSHAKE_S}
-        await self.loop.connect_accepted_socket(make, accepted, ssl=context, **limit)
+        await self.loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **limit)
 
-    async def _peek(self, accepted: socket.socket) -> int:
-        """The first byte that the peer sends. OSError: it closed the connection."""
+    async def _peek(self, accepted: socket.socket) -> bytes:
+        """The first bytes that the peer sends, at least one. OSError: it closed the connection."""
         readable = asyncio.Event()
         self.loop.add_reader(accepted, readable.set)
         try:
             await readable.wait()
         finally:
             self.loop.remove_reader(accepted)
-        if not (first := accepted.recv(1, socket.MSG_PEEK)):
+        if not (first := accepted.recv(PREFIX_BYTES, socket.MSG_PEEK)):
             raise ConnectionResetError("closed before the first byte")
-        return first[0]
+        return first
 
     def _handshake_done(self, task: "asyncio.Task[object]") -> None:
         self._handshakes.pop(task, None)
@@ -325,6 +351,10 @@ class Server:
         self._connections.add(connection)
         self._by_address.update(_counted(connection.remote[0]))
         self._empty.clear()
+
+    def trust_proxies(self, networks: Networks) -> None:
+        """Take PROXY protocol headers from these addresses."""
+        self._proxy_headers.trusted = networks
 
     def limit_addresses(self, admits: Callable[[str, Mapping[str, int]], bool]) -> None:
         """`admits(address, others)`: whether the address may have one more connection. `others`: how many each address
@@ -387,12 +417,14 @@ class Server:
     def stop_reading(self) -> None:
         """Accept no more connections and read no more requests."""
         self.stop_listening()
+        self._proxy_headers.close()
         for connection in self._connections:
             connection.stop_reading()
 
     async def close(self, within_s: float) -> None:
         """Send queued answers, then close every connection; those still open after `within_s` are aborted."""
         self.stop_listening()
+        self._proxy_headers.close()
         for task in list(self._handshakes):
             task.cancel()
         if self._sweep is not None:

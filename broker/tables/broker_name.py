@@ -74,8 +74,8 @@ def _warn(before: StoreOwner, now: StoreOwner) -> None:
     if now.name != before.name:
         log.warning(
             "this store belonged to the broker %s and is opened as %s: clients know its queues by the broker's name, "
-            "so broadcasting consumers lose their offsets, and recall handles, receipt handles, static topics and slaves "
-            "of %s do not find it; set brokerName=%s unless that is intended",
+            "so broadcasting consumers lose their offsets, and recall handles, receipt handles, static topics and "
+            "slaves of %s do not find it; set brokerName=%s unless that is intended",
             before.name,
             now.name,
             before.name,

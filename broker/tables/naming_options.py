@@ -10,6 +10,7 @@ from typing import NamedTuple
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.config_keys import unknown
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.options import PROXIES_KEY, networks_of
 
 
 class NamingOption(NamedTuple):
@@ -42,6 +43,12 @@ ACTING = {
         "false", "Notifies the brokers of a name at once when the smallest id among them changes."
     ),
     "orderMessageEnable": NamingOption("false", "Adds a topic's order configuration to its route."),
+    PROXIES_KEY: NamingOption(
+        "",
+        "Addresses and networks of proxies, separated by `;`, whose connections may begin with a header of the PROXY "
+        "protocol; the broker's own name server has the broker's.",
+        fixed=True,
+    ),
     "returnOrderTopicConfigToBroker": NamingOption(
         "true", "Answers a broker's registration with the order configurations of all topics."
     ),
@@ -148,6 +155,11 @@ class NamingOptions:
     def _checked(self, key: str, text: str) -> str:
         if key == "listenPort" and not (text.isascii() and text.isdigit() and int(text[:6]) < 65536):
             raise _wrong(f"{key} must be 0 to 65535, not {text[:64]!r}")
+        if key == PROXIES_KEY:
+            try:
+                networks_of(key, text)
+            except ValueError as error:
+                raise _wrong(str(error)) from None
         option = ACTING.get(key)
         if option is None or option.fixed:
             return text

@@ -16,6 +16,7 @@ from firearrow.broker.base.options import Options, options_by_key
 OURS = {
     "haAllowedAddresses",
     "haSecret",
+    "proxyProtocolTrustedAddresses",
     "maxTopicNums",
     "readUnconfirmedMessages",
     "maxTopicQueueNums",

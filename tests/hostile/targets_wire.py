@@ -13,6 +13,7 @@ from firearrow.broker.base import fastjson, properties
 from firearrow.broker.base.config import apply
 from firearrow.broker.base.message import properties_of, properties_text
 from firearrow.broker.base.options import Options
+from firearrow.broker.net import proxy_protocol
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint
 from firearrow.broker.pop.receipt_handles import ReceiptHandle, receipt_handle_text
 from firearrow.broker.tables import attributes
@@ -21,6 +22,7 @@ from firearrow.broker.tables.subscription_filter import CompiledFilter
 from firearrow.broker.tables.subscriptions import HeartbeatData, Subscription
 from firearrow.broker.timers.recall_handle import RecallHandle
 from firearrow.client.base.compression import BodyUnreadable, open_body
+from tests.broker.test_proxy_protocol import TAKEN as PROXY_HEADERS
 from tests.golden import whole_frames
 from tests.hostile.fuzz import Target
 
@@ -170,5 +172,6 @@ WIRE = (
     Target("register packed", lambda: [packed()], lambda data: register_body(data, 500, True)),
     Target("attributes", lambda: [b"+message.type=NORMAL"], lambda data: attributes.parsed(text_of(data))),
     Target("options", lambda: [b"brokerName=b\n# no\nmaxMessageSize=1000\n"], read_options),
+    Target("proxy header", lambda: [header for header, _ in PROXY_HEADERS], proxy_protocol.parse),
     Target("recall handle", recall_handles, lambda data: RecallHandle.parse(text_of(data))),
 )

@@ -74,8 +74,8 @@ SIGHUP makes a running broker read the file again (and open the log file again).
 value that a start would give them; `--set` still overrides the file. The log has a line for each change (level info),
 and one warning with the options that need a restart. If the file has an error, nothing changes, and a warning says why.
 Without `--config` and `--log-file`, SIGHUP stops the broker cleanly, and so it does whenever the terminal that the
-broker was started in is closed; under `nohup` it is ignored. SIGTERM and SIGINT stop it cleanly. During the stop further
-signals change nothing; only a second Ctrl-C at its terminal ends it at once, as SIGKILL does.
+broker was started in is closed; under `nohup` it is ignored. SIGTERM and SIGINT stop it cleanly. During the stop
+further signals change nothing; only a second Ctrl-C at its terminal ends it at once, as SIGKILL does.
 
 Apache's broker accepts every key at run time, but most of those with *start* have no effect there either: it reads
 them once. It does read these again, and FireArrow does not: `namesrvAddr` (every two minutes; a client could move the
