@@ -78,6 +78,13 @@ def memory(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> d
     return min(found, key=lambda each: each["limit"] or 0, default={"limit": None, "used": None})
 
 
+def memory_limit(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int | None:
+    """The tightest limit in bytes of this process's cgroup or one above it; above `memory.high`, version 2 slows its
+    processes down. None: there is none."""
+    found = (_limit_of(folder) for folder in _memory_folders(cgroups, own))
+    return min((limit for limit in found if limit is not None), default=None)
+
+
 def anonymous_bytes() -> int | None:
     """The process's own memory, without files that are mapped."""
     for line in _read("/proc/self/status").splitlines():
@@ -106,8 +113,7 @@ def _memory_of(folder: Path) -> dict[str, int | None]:
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
-        limit = _number(_read(folder / limit_name))
-        if limit is None:
+        if not (folder / limit_name).exists():
             continue
         used, cache = _number(_read(folder / used_name)), 0
         for line in _read(folder / "memory.stat").splitlines():
@@ -115,10 +121,20 @@ def _memory_of(folder: Path) -> dict[str, int | None]:
             if name == cache_name:
                 cache = _number(value) or 0
         return {
-            "limit": limit if limit < NO_LIMIT_BYTES else None,
+            "limit": _limit_of(folder),
             "used": None if used is None else max(used - cache, 0),
         }
     return {"limit": None, "used": None}
+
+
+def _limit_of(folder: Path) -> int | None:
+    """The limit of a cgroup, and of those above it where version 1 says them."""
+    texts = [_read(folder / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
+    if texts[-1]:
+        lines = (line.split() for line in _read(folder / "memory.stat").splitlines())
+        texts += [words[1] for words in lines if words[0] == "hierarchical_memory_limit"]
+    limits = (_number(text) for text in texts)
+    return min((limit for limit in limits if limit is not None and limit < NO_LIMIT_BYTES), default=None)
 
 
 def _device_number(folder: str) -> str:

@@ -40,6 +40,7 @@ cdef class PullHoldService:
     cdef object loop, timer
     cdef Clock clock
     cdef public Py_ssize_t count_max      # limit of waiting requests
+    cdef public Py_ssize_t bytes_max      # and of the bytes that they take
     cdef dict queues, ticks, peers        # key → HeldList
     cdef set waiting
     cdef Py_ssize_t bytes

@@ -43,10 +43,11 @@ class HeldCallback(HeldRequest):
     ) -> None: ...
 
 class PullHoldService:
-    """At most `count_max` held requests with `BYTES_MAX` in total; `add` returns False if there is no
-    capacity. An ArrivalNotifier reports arrivals."""
+    """At most `count_max` held requests with `bytes_max` in total, at first `BYTES_MAX`; `add` returns False if there
+    is no capacity. An ArrivalNotifier reports arrivals."""
 
     count_max: int
+    bytes_max: int
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, count_max: int) -> None: ...
     def __len__(self) -> int: ...
     def add(self, held: HeldRequest) -> bool: ...

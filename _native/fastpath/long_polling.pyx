@@ -11,7 +11,6 @@ Queue = tuple[str, int]
 BYTES_MAX = 512 << 20
 REQUEST_BYTES = 2048
 
-cdef Py_ssize_t HELD_BYTES_MAX = BYTES_MAX
 
 
 def weight_without_body(request):
@@ -112,7 +111,7 @@ cdef class PullHoldService:
     def __init__(self, loop, Clock clock not None, Py_ssize_t count_max):
         self.loop = loop
         self.clock = clock
-        self.count_max = count_max
+        self.count_max, self.bytes_max = count_max, BYTES_MAX
         self.queues, self.ticks, self.peers = {}, {}, {}
         self.waiting = set()
 
@@ -120,7 +119,7 @@ cdef class PullHoldService:
         return len(self.waiting)
 
     cdef bint has_capacity(self, Py_ssize_t weight) except -1:
-        return len(self.waiting) < self.count_max and self.bytes + weight <= HELD_BYTES_MAX
+        return len(self.waiting) < self.count_max and self.bytes + weight <= self.bytes_max
 
     def add(self, HeldRequest held not None):
         if not self.has_capacity(held.weight):

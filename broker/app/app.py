@@ -26,7 +26,6 @@ from firearrow._native.fastpath.fast_connection import FastHandler
 from firearrow._native.fastpath.fast_dispatch import CompleteDispatch
 from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
-from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.app.access import LOOPBACK, make_access, warn_of_open_ports
 from firearrow.broker.app.fast_path import FastPathSetup
@@ -43,6 +42,7 @@ from firearrow.broker.base.config import Config, tls_pairs
 from firearrow.broker.base.disk_space import measured
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
+from firearrow.broker.base.memory_limits import LEAST, MemoryLimits, Shares
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import PROXIES_KEY, Options
 from firearrow.broker.base.peer import Address, Routes
@@ -86,6 +86,7 @@ from firearrow.broker.services.thread_watch import SYNC_HUNG_S, LogSync, ThreadW
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
 from firearrow.broker.tables.broker_name import remember
+from firearrow.broker.tables.clients import SUBSCRIPTIONS_WEIGHT_MAX
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.subscription_filter import FilterCache
@@ -93,7 +94,8 @@ from firearrow.broker.tables.subscription_filter import FilterCache
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
-CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S, THREADS_LOOK_S = 10, 5, 1, 5, 1
+CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
+THREADS_LOOK_S, MEMORY_LOOK_S = 1, 1
 VIP_PORT_GAP = 2
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -123,6 +125,7 @@ class App:
         self._signals = signals
         self._began = loop.time() if signals.are_handled else None
         self._tls = ServerTls(tls_pairs(config.options))
+        self._memory = MemoryLimits(self._explicit_memory)
         self._clock = Clock()
         self._replication = ReplicationServices(
             loop, config, self._clock, self._tls, role, controllers, self.restart
@@ -259,7 +262,7 @@ class App:
             idle_s=options.idle_s,
             frame_bytes_max=options.frame_bytes_max,
             use_poller=options.fast_sockets,
-            held_bytes_max=options.connection_bytes_max,
+            memory=self._memory,
             passed=self._passed,
             tls=self._tls,
         )
@@ -341,6 +344,7 @@ class App:
             self._quotas,
             self._access.held,
             self.restart,
+            self._memory,
         )
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
@@ -443,7 +447,7 @@ class App:
             )
             self._name_server.describe(self._naming, self._kv_file)
             self._server.start_serving()
-        self._dispatch, vip_dispatch = (
+        self._dispatches = self._dispatch, vip_dispatch = tuple(
             Dispatch((), self._refusals, self._access.check, self._quotas, self._access.held)
             for _ in range(2)
         )
@@ -576,6 +580,10 @@ class App:
         periodic.every(CLIENTS_SWEEP_S, self._tables.locks.sweep)
         periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.expire)
         periodic.every(SYNC_TIMEOUT_SWEEP_S, self._write_batch.expire)
+        self._memory.listen(self._set_memory)
+        self._config.listen(lambda _: self._memory.look())
+        self._memory.report()
+        periodic.every(MEMORY_LOOK_S, self._server.look_at_memory)
         periodic.every(SYNC_TIMEOUT_SWEEP_S, lambda: report_entry_repairs(self._store))
         periodic.every(THREADS_LOOK_S, self._threads.look)
         running.callback(self._server.stop_reading)
@@ -652,13 +660,25 @@ class App:
         self._write_batch.set_sync_timeout(options.sync_flush_timeout_ms)
         self._store.max_message_bytes = options.max_message_bytes
         self._store.reader.set_limits(
-            in_memory_bytes=memory_bytes(options.in_memory_percent),
+            in_memory_bytes=self._memory.limit * options.in_memory_percent // 100,
             bytes_in_memory=options.bytes_in_memory,
             count_in_memory=options.count_in_memory,
             bytes_on_disk=options.bytes_on_disk,
             count_on_disk=options.count_on_disk,
             filter_bytes=options.filter_bytes,
         )
+
+    def _explicit_memory(self) -> dict[str, int]:
+        options = self._config.options
+        return {"connections": options.connection_bytes_max, "replies": options.reply_bytes_max}
+
+    def _set_memory(self, shares: Shares) -> None:
+        """What clients can make the broker hold; the message services listen themselves."""
+        self._hold_service.bytes_max = shares.held_pulls
+        self._tables.clients.weight_max = min(SUBSCRIPTIONS_WEIGHT_MAX, shares.subscriptions // 100)
+        for dispatch in self._dispatches:
+            dispatch.running_bytes_max = max(shares.requests // 2, LEAST.requests)
+        self._set_limits(self._config.options)
 
     # ---- stopping ----
 

@@ -120,6 +120,7 @@ class MessageServices:
         )
         back = SendBackHandler(context.store, appender, self._retries, config, stats, context.quotas)
         replies = RepliesHandler(appender, tables.topics, tables.clients, config, clock, stats)
+        context.memory.listen(replies.set_memory)
         return [send.routes(), back.routes(), replies.routes()]
 
     def routes(self) -> list[Routes]:

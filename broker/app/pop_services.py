@@ -7,6 +7,7 @@ from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.append.appender import Appender
+from firearrow.broker.base.memory_limits import Shares
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.handlers.acks import AcksHandler
@@ -47,6 +48,7 @@ class PopServices:
             )
             for _ in range(2)
         )
+        context.memory.listen(self._set_memory)
         store, orders = context.store, self._order_info
         pop_service = PopService(store, appender, tables.offsets, orders, config, clock, context.stats)
         ack_service = AckService(
@@ -79,6 +81,10 @@ class PopServices:
             PeekHandler(store, permissions, context.stats, context.quotas),
             PopInFlightHandler(context, timers, orders, self.revive),
         )
+
+    def _set_memory(self, shares: Shares) -> None:
+        for each in (self._hold_service, self._notification_holds):
+            each.bytes_max = shares.held_pops // 2
 
     def routes(self) -> list[Routes]:
         return [handler.routes() for handler in self._handlers]

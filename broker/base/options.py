@@ -17,6 +17,8 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 LABELS_MAX = 16
 HA_SECRET_BYTES_MIN = 16
 """Whoever reads a handshake of a pair can try secrets against its proof, so short ones are refused."""
+LEAST_BYTES = {"maxConnectionBytes": 16 << 20, "maxReplyBytesWaiting": 1 << 16}
+"""Of options for which 0 means that the broker chooses."""
 PROXIES_KEY = "proxyProtocolTrustedAddresses"
 TIMER_STEPS_MS = (100, 200, 500, 1000)
 NO_LIMIT = 1 << 62
@@ -272,8 +274,9 @@ class Options:
     """Most light message queues; sends that need one more are refused."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     """Stores replies in the cluster's reply topic besides pushing them to their requesters."""
-    reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16, high=NO_LIMIT)
-    """Most bytes of replies being pushed at a time; further replies are refused as busy."""
+    reply_bytes_max: int = _option(0, "maxReplyBytesWaiting", "running", high=NO_LIMIT)
+    """Most bytes of replies being pushed at a time; further replies are refused as busy; 0: 64 MiB, less in a small
+    container."""
     # retention
     reserved_hours: int = _option(72, "fileReservedTime", "running", high=1 << 24)
     """How long a commit log file is kept after its last write; also the longest life of a half message."""
@@ -498,8 +501,9 @@ class Options:
     """Keys, separated by `;`, that no client may change while the broker runs."""
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)
     """Most held pulls; further pulls without a message are answered at once."""
-    connection_bytes_max: int = _option(1 << 30, "maxConnectionBytes", low=64 << 20, high=NO_LIMIT)
-    """Most buffered bytes of all connections; above it, the connections that hold most are closed."""
+    connection_bytes_max: int = _option(0, "maxConnectionBytes", "running", high=NO_LIMIT)
+    """Most buffered bytes of all connections, at least 16 MiB; above it, the connections that hold most are closed; 0:
+    1 GiB, less in a small container."""
     fast_path: bool = _option(True, "fastPath")
     """Serves plain sends and pulls in compiled code; false: all in Python, with the same answers."""
     fast_sockets: bool = _option(True, "fastSockets")
@@ -619,6 +623,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         low, high = field.metadata["low"], field.metadata["high"]
         if not low <= number <= high:
             raise ValueError(f"{key} must be {low} to {high}, not {number}")
+        if 0 < number < LEAST_BYTES.get(key, 0):
+            raise ValueError(f"{key} must be 0 or at least {LEAST_BYTES[key]}, not {number}")
         if key == "timerPrecisionMs":  # rounded down, as Apache does
             return max(step for step in TIMER_STEPS_MS if step <= max(number, TIMER_STEPS_MS[0]))
         return number

@@ -7,7 +7,7 @@ thread.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
+from firearrow.broker.base.memory_limits import MemoryLimits
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import HeldAccess
 from firearrow.broker.base.stats import Stats
@@ -78,6 +79,7 @@ class BrokerContext:
     quotas: QuotaCheck
     held_access: HeldAccess
     restart: Callable[[Restart], None]
+    memory: MemoryLimits = field(default_factory=MemoryLimits)
 
     def make_offsets_durable(self) -> None:
         """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered, and send

@@ -16,6 +16,7 @@ from firearrow.broker.base import property_rules
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.memory_limits import REPLY_BYTES_MAX, Shares
 from firearrow.broker.base.message import Message, Property, properties_of, properties_text
 from firearrow.broker.base.message_ids import host_bytes, offset_id
 from firearrow.broker.base.peer import Peer, Routes
@@ -47,6 +48,10 @@ class RepliesHandler:
         self._stats = stats
         self._send_checks = SendChecks(topics, config, clock)
         self._waiting_bytes = 0
+        self.bytes_max = REPLY_BYTES_MAX
+
+    def set_memory(self, shares: Shares) -> None:
+        self.bytes_max = shares.replies
 
     def routes(self) -> Routes:
         return {RequestCode.SEND_REPLY_MESSAGE: self.reply, RequestCode.SEND_REPLY_MESSAGE_V2: self.reply}
@@ -94,11 +99,10 @@ class RepliesHandler:
         return self._store(message, answer, None if request.is_oneway else peer)
 
     def _check_memory(self, size: int) -> None:
-        bytes_max = self._config.options.reply_bytes_max
-        if self._waiting_bytes + size > bytes_max:
+        if self._waiting_bytes + size > self.bytes_max:
             remark = (
                 f"replies of {self._waiting_bytes} bytes are waiting for their clients, "
-                f"at most {bytes_max} bytes are allowed"
+                f"at most {self.bytes_max} bytes are allowed"
             )
             raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
 

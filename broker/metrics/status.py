@@ -64,7 +64,7 @@ class Status:
         folder = options.commitlog_path or os.path.join(options.store_root, "commitlog")
         space = await loop.run_in_executor(self._thread, space_of, folder)
         unready = await self.unready()
-        store, stats = self._context.store, self._context.stats
+        store, stats, server = self._context.store, self._context.stats, self._sources.server
         return {
             "name": options.broker_name,
             "cluster": options.cluster_name,
@@ -94,6 +94,7 @@ class Status:
             },
             "threads": self._threads(),
             "saves": self._saves(),
+            "memory": {**server.memory.to_object(), "connectionBytes": server.budget.held},
             "options": changed_options(self._context.config),
             "counts": self._counts(),
             "rates": self._rates(),

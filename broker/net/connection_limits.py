@@ -10,12 +10,9 @@ from typing import Protocol, TypeVar
 DESCRIPTORS_MAX = 1 << 20
 RESERVED_SHARE, RESERVED_MAX = 4, 4096
 """A quarter of the descriptors, at most 4096, is reserved for the store, which can always open a file."""
-HELD_BYTES_MAX = 1 << 30
-UNSENT_BYTES, UNSENT_BYTES_MIN, UNSENT_BYTES_MAX = 128 << 20, 32 << 10, 1 << 20
-"""Unsent bytes in the kernel for peers that do not read: the total that all connections share, and the least
-and most for one. Without a limit, a few thousand such peers use up the kernel's TCP memory, and all
-connections stall.
-"""
+UNSENT_BYTES_MIN, UNSENT_BYTES_MAX = 32 << 10, 1 << 20
+"""Unsent bytes in the kernel for a peer that does not read: the least and the most. Without a limit, a few thousand
+such peers use up the kernel's TCP memory, and all connections stall."""
 IDLE_NEWCOMER_S = 5.0
 """At the limit of connections, one that sent no whole frame for this time is closed."""
 
@@ -45,10 +42,10 @@ def connections_max() -> int:
     return total - min(total // RESERVED_SHARE, RESERVED_MAX)
 
 
-def unsent_bytes(connections: int) -> int:
-    """The limit of unsent bytes for a new connection when there are `connections` others
-    (TCP_NOTSENT_LOWAT)."""
-    return min(max(UNSENT_BYTES // (connections + 1), UNSENT_BYTES_MIN), UNSENT_BYTES_MAX)
+def unsent_bytes(connections: int, total: int) -> int:
+    """The limit of unsent bytes for a new connection when there are `connections` others (TCP_NOTSENT_LOWAT). `total`:
+    for all together."""
+    return min(max(total // (connections + 1), UNSENT_BYTES_MIN), UNSENT_BYTES_MAX)
 
 
 def largest_holders(connections: Iterable[C], excess: int) -> list[C]:

@@ -11,14 +11,14 @@ from typing import Protocol
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.memory_limits import REQUEST_BYTES_MAX
 from firearrow.broker.base.peer import Handler, HeldAccess, Peer, Routes
 from firearrow.broker.net.refusals import RefusalLog
 
 log = logging.getLogger("firearrow.dispatch")
 
 RUNNING_MAX = 10_000
-RUNNING_BYTES_MAX = 256 << 20
-"""Requests in progress, and bytes of their bodies; above it, further ones get SYSTEM_BUSY."""
+"""Requests in progress; above it, or above `running_bytes_max` of their bodies, further ones get SYSTEM_BUSY."""
 
 WAITING_MAX = 5_000
 """Of them, those that wait for their quota; above it, further ones are refused."""
@@ -59,6 +59,7 @@ class Dispatch:
         self._handlers: dict[int, Handler] = {}
         self._running: set[asyncio.Future[RemotingCommand | None]] = set()
         self._running_bytes = 0
+        self.running_bytes_max = REQUEST_BYTES_MAX
         self.admission = admission
         self._waiting = 0
         self._draining = asyncio.Event()
@@ -98,7 +99,7 @@ class Dispatch:
         if answer is None or isinstance(answer, RemotingCommand):
             return self._answer(request, peer, answer)
         size = len(request.body)
-        full = len(self._running) >= RUNNING_MAX or self._running_bytes + size > RUNNING_BYTES_MAX
+        full = len(self._running) >= RUNNING_MAX or self._running_bytes + size > self.running_bytes_max
         if full and inspect.iscoroutine(answer):  # not started yet; a future's work is done, it only waits
             answer.close()
             return self._answer(request, peer, self._refused(request, peer, self._busy()))

@@ -22,6 +22,7 @@ from firearrow._native.wire.frame import PROXY_HEADER_REFUSED
 from firearrow._native.wire.keep_alive import keep_alive
 from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.memory_limits import MemoryLimits
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.peer import Address, Peer, counted_address, ip_text
 from firearrow.broker.base.systemd import PassedSockets
@@ -44,6 +45,7 @@ Receive = Callable[[RemotingCommand, Peer], None]
 OPAQUE_MAX = 0x7FFFFFFF
 FULL_LOG_S = 1.0
 ONLY_TLS = "only TLS connections are accepted (tls.server.mode=enforcing)"
+LOOK_AGAIN_BYTES = 8 << 20
 HANDSHAKES_MAX = 1024
 """Connections of the loop's transports whose first bytes or TLS handshake are awaited; the oldest are closed."""
 HANDSHAKE_S = 10.0
@@ -94,7 +96,9 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
             self.host = host_bytes(*self.remote)
         sock = transport.get_extra_info("socket")
         if sock.family != socket.AF_UNIX:
-            unsent = connection_limits.unsent_bytes(len(self._server.connections))
+            unsent = connection_limits.unsent_bytes(
+                len(self._server.connections), self._server.memory.shares.kernel
+            )
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent)
         return self._server.joined(self)
 
@@ -158,7 +162,7 @@ class Server:
     closed.
 
     `use_poller`: our own poller serves the connections instead of the loop's transports. When the buffers of
-    incomplete frames and unread answers hold more than `held_bytes_max` together, the connections that hold
+    incomplete frames and unread answers hold more together than `memory` grants connections, the connections that hold
     most are closed. The number of connections is limited by the process's descriptors. `times` gets the latency of all
     requests. `tls` None: all connections are plain.
     """
@@ -170,7 +174,7 @@ class Server:
         idle_s: float,
         frame_bytes_max: int,
         use_poller: bool = False,
-        held_bytes_max: int = connection_limits.HELD_BYTES_MAX,
+        memory: MemoryLimits | None = None,
         passed: PassedSockets | None = None,
         times: RequestTimes | None = None,
         tls: ServerTls | None = None,
@@ -185,7 +189,8 @@ class Server:
             self.times.measure_turns(loop)
         self._passed = passed
         self.frame_bytes_max = frame_bytes_max
-        self.budget = MemoryBudget(loop, held_bytes_max, self._close_largest)
+        self.memory = MemoryLimits() if memory is None else memory
+        self.budget = MemoryBudget(loop, LOOK_AGAIN_BYTES, self.look_at_memory)
         self._connections_max = connection_limits.connections_max()
         self._full_logged_at = -math.inf
         self.idle_s = idle_s
@@ -383,16 +388,23 @@ class Server:
                 connection.abort()
         return False
 
-    def _close_largest(self) -> None:
+    def look_at_memory(self) -> None:
+        """Follow the limit of memory; also whenever the buffers have grown by LOOK_AGAIN_BYTES."""
+        bytes_max = self.memory.connection_bytes()
+        if self.budget.held > bytes_max:
+            self._close_largest(bytes_max)
+        self.budget.bytes_max = min(self.budget.held + LOOK_AGAIN_BYTES, bytes_max)
+
+    def _close_largest(self, bytes_max: int) -> None:
         """The buffers are over their limit: close the largest holders until a quarter of it is free."""
-        excess = self.budget.held - self.budget.bytes_max * 3 // 4
+        excess = self.budget.held - bytes_max * 3 // 4
         largest = connection_limits.largest_holders(self._connections, excess)
         held = self.budget.held
         log.error(
             "closing %d connections: the buffers of all hold %d bytes, at most %d are allowed",
             len(largest),
             held,
-            self.budget.bytes_max,
+            bytes_max,
         )
         for connection in largest:
             connection.abort()

@@ -44,7 +44,7 @@ class HeldPop:
 
 
 class PopHoldService:
-    """Holds at most `count_max()` pops of `BYTES_MAX` bytes together, and `count_max_per_queue()` pops of a
+    """Holds at most `count_max()` pops of `bytes_max` bytes together, and `count_max_per_queue()` pops of a
     key.
 
     `add` returns False when a limit is reached.
@@ -68,6 +68,7 @@ class PopHoldService:
         self._by_retry_topic: dict[str, tuple[str, str]] = {}
         self._count = 0
         self._bytes = 0
+        self.bytes_max = BYTES_MAX
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -82,7 +83,7 @@ class PopHoldService:
         return len(self._by_key.get(key, ()))
 
     def add(self, held: HeldPop) -> bool:
-        if self._count >= self._count_max() or self._bytes + held.weight > BYTES_MAX:
+        if self._count >= self._count_max() or self._bytes + held.weight > self.bytes_max:
             return False
         if self.waiting(held.key) > self._count_max_per_queue():
             return False

@@ -128,7 +128,7 @@ class ClientTable:
         self._channel_expired_ms = channel_expired_ms
         self._subscription_expired_ms = subscription_expired_ms
         self._memberships_max = memberships_max
-        self._weight_max = weight_max
+        self.weight_max = weight_max
         self._subscribed = subscribed
         self._weight = 0
         self._consumers: dict[str, ConsumerGroup] = {}
@@ -279,7 +279,7 @@ class ClientTable:
         online.rivals[subscription.topic] = peer, subscription
 
     def _add_weight(self, weight: int) -> None:
-        if self._weight + weight > self._weight_max:
+        if self._weight + weight > self.weight_max:
             raise ClientsFull("the subscriptions of all groups take too much memory")
         self._weight += weight
 

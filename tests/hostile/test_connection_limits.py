@@ -13,6 +13,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.memory_limits import KERNEL_BYTES_MAX
 from firearrow.broker.net import connection_limits
 from firearrow.broker.net.connection_limits import (
     RESERVED_MAX,
@@ -114,15 +115,15 @@ def test_silent_connections_are_closed_for_new_ones(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_waits_in_the_kernel_is_shared() -> None:
-    assert unsent_bytes(0) == connection_limits.UNSENT_BYTES_MAX
-    few = connection_limits.UNSENT_BYTES // connection_limits.UNSENT_BYTES_MAX
-    assert unsent_bytes(few - 1) == connection_limits.UNSENT_BYTES_MAX
-    assert unsent_bytes(few) < connection_limits.UNSENT_BYTES_MAX
-    many = connection_limits.UNSENT_BYTES // connection_limits.UNSENT_BYTES_MIN
+    assert unsent_bytes(0, KERNEL_BYTES_MAX) == connection_limits.UNSENT_BYTES_MAX
+    few = KERNEL_BYTES_MAX // connection_limits.UNSENT_BYTES_MAX
+    assert unsent_bytes(few - 1, KERNEL_BYTES_MAX) == connection_limits.UNSENT_BYTES_MAX
+    assert unsent_bytes(few, KERNEL_BYTES_MAX) < connection_limits.UNSENT_BYTES_MAX
+    many = KERNEL_BYTES_MAX // connection_limits.UNSENT_BYTES_MIN
     assert (
-        unsent_bytes(many - 1)
-        == unsent_bytes(many)
-        == unsent_bytes(1 << 20)
+        unsent_bytes(many - 1, KERNEL_BYTES_MAX)
+        == unsent_bytes(many, KERNEL_BYTES_MAX)
+        == unsent_bytes(1 << 20, KERNEL_BYTES_MAX)
         == connection_limits.UNSENT_BYTES_MIN
     )
 

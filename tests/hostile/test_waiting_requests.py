@@ -19,7 +19,6 @@ from firearrow.broker.base.peer import HeldAccess, Peer
 from firearrow.broker.handlers.pull import TAG_BYTES, PullHandler, PullRequest
 from firearrow.broker.net import dispatch
 from firearrow.broker.net.dispatch import Dispatch
-from firearrow.broker.pop import long_polling as pop_holds
 from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
 from firearrow.broker.tables.subscription_filter import EntryFilter
 from tests.support.clock import ManualClock
@@ -55,7 +54,7 @@ def test_requests_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "RUNNING_BYTES_MAX", 300)
+    monkeypatch.setattr(dispatch, "REQUEST_BYTES_MAX", 300)
     assert worked_on(3, bytes(100)) == [0, 0, 0]
     assert worked_on(4, bytes(100)) == [ResponseCode.SYSTEM_BUSY, 0, 0, 0]
 
@@ -82,11 +81,10 @@ def test_bytes_of_held_pulls(over: int) -> None:
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_bytes_of_held_pops(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
-    monkeypatch.setattr(pop_holds, "BYTES_MAX", 1000)
-
+def test_bytes_of_held_pops(over: int) -> None:
     async def run() -> bool:
         waiting = PopHoldService(asyncio.get_running_loop(), ManualClock(), lambda: 10, lambda: 10)
+        waiting.bytes_max = 1000
         peer, key = RecordedPeer(), ("T", "G", 0)
         assert waiting.add(HeldPop(key, peer, 0, lambda final: None, 900))
         fits = waiting.add(HeldPop(key, peer, 0, lambda final: None, 100 + over))
