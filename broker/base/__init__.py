@@ -12,6 +12,7 @@
 - `file_reads`: reads of files that may hang, or that are no files, never on the loop
 - `log_output`: standard output and error of a server and its log file, written by threads, and the handler of its log
 - `message`: a message to put into the store, with its properties as a dict
+- `memory_limits`: what clients can make the broker hold, by the memory that its cgroup or machine grants
 - `message_ids`: offset ids, which contain a record's physical offset, and unique ids
 - `options`: options of the broker, each declared once with Apache's key, default, range and meaning
 - `peer`: the other end of a connection, as handlers and tables see it, and whether it may still be answered

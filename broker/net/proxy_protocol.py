@@ -61,11 +61,12 @@ NO_HEADER = Header(0, None)
 def parse(data: bytes) -> Header | int:
     """The header at the start of what was received. An integer: how many bytes are needed to go on. ValueError: a
     header that is not valid."""
-    for signature, parse_rest in ((SIGNATURE_1, _parse_1), (SIGNATURE_2, _parse_2)):
-        if data.startswith(signature):
-            return parse_rest(data)
-        if signature.startswith(data):
-            return len(data) + 1
+    if data.startswith(SIGNATURE_1):
+        return _parse_1(data)
+    if data.startswith(SIGNATURE_2):
+        return _parse_2(data)
+    if SIGNATURE_1.startswith(data) or SIGNATURE_2.startswith(data):
+        return len(data) + 1
     return NO_HEADER
 
 

@@ -74,6 +74,7 @@ OUR_KEYS = frozenset(
         "fastPath",
         "fastSockets",
         "maxConnectionBytes",
+        "proxyProtocolTrustedAddresses",
         "authAuditLog",
         "rocketmq.acl.plain.file",
         "migrateAuthFromV1Enabled",
