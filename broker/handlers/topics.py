@@ -4,6 +4,7 @@
 - `CleaningHandler`: queues of deleted topics (316), expired queue files (306), expired log files (329).
 """
 
+import logging
 from collections.abc import Callable
 
 from firearrow._native.store.message_store import MessageStore
@@ -24,6 +25,10 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
 from firearrow.broker.tables.topics import FILTER_TYPES, InvalidTopic, TopicConfig, TopicTable
 
+log = logging.getLogger("firearrow.topics")
+
+COUNTED_GROUPS_MAX, NAMED_GROUPS_MAX = 1000, 10
+"""Groups whose unread messages are counted, and that are named, when read queues are taken away."""
 LIST_MAX = 5_000
 """Topics of one UPDATE_AND_CREATE_TOPIC_LIST."""
 
@@ -179,12 +184,48 @@ class TopicsHandler:
             config.attributes.get("+message.type") == "MIXED" for config in configs
         ):
             raise Refusal(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        before = {config.name: self._topics.get(config.name) for config in configs}
         try:
             self._topics.update_all(configs)
         except InvalidAttribute as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         except InvalidTopic as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        for config in configs:
+            known = before[config.name]
+            if known is not None and known.read_queues > config.read_queues:
+                self._warn_of_unread(config, known.read_queues)
+
+    def _warn_of_unread(self, config: TopicConfig, read_queues: int) -> None:
+        """Say what no consumer reads any more, as it had more read queues; Apache's broker takes them away silently."""
+        reader, topic = self._store.reader, config.name
+        leaving = {}
+        for number in range(config.read_queues, read_queues):
+            end, begin = reader.max_offset(topic, number), max(0, reader.min_offset(topic, number))
+            if end > begin:
+                leaving[number] = begin, end
+        groups = self._offsets.groups_of(topic)
+        unread = {}
+        for group in groups[:COUNTED_GROUPS_MAX]:
+            offsets = self._offsets.of(group, topic) or {}
+            count = sum(max(end - max(offsets.get(n, 0), begin), 0) for n, (begin, end) in leaving.items())
+            if count:
+                unread[group] = count
+        if not leaving or (groups and not unread):
+            return
+        most = sorted(unread.items(), key=lambda each: each[1], reverse=True)
+        log.warning(
+            "topic %s has %d read queues now, it had %d: no consumer is given the others any more, which hold %d "
+            "messages; unread: %s; `firearrow topic set %s --read-queues %d` gives them back",
+            topic,
+            config.read_queues,
+            read_queues,
+            sum(end - begin for begin, end in leaving.values()),
+            ", ".join(f"{count} of group {group}" for group, count in most[:NAMED_GROUPS_MAX])
+            or "all, no group reads it",
+            topic,
+            read_queues,
+        )
 
     def _check_name(self, topic: str) -> None:
         fault = name_rules.topic_fault(topic)

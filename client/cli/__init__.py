@@ -32,6 +32,7 @@ One module for each command:
 - `quota`: quotas, and what was used of them
 - `replica`: masters and slaves: how far each slave is
 - `send`: send messages: one, many, or one for each line
+- `shrink_topic`: taking queues away from a topic without losing sight of their messages
 - `status`: how the brokers are
 - `tail`: messages as they come
 - `timer`: messages that are not due yet

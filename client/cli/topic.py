@@ -8,8 +8,17 @@ from typing import Any
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.records import READ, TopicConfig
 from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
-from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, Verb, count
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, positive
 from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.shrink_topic import (
+    UNREAD_COLUMNS,
+    Unread,
+    reduce_queues,
+    shrink,
+    unread_beyond,
+    unread_rows,
+    unread_text,
+)
 from firearrow.client.cli.times import time_ms
 from firearrow.client.cli.values import PERMISSIONS, is_of_user, members, of_each, pairs, perm_text
 
@@ -77,6 +86,22 @@ def main(arguments: Sequence[str]) -> int:
     )
     verb.argument("topic")
     _settings(verb)
+    verb.argument("--force", action="store_true", help="take queues away although they hold unread messages")
+    verb.moving()
+    verb = command.verb(
+        "shrink",
+        shrink,
+        "take queues away: the write queues now, the read queues once they are read; run again, it goes on",
+        example="firearrow topic shrink orders --queues 4",
+    )
+    verb.argument("topic")
+    verb.argument("--queues", type=count, metavar="N", required=True, help="queues that stay")
+    verb.argument(
+        "--wait", type=positive, metavar="S", help="wait at most so long for consumers (default: no limit)"
+    )
+    verb.argument(
+        "--force", action="store_true", help="do not wait for unread messages: no consumer reads them then"
+    )
     verb.moving()
     verb = command.verb(
         "delete",
@@ -218,7 +243,7 @@ async def create(call: Call) -> int:
     return 0
 
 
-async def set_topic(call: Call) -> None:
+async def set_topic(call: Call) -> int:
     admin, given = await call.admin(), call.arguments
     before = await admin.topic_config(given.topic)
     after = {broker: _changed(config, given) for broker, config in before.items()}
@@ -227,16 +252,35 @@ async def set_topic(call: Call) -> None:
         config.read_queues < before[broker].read_queues or before[broker].perm & READ > config.perm & READ
         for broker, config in changed.items()
     )
+    fewer = {name: each for name, each in changed.items() if each.read_queues < before[name].read_queues}
     rows = [_config_row(broker, config) for broker, config in sorted(changed.items())]
     what = f"change topic {given.topic} at {', '.join(sorted(changed)) or 'no broker'}"
+    unread = await unread_beyond(admin, given.topic, {name: each.read_queues for name, each in fewer.items()})
     if given.dry_run:
         call.output.rows(CONFIG_COLUMNS, rows)
+    if unread and not given.force:
+        return _refused(call, unread)
     # what was stored in queues that are not read any more is lost to consumers
     if (losing or given.dry_run) and not call.may(what):
-        return
+        return OK
     for broker, config in sorted(changed.items()):
-        await admin.update_topic(broker, config)
+        if broker not in fewer or unread:
+            await admin.update_topic(broker, config)
+    if not unread and fewer and (came := await reduce_queues(admin, given.topic, before, fewer)):
+        return _refused(call, came)
     call.output.rows(CONFIG_COLUMNS, rows)
+    return OK
+
+
+def _refused(call: Call, unread: list[Unread]) -> int:
+    given = call.arguments
+    call.output.rows(UNREAD_COLUMNS, unread_rows(unread))
+    queues = given.queues or given.read_queues
+    call.output.note(
+        f"{unread_text(given.topic, unread)}; `firearrow topic shrink {given.topic} --queues {queues}` takes them away "
+        "once they are read, --force takes them away now: no consumer reads these messages then"
+    )
+    return FOUND_TROUBLE
 
 
 def _changed(config: TopicConfig, given: Any) -> TopicConfig:  # noqa: ANN401 (argparse's namespace)

@@ -368,7 +368,7 @@ def test_words_are_completed(peer: Peer, topic: str) -> None:
     server = ("-n", peer.name_server)
     assert set(own_entries()) == set(complete(""))
     assert complete("to") == ["top", "topic"]
-    assert complete("topic", "s") == ["set", "show"]
+    assert complete("topic", "s") == ["set", "show", "shrink"]
     assert topic in complete("topic", "show", *server, "")
     assert topic in complete("topic", "show", *server, topic[:-1])
     assert complete("topic", "show", *server, topic) == [topic]

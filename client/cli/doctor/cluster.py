@@ -49,6 +49,9 @@ READER = "TOOLS_CONSUMER"
 AT_ONCE = 16
 OFFSETS_ASKED_MAX, HEADS_MAX, SAMPLES_MAX = 5_000, 500, 500
 MEMBERS_ASKED_MAX = 10
+BEYOND = 4
+"""Queues beyond a topic's own that are looked at; if one has messages, the next ones, too."""
+QUEUES_MAX = 4096
 """Members of one group that are asked for their subscriptions, at Apache's brokers."""
 MEMBER_S = 3.0
 DELAYED = ("DELAY", "TIMER_OUT_MS", "REAL_TOPIC", "ORIGIN_MESSAGE_ID", "RETRY_TOPIC", "TRAN_MSG")
@@ -129,6 +132,7 @@ class _Cluster:
                 for queue, found in stats.items():
                     state = QueueState(found.min_offset, found.max_offset, found.last_ms)
                     topic.queues[_queue(queue, broker)] = state
+            await self._beyond(topic, broker)
             if topic.is_plain or topic.name.startswith(DLQ):
                 for names in await self._may(
                     broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, ext, _groups_of_topic
@@ -136,6 +140,23 @@ class _Cluster:
                     topic.groups |= set(names) - {READER}
         if topic.name.startswith(RETRY):
             await self._recent(topic)
+
+    async def _beyond(self, topic: Topic, broker: str) -> None:
+        """Queues that the topic had and has no more, with what they hold: statistics do not list them."""
+        config = topic.configs[broker]
+        first, found = max(config.read_queues, config.write_queues), topic.is_plain
+        # Apache's broker makes an object for each queue that it is asked about
+        step = 1 if self._facts.brokers[broker].machine is None else BEYOND
+        while found and first < QUEUES_MAX:
+            found = False
+            for number in range(first, first + step):
+                queue, ext = Queue(topic.name, broker, number), {"topic": topic.name, "queueId": str(number)}
+                end = await self._number(broker, RequestCode.GET_MAX_OFFSET, ext)
+                if end:
+                    begin = await self._number(broker, RequestCode.GET_MIN_OFFSET, ext)
+                    topic.queues[queue] = QueueState(max(begin or 0, 0), end, 0)
+                    found = True
+            first += step
 
     async def _recent(self, topic: Topic) -> None:
         since_ms = self._facts.now_ms - RETRIES_WINDOW_MS
@@ -163,11 +184,25 @@ class _Cluster:
             for queue, each in group.progress.items()
             if each.committed == 0 and each.max_offset > 0
         ]
+        for topic in self._facts.plain_topics():
+            unknown += self._unread_queues(topic)
         if len(unknown) > OFFSETS_ASKED_MAX:
             self._facts.unasked.append(
                 f"whether offsets are stored: of {OFFSETS_ASKED_MAX} of {len(unknown)} queues"
             )
         await _each(unknown[:OFFSETS_ASKED_MAX], lambda pair: self._stored_offset(*pair))
+
+    def _unread_queues(self, topic: Topic) -> list[tuple[Group, Queue]]:
+        """Of queues that consumers are not given; the lag of a group does not have them at each broker."""
+        found = []
+        for queue, state in topic.queues.items():
+            if state.messages and queue.number >= topic.configs[queue.broker].read_queues:
+                groups = (self._facts.groups[name] for name in sorted(topic.groups))
+                for group in (each for each in groups if each.is_plain and each.model != BROADCASTING):
+                    if queue not in group.progress:
+                        group.progress[queue] = Progress(None, state.min_offset, state.max_offset)
+                    found.append((group, queue))
+        return found
 
     async def _group(self, group: Group) -> None:
         members: dict[str, Connection] = {}

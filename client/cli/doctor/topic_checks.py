@@ -1,7 +1,7 @@
 """Checks of topics: readers, queues, permissions, the size of messages, and the clocks of those who sent them. Pure."""
 
 from firearrow.client.base.names import DLQ, RETRY
-from firearrow.client.cli.doctor.facts import Facts, Topic
+from firearrow.client.cli.doctor.facts import BROADCASTING, Facts, Queue, QueueState, Topic
 from firearrow.client.cli.doctor.finding import (
     Finding,
     Said,
@@ -50,22 +50,73 @@ def one_queue_topics(facts: Facts) -> Said:
 
 
 def unreadable_queues(facts: Facts) -> Said:
-    """Queues that are written, and never read: more write queues than read queues"""
+    """Queues that are never read: written beyond the read queues, or left when queues were taken away"""
     for topic in facts.topics.values():
+        if topic.group_of(DLQ) is not None:
+            continue
         for broker, config in sorted(topic.configs.items()):
-            lost = [
-                state.messages
+            beyond = [
+                (queue, state)
                 for queue, state in topic.queues.items()
-                if queue.broker == broker and queue.number >= config.read_queues
+                if queue.broker == broker and queue.number >= config.read_queues and state.messages
             ]
-            if config.write_queues > config.read_queues and topic.group_of(DLQ) is None:
+            unread = _unread(facts, topic, beyond)
+            written = config.write_queues > config.read_queues
+            if written or unread:
+                queues = max([config.write_queues, *(queue.number + 1 for queue, _ in beyond)])
                 yield Finding(
-                    Severity.CRITICAL if sum(lost) else Severity.WARNING,
+                    Severity.CRITICAL if unread else Severity.WARNING,
                     f"topic {topic.name}",
                     f"at {broker} it has {config.write_queues} write queues and {config.read_queues} read queues; "
-                    f"the others hold {counted(sum(lost), 'message')}",
-                    "no consumer is given the queues that are only for writing: their messages are lost for all groups",
-                    f"`firearrow topic set {topic.name} --queues {config.write_queues}`",
+                    f"the others hold {counted(sum(state.messages for _, state in beyond), 'message')}"
+                    + (f", unread: {unread}" if unread else ""),
+                    "no consumer is given queues beyond the read queues: their messages are lost for all groups",
+                    f"`firearrow topic set {topic.name} --read-queues {queues}`, and then `firearrow topic shrink "
+                    f"{topic.name} --queues {config.write_queues}`"
+                    if not written
+                    else f"`firearrow topic set {topic.name} --queues {queues}`",
+                )
+
+
+def _unread(facts: Facts, topic: Topic, queues: list[tuple[Queue, QueueState]]) -> str:
+    """What each group has not read of them; empty: each has read all."""
+    total = sum(state.messages for _, state in queues)
+    if not topic.is_plain:
+        return f"{total:,}" if total else ""
+    counts = {}
+    for name in sorted(topic.groups):
+        group = facts.groups.get(name)
+        if group is None or not group.is_plain or group.model == BROADCASTING:
+            continue
+        known = [(group.progress.get(queue), state) for queue, state in queues]
+        counts[name] = sum(
+            max(state.max_offset - (state.min_offset if each is None else each.next_offset), 0)
+            for each, state in known
+        )
+    if not counts:
+        return f"{total:,}, no group reads it" if total else ""
+    return ", ".join(f"{count:,} of group {name}" for name, count in counts.items() if count)
+
+
+def draining_queues(facts: Facts) -> Said:
+    """Queues that are read and not written any more: they can be taken away once they are read"""
+    for topic in facts.plain_topics():
+        for broker, config in sorted(topic.configs.items()):
+            beyond = [
+                (queue, state)
+                for queue, state in topic.queues.items()
+                if queue.broker == broker
+                and config.write_queues <= queue.number < config.read_queues
+                and state.messages
+            ]
+            if beyond and (unread := _unread(facts, topic, beyond)):
+                yield Finding(
+                    Severity.NOTE,
+                    f"topic {topic.name}",
+                    f"at {broker} it has {config.write_queues} write queues and {config.read_queues} read queues; "
+                    f"unread in those that are not written: {unread}",
+                    "the topic is being shrunk: to take its read queues away now would hide these messages",
+                    f"`firearrow topic shrink {topic.name} --queues {config.write_queues}` waits and finishes",
                 )
 
 
@@ -161,6 +212,7 @@ CHECKS = tuple(
             topics_without_groups,
             one_queue_topics,
             unreadable_queues,
+            draining_queues,
             topic_permissions,
             skewed_queues,
             big_messages,
