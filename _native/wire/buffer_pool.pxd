@@ -27,6 +27,6 @@ cdef class MemoryBudget:
     cdef bint planned
     cdef readonly long long held
     cdef long long peak                   # since the last `return_memory`
-    cdef readonly long long bytes_max
+    cdef public long long bytes_max
 
     cdef int change(self, Py_ssize_t by) except -1

@@ -104,7 +104,7 @@ def _parse_2(data: bytes) -> Header | int:
     if len(data) < HEAD_BYTES:
         return HEAD_BYTES
     command, kind, length = struct.unpack_from(">BBH", data, len(SIGNATURE_2))
-    size = HEAD_BYTES + length
+    size: int = HEAD_BYTES + length
     if command not in (0x20, 0x21):
         raise ValueError(f"its version and command are {command:#04x}")
     if size > HEADER_BYTES_MAX:

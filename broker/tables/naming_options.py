@@ -125,8 +125,9 @@ class NamingOptions:
         return int(self._values[key])
 
     def text(self) -> str:
-        """All options as `key=value` lines, sorted by key."""
-        return "".join(f"{key}={value}\n" for key, value in sorted(self._values.items()))
+        """All options as `key=value` lines, sorted by key; that which Apache lacks only if it is set."""
+        shown = {key: value for key, value in self._values.items() if value or key != PROXIES_KEY}
+        return "".join(f"{key}={value}\n" for key, value in sorted(shown.items()))
 
     def describe(self, pairs: Mapping[str, str]) -> None:
         """Set what the process knows of itself: its address, its files. These options have no effect."""

@@ -103,6 +103,12 @@ def main(arguments: Sequence[str]) -> int:
         "--force", action="store_true", help="do not wait for unread messages: no consumer reads them then"
     )
     verb.moving()
+    _removing(command)
+    return command.run(arguments)
+
+
+def _removing(command: Command) -> None:
+    """The verbs that remove messages."""
     verb = command.verb(
         "delete",
         delete,
@@ -132,7 +138,6 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("--offset", type=int, help="those before this offset of each queue")
     verb.argument("--queue", type=int, help="only of this queue")
     verb.moving()
-    return command.run(arguments)
 
 
 def _settings(verb: Verb) -> None:
