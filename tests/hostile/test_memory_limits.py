@@ -173,6 +173,7 @@ def test_a_broker_in_a_small_container_survives(tmp_path: Path, way: str) -> Non
         with broker.connect() as later:
             assert send(later, "big", b"after").code == 0
         assert "the buffers of all hold" in broker.log.read_text()
+        assert "Traceback" not in broker.log.read_text()
         body = b"maxConnectionBytes=134217728\n"
         with broker.connect() as later:
             assert later.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
