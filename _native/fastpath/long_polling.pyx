@@ -12,7 +12,6 @@ BYTES_MAX = 512 << 20
 REQUEST_BYTES = 2048
 
 
-
 def weight_without_body(request):
     request.body = b""
     return REQUEST_BYTES + sum(len(name) + len(text) for name, text in request.ext.items())
