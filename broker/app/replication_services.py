@@ -27,6 +27,8 @@ from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.member_group import MemberGroup
 from firearrow.broker.replication.pair_client import FollowedParts
+from firearrow.broker.replication.pair_handshake import Facts, Member
+from firearrow.broker.replication.pair_identity import MASTER_ROLES
 from firearrow.broker.replication.pair_log import PairLog
 from firearrow.broker.replication.pair_master import PairParts
 from firearrow.broker.replication.pair_tables import FollowedTables, PushedTables
@@ -175,7 +177,7 @@ class ReplicationServices:
             FollowedTables(context, progress),
             journal,
             self._config.options.ha_secret.encode(),
-            self._role.followed,
+            self._joined,
             lambda: self._tls.connecting,
         )
         return Slave(
@@ -201,7 +203,14 @@ class ReplicationServices:
             )
 
     def _pair_log(self) -> PairLog:
-        return PairLog(self._store, self._role.identity, self._role.epochs)
+        options, identity = self._config.options, self._identity
+        member = Member(options.broker_role, identity.broker_id, identity.address(""))
+        return PairLog(self._store, self._role.identity, self._role.epochs, member)
+
+    def _joined(self, master: Facts) -> None:
+        """A master has taken this slave. OSError."""
+        role = "" if master.member is None else master.member.role
+        self._role.followed(master.epoch, role if role in MASTER_ROLES else "")
 
     def _make_pre_online(
         self, context: BrokerContext, connect: Connect, name_servers: list[Address]

@@ -14,8 +14,15 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer, Routes, with_host
 from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.pair_handshake import LATEST as PAIR_LATEST
 from firearrow.broker.replication.pair_handshake import VERSION as PAIR_VERSION
-from firearrow.broker.replication.slave_master import PAIR_MEMBER, RECORD_OFFSET, RECORD_SUM, record_sum
+from firearrow.broker.replication.slave_master import (
+    LATEST_MEMBER,
+    PAIR_MEMBER,
+    RECORD_OFFSET,
+    RECORD_SUM,
+    record_sum,
+)
 from firearrow.broker.tables.registration import BrokerIdentity
 
 CLIENT = (
@@ -61,8 +68,9 @@ class ReplicasHandler:
         request, a master does not need."""
         if self._master is None or "masterHaAddress" in request.ext:
             return request.answer()
+        versions = {PAIR_MEMBER: str(PAIR_VERSION), LATEST_MEMBER: str(PAIR_LATEST)}
         ext = {
-            **({PAIR_MEMBER: str(PAIR_VERSION)} if self._master.serves_pairs else {}),
+            **(versions if self._master.serves_pairs else {}),
             "masterAddress": with_host(self._identity.address(""), peer),
             "masterFlushOffset": str(self._master.start_offset),
             "masterHaAddress": with_host(self._identity.ha_address(""), peer),

@@ -24,6 +24,7 @@ from firearrow.broker.replication.pair_frames import Ack, Frame, FrameDecoder, F
 from firearrow.broker.replication.pair_handshake import (
     ASK_FOR_CHECKSUMS,
     MAGIC,
+    VERSION,
     Answer,
     Facts,
     RefusalCode,
@@ -47,14 +48,14 @@ STATES: dict[int, State] = {RefusalCode.DIVERGED: State.DIVERGED, RefusalCode.BE
 
 @dataclass(frozen=True, slots=True)
 class FollowedParts:
-    """What a slave needs to follow a master of ours. `joined(epoch)`: called once a master has taken it; OSError.
-    `tls()`: the context of connections to others; None: plain."""
+    """What a slave needs to follow a master of ours. `joined(facts)`: called with a master's once it has taken it;
+    OSError. `tls()`: the context of connections to others; None: plain."""
 
     log: PairLog
     tables: FollowedTables
     journal: JournalFollower
     secret: bytes
-    joined: Callable[[int], None]
+    joined: Callable[[Facts], None]
     tls: Callable[[], ssl.SSLContext | None]
 
 
@@ -84,8 +85,8 @@ class PairClient:
         self.has_followed = False
         """Whether the journal has a master's entries: it has to outlive the store's clean end."""
 
-    async def follow(self, host: str, port: int) -> None:
-        """Until the connection ends, which is always an exception."""
+    async def follow(self, host: str, port: int, version: int) -> None:
+        """Until the connection ends, which is always an exception. `version`: of the handshake."""
         peer = (await self._loop.getaddrinfo(host, port))[0][4][0]
         fault = secret_fault(self._parts.secret, str(peer), option="haSecret")
         if fault:
@@ -102,7 +103,7 @@ class PairClient:
         self._status.local, self._status.ha_address = stream.local, f"{host}:{port}"
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                first = await self._shake_hands(stream, f"{host}:{port}")
+                first = await self._shake_hands(stream, f"{host}:{port}", version)
             self._begin(stream, first)
             await self._watch(stream)
         except Refused as error:
@@ -118,10 +119,12 @@ class PairClient:
 
     # ---- the handshake ----
 
-    async def _shake_hands(self, stream: "PairStream", master: str) -> int:
+    async def _shake_hands(self, stream: "PairStream", master: str, version: int) -> int:
         """Returns where the master's log begins. Refused, NotFollowed, FrameError, OSError."""
         identity, epochs = self._parts.log.identity, self._parts.log.epochs
         ours = self._parts.log.facts(pair=identity.pair)
+        if version == VERSION:
+            ours = ours._replace(member=None)
         handshake = SlaveHandshake(self._parts.secret, ours)
         stream.write(handshake.hello())
         answer = handshake.answered(await stream.frame())
@@ -138,7 +141,7 @@ class PairClient:
             self._cut(point, ours.end, master)
         if epochs.entries != answer.facts.epochs:
             epochs.replace(answer.facts.epochs)
-        self._parts.joined(answer.facts.epoch)
+        self._parts.joined(answer.facts)
         self._note_end(answer.facts.end)
         return answer.facts.first
 

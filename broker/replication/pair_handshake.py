@@ -8,7 +8,12 @@ either           REFUSAL            code u16 · text
 facts            pair 16 · node 16 · epoch i32 · first, end, flushed i64
                  · count u16, for each epoch: number i32 · start i64
                  · start of the chain i64 · count u16, for each MiB: CRC-32C u32
+                 · in version 2: role u8 · broker id i64 · length u8 · address
 ```
+
+A slave sends version 2 to a master that knows it (firearrowPairLatest of 906), and a master answers with the version that
+it was sent: brokers of either version follow each other. Role and place of version 2: what the slave becomes by a
+promotion, and under which number and address a broker is known to operators.
 
 On Apache's replication port: a slave of Apache begins with an i64 that is not negative, the magic number is.
 
@@ -29,20 +34,23 @@ from typing import NamedTuple
 from firearrow.broker.base.options import HA_SECRET_BYTES_MIN
 from firearrow.broker.replication.epoch_file import EPOCHS_MAX, Epoch, checked
 from firearrow.broker.replication.pair_frames import Frame, FrameError, Kind, frame
-from firearrow.broker.replication.pair_identity import ID_BYTES, NO_ID
+from firearrow.broker.replication.pair_identity import ASYNC_MASTER, ID_BYTES, NO_ID, SYNC_MASTER
 
 MAGIC = b"\xf1FAPAIR\x01"
-VERSION = 1
+VERSION, LATEST = 1, 2
 NONCE_BYTES = 32
 PROOF_BYTES = 32
+ADDRESS_BYTES_MAX = 255
 CHAIN_MAX = 64
 """Most MiBs whose checksums are sent."""
 TEXT_BYTES_MAX = 1024
+ROLES = "", ASYNC_MASTER, SYNC_MASTER, "SLAVE"
+"""By their numbers."""
 ASK_FOR_CHECKSUMS = -1
 """As a common point: the slave has to search it (broker/replication/common_point)."""
 MASTER, SLAVE = b"FireArrow pair, master", b"FireArrow pair, slave"
 VERSION_AT, FIXED, COUNT = struct.Struct(">H"), struct.Struct(">16s16siqqq"), struct.Struct(">H")
-EPOCH, OFFSET = struct.Struct(">iq"), struct.Struct(">q")
+EPOCH, OFFSET, MEMBER = struct.Struct(">iq"), struct.Struct(">q"), struct.Struct(">BqB")
 
 
 class RefusalCode(IntEnum):
@@ -67,9 +75,18 @@ class Refused(Exception):
         self.code = code
 
 
+class Member(NamedTuple):
+    """A broker as a member of its brokerName. `address`: as it registers, `host:port`, or `:port` if its host is the one
+    that it connects from."""
+
+    role: str
+    broker_id: int
+    address: str
+
+
 class Facts(NamedTuple):
     """Of a broker and its log, which has `first` to `end`. `chain`: checksums of the log from `chain_start`, a whole
-    MiB, to each later one and to `end` (LogChecksums.chained); empty: none."""
+    MiB, to each later one and to `end` (LogChecksums.chained); empty: none. `member` None: version 1."""
 
     pair: bytes
     node: bytes
@@ -80,6 +97,7 @@ class Facts(NamedTuple):
     epochs: tuple[Epoch, ...]
     chain_start: int
     chain: tuple[int, ...]
+    member: Member | None = None
 
 
 class Answer(NamedTuple):
@@ -134,6 +152,7 @@ class MasterHandshake:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._hello = self._answer = b""
+        self._knows_members = False
 
     def greeted(self, received: Frame) -> Facts:
         """The slave's facts, not proved yet. Refused, FrameError."""
@@ -142,10 +161,13 @@ class MasterHandshake:
         reader.skip(NONCE_BYTES)
         reader.end()
         self._hello = received.body
+        self._knows_members = facts.member is not None
         return facts
 
     def answer(self, facts: Facts, common_point: int) -> bytes:
-        """What to send."""
+        """What to send, in the slave's version."""
+        if not self._knows_members:
+            facts = facts._replace(member=None)
         self._answer = _greeting(facts) + OFFSET.pack(common_point) + os.urandom(NONCE_BYTES)
         body = self._answer + _proof(self._secret, MASTER, self._hello + self._answer)
         return MAGIC + frame(Kind.ANSWER, body)
@@ -185,15 +207,24 @@ def _greeting(facts: Facts) -> bytes:
     counts = COUNT.pack(len(epochs)), COUNT.pack(len(facts.chain))
     return b"".join(
         (
-            VERSION_AT.pack(VERSION),
+            VERSION_AT.pack(VERSION if facts.member is None else LATEST),
             numbers,
             counts[0],
             *epochs,
             OFFSET.pack(facts.chain_start),
             counts[1],
             chain,
+            b"" if facts.member is None else _packed(facts.member),
         )
     )
+
+
+def _packed(member: Member) -> bytes:
+    """ValueError: its address is too long."""
+    address = member.address.encode()
+    if len(address) > ADDRESS_BYTES_MAX:
+        raise ValueError(f"the address {member.address[:80]!r} has {len(address)} bytes")
+    return MEMBER.pack(ROLES.index(member.role), member.broker_id, len(address)) + address
 
 
 def _proof(secret: bytes, role: bytes, transcript: bytes) -> bytes:
@@ -217,11 +248,12 @@ class _Reader:
     def __init__(self, body: bytes) -> None:
         self._body = body
         self.at = 0
-        (version,) = self.take(VERSION_AT)
-        if version != VERSION:
+        (self._version,) = self.take(VERSION_AT)
+        if not VERSION <= self._version <= LATEST:
             raise Refused(
                 RefusalCode.VERSION,
-                f"the other broker speaks version {version} of pairs, this one {VERSION}: install the same FireArrow",
+                f"the other broker speaks version {self._version} of pairs, this one {VERSION} to {LATEST}: install the "
+                "same FireArrow",
             )
 
     def take(self, form: struct.Struct) -> tuple[int, ...]:
@@ -251,7 +283,16 @@ class _Reader:
             raise FrameError(f"a log from {first} to {end}, flushed to {flushed}, cannot be")
         if node == NO_ID or len(node) != ID_BYTES:
             raise FrameError("a broker without an id")
-        return Facts(pair, node, epoch, first, end, flushed, epochs, chain_start, chain)
+        member = None if self._version == VERSION else self._member()
+        return Facts(pair, node, epoch, first, end, flushed, epochs, chain_start, chain, member)
+
+    def _member(self) -> Member:
+        role, broker_id, length = self.take(MEMBER)
+        start = self.skip(length)
+        address = self._body[start : self.at].decode("latin-1")
+        if role >= len(ROLES) or broker_id < 0 or not (address.isascii() and address.isprintable()):
+            raise FrameError(f"a member with role {role}, id {broker_id} and address {address[:80]!r} cannot be")
+        return Member(ROLES[role], broker_id, address)
 
     def _epochs(self) -> tuple[Epoch, ...]:
         (count,) = self.take(COUNT)

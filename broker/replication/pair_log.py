@@ -10,7 +10,7 @@ from typing import NamedTuple
 from firearrow._native.replication.log_checksums import MIB_BYTES, LogChecksums
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.replication.epoch_file import Epoch, EpochFile, common_point
-from firearrow.broker.replication.pair_handshake import ASK_FOR_CHECKSUMS, Facts, RefusalCode, Refused
+from firearrow.broker.replication.pair_handshake import ASK_FOR_CHECKSUMS, Facts, Member, RefusalCode, Refused
 from firearrow.broker.replication.pair_identity import NO_ID, PairIdentity
 
 log = logging.getLogger("firearrow.replication")
@@ -28,10 +28,13 @@ class Agreement(NamedTuple):
 
 
 class PairLog:
-    """Of an open store. Loop thread."""
+    """Of an open store, and of the broker that has it: `member`. Loop thread."""
 
-    def __init__(self, store: MessageStore, identity: PairIdentity, epochs: EpochFile) -> None:
+    def __init__(
+        self, store: MessageStore, identity: PairIdentity, epochs: EpochFile, member: Member | None = None
+    ) -> None:
         self._store = store
+        self._member = member
         self.identity = identity
         self.epochs = epochs
         self.checksums = LogChecksums(store)
@@ -48,8 +51,9 @@ class PairLog:
         start = max(-(-first // MIB_BYTES), end // MIB_BYTES - CHAIN_MIBS + 1) * MIB_BYTES
         chain = tuple(self.checksums.chained(start, end)) if start < end else ()
         flushed = min(store.flushed, end)
+        chain_start = start if chain else end
         return Facts(
-            pair, self.identity.node, epoch, first, end, flushed, entries, start if chain else end, chain
+            pair, self.identity.node, epoch, first, end, flushed, entries, chain_start, chain, self._member
         )
 
     def epoch_at(self, offset: int) -> tuple[int, int | None]:

@@ -161,11 +161,15 @@ class PairRole:
         """The newest one that this store knows; 0: it was never in a pair with epochs."""
         return max(self.epochs.last, self._stored.epoch)
 
-    def followed(self, epoch: int) -> None:
-        """This slave has joined the master of `epoch`. One that was fenced by it, or by an older one, is a slave like
-        others from now on; until then its log may lack what the new master has taken. OSError: it stays fenced."""
+    def followed(self, epoch: int, master_role: str = "") -> None:
+        """This slave has joined the master of `epoch`, with this role if that is known. One that was fenced by it, or by an
+        older one, is a slave like others from now on; until then its log may lack what the new master has taken. OSError:
+        it stays fenced."""
+        master_role = master_role or self.master_role
         if self.is_fenced and epoch >= self._stored.epoch:
-            self._store(StoredRole(master_role=self.master_role))
+            self._store(StoredRole(master_role=master_role))
+        elif master_role:
+            self.heard_master_role(master_role)
 
     @property
     def master_role(self) -> str:

@@ -123,10 +123,11 @@ class HAClient:
             raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
         if self._config.options.sync_flush:
             await self._write_batch.settled()  # what we ask for counts as acknowledged
-        self.follows_pair = self._pair is not None and await self._master.speaks_pairs()
+        version = 0 if self._pair is None else await self._master.pair_version()
+        self.follows_pair = version > 0
         address = self._master.replication_address()
         if self._pair is not None and self.follows_pair:
-            return await self._pair.follow(*address)
+            return await self._pair.follow(*address, version)
         if self._config.options.ha_secret:
             raise NotFollowed(
                 State.REFUSED,
@@ -235,10 +236,10 @@ class HAClient:
     async def _look_for_pair(self) -> None:
         """A master of ours that takes over from its slaves serves our own wire only then. ConnectionError: it does."""
         try:
-            speaks = self._pair is not None and await self._master.speaks_pairs()
+            version = 0 if self._pair is None else await self._master.pair_version()
         except (OSError, MasterError):
             return
-        if speaks:
+        if version:
             raise ConnectionError("the master speaks the wire of a pair now")
 
     def _note_end(self, end: int) -> None:

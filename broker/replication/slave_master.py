@@ -17,12 +17,14 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.replication.log_times import LogTimes
+from firearrow.broker.replication.pair_handshake import LATEST as PAIR_LATEST
 from firearrow.broker.replication.pair_handshake import VERSION as PAIR_VERSION
 from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
 
-PAIR_MEMBER = "firearrowPairVersion"
-"""Of the answer to EXCHANGE_BROKER_HA_INFO: our masters say which version of the wire of a pair they speak."""
+PAIR_MEMBER, LATEST_MEMBER = "firearrowPairVersion", "firearrowPairLatest"
+"""Of the answer to EXCHANGE_BROKER_HA_INFO: our masters say which versions of the wire of a pair they speak, the oldest and
+the latest. Earlier FireArrows say only the first, and as slaves know no other."""
 RECORD_OFFSET, RECORD_SUM = "firearrowRecordOffset", "firearrowRecordSum"
 """Of the request, and of our masters' answer: the record there, as `record_sum` has it; empty if there is none."""
 
@@ -190,16 +192,19 @@ class Master:
             )
         return self.ha_address
 
-    async def speaks_pairs(self) -> bool:
-        """Whether the master is FireArrow and replicates by the wire of a pair, too. OSError, TimeoutError,
-        MasterError."""
+    async def pair_version(self) -> int:
+        """The version of the wire of a pair that both speak; 0: the master is not FireArrow, or does not replicate by that
+        wire. OSError, TimeoutError, MasterError."""
         try:
             answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
         except MasterError as error:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return False
+                return 0
             raise
-        return answer.ext.get(PAIR_MEMBER) == str(PAIR_VERSION)
+        if answer.ext.get(PAIR_MEMBER) != str(PAIR_VERSION):
+            return 0
+        latest = answer.ext.get(LATEST_MEMBER, "")
+        return PAIR_LATEST if latest.isdecimal() and len(latest) < 9 and int(latest) >= PAIR_LATEST else PAIR_VERSION
 
     async def has_record(self, offset: int, record: bytes) -> bool:
         """Whether the master has these bytes there. OSError, TimeoutError, MasterError."""

@@ -24,6 +24,7 @@ from firearrow.broker.replication.pair_handshake import (
     MAGIC,
     Facts,
     MasterHandshake,
+    Member,
     RefusalCode,
     Refused,
     SlaveHandshake,
@@ -144,15 +145,37 @@ def only(sent: bytes) -> frames.Frame:
     return found
 
 
+MEMBER = Member("SYNC_MASTER", 0, ":10911")
+
+
 def test_both_learn_each_other_s_facts() -> None:
-    theirs = FACTS._replace(node=os.urandom(16), epoch=4)
-    for secret in (SECRET, b""):
-        slave, master = SlaveHandshake(secret, FACTS), MasterHandshake(secret)
+    """Also of which version the other one is: an earlier FireArrow is answered as it asked."""
+    theirs = FACTS._replace(node=os.urandom(16), epoch=4, member=MEMBER)
+    ours = FACTS._replace(member=Member("SLAVE", 7, "10.0.0.2:10911"))
+    for secret, sent, answered in (
+        (SECRET, FACTS, theirs._replace(member=None)),
+        (SECRET, ours, theirs),
+        (b"", ours, theirs),
+    ):
+        slave, master = SlaveHandshake(secret, sent), MasterHandshake(secret)
         hello = slave.hello()
         assert int.from_bytes(hello[:8], "big", signed=True) < 0
-        assert master.greeted(only(hello)) == FACTS
-        assert slave.answered(only(master.answer(theirs, 50))) == (theirs, 50)
+        assert only(hello).body[1] == (1 if sent.member is None else 2)
+        assert master.greeted(only(hello)) == sent
+        assert slave.answered(only(master.answer(theirs, 50))) == (answered, 50)
         master.proved(only(slave.proof()))
+
+
+@pytest.mark.parametrize(
+    "fields", [(4, 1, 0, b""), (1, -1, 0, b""), (1, 1, 9, b"short"), (1, 1, 2, b"\n\n"), (1, 1, 2, "ä".encode())]
+)
+def test_a_member_that_cannot_be(fields: tuple[int, int, int, bytes]) -> None:
+    role, broker_id, length, address = fields
+    body = only(SlaveHandshake(b"", FACTS._replace(member=MEMBER)).hello()).body
+    before = body[: -handshake.NONCE_BYTES - len(MEMBER.address) - handshake.MEMBER.size]
+    changed = before + handshake.MEMBER.pack(role, broker_id, length) + address + bytes(handshake.NONCE_BYTES)
+    with pytest.raises(FrameError):
+        MasterHandshake(b"").greeted(frames.Frame(Kind.HELLO, changed))
 
 
 @pytest.mark.parametrize(
@@ -231,8 +254,8 @@ def test_refusals() -> None:
 
 
 def test_another_version_is_refused_whatever_follows_it() -> None:
-    with pytest.raises(Refused, match="speaks version 2") as refused:
-        MasterHandshake(SECRET).greeted(frames.Frame(Kind.HELLO, b"\0\2whatever"))
+    with pytest.raises(Refused, match="speaks version 3") as refused:
+        MasterHandshake(SECRET).greeted(frames.Frame(Kind.HELLO, b"\0\3whatever"))
     assert refused.value.code == RefusalCode.VERSION
 
 

@@ -1,6 +1,7 @@
 """A promotion that fails after its master was asked to stop writing: the master stays the master, and takes writes."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from firearrow.broker.replication.promotion import CANCEL_TRIES, FENCE_TRIES, Pr
 from firearrow.broker.replication.slave_master import ANSWER_S, LogRange, MasterError, State
 from tests.replication.pair_proxy import PairProxy
 from tests.replication.pairs import wait_for
-from tests.replication.promoted_pair import PromotedPair, is_master, promoted
+from tests.replication.promoted_pair import PromotedPair, is_master, option, promoted, state_of
 from tests.replication.test_fencing import takes_writes
 
 STEPS = b'"epoch":'
@@ -181,3 +182,23 @@ def test_a_master_that_may_be_fenced_is_not_given_back(monkeypatch: pytest.Monke
         with pytest.raises((Refusal, asyncio.CancelledError)):
             promote(asked)
         assert (asked.steps, asked.is_stopped) == ([PREPARE, *steps], False)
+
+
+def test_a_slave_knows_its_masters_role_by_the_handshake(tmp_path: Path) -> None:
+    """Its master dies before it has answered any other question about its role."""
+    with PromotedPair(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2") as pair:
+        pair.slave.kill()
+        pair.master.kill()
+        proxy = PairProxy(pair.listen["master"])
+        proxy.change = lambda connection, at, data: b"" if b"brokerRole=" in data else data
+        pair.master = pair.start_master(advertisedPort=proxy.address.rpartition(":")[2])
+        shutil.rmtree(tmp_path / "slave")
+        pair.slave = pair.start_slave()
+        wait_for(lambda: state_of(pair.slave) == "following", "that it follows")
+        pair.master.kill()
+        proxy.close()
+        ran = promoted(pair.slave)
+        assert ran.code == 0, ran.err
+        with pair.slave.connect() as client:
+            wait_for(lambda: is_master(client), "the promotion")
+            assert option(client, "brokerRole") == "SYNC_MASTER"
