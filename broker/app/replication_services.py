@@ -192,14 +192,14 @@ class ReplicationServices:
         )
 
     def _join_pairs(self) -> None:
-        """Serve slaves that are FireArrow, too. A master that was isolated has taken over what they know: its tables
-        are the newer ones now."""
+        """Serve slaves that are FireArrow, too. A master that is isolated first takes over what they know."""
         if self._ha is not None:
             context = self._context
             tables = PushedTables(context, self._services.progress())
             secret = self._config.options.ha_secret.encode()
             self._ha.join_pairs(
-                PairParts(context.journal, self._pair_log(), tables, secret, self._pair.outdated)
+                PairParts(context.journal, self._pair_log(), tables, secret, self._pair.outdated),
+                isolated=self.is_isolated,
             )
 
     def _pair_log(self) -> PairLog:
@@ -227,6 +227,7 @@ class ReplicationServices:
             connect=connect,
             ask=lambda: self._member_group().ask(),
             replicas=self._ha.replicas,
+            refused=self._ha.refused,
             online=self._go_online,
         )
 
@@ -242,8 +243,9 @@ class ReplicationServices:
     async def register(self, registrar: Registrar, routes: RouteTable, running: AsyncExitStack) -> None:
         """Register with the name servers, now or once this broker knows what it is."""
         self._registrar, self._routes = registrar, routes
-        if self._controller_mode is None and self._pre_online is None:
+        if self._controller_mode is None:
             self._join_pairs()
+        if self._controller_mode is None and self._pre_online is None:
             await self._pair.register(registrar, self._identity, routes)
         options = self._config.options
         if options.acting_master:
@@ -272,7 +274,8 @@ class ReplicationServices:
             running.callback(self._controller_mode.stop)
 
     async def _go_online(self) -> None:
-        self._join_pairs()
+        if self._ha is not None:
+            self._ha.go_online()
         await self._pair.register(self._registrar, self._identity, self._routes)
         self._online()
 

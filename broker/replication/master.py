@@ -149,8 +149,8 @@ class HAService:
         """Slaves of our own wire are served."""
         return self._pair is not None
 
-    def join_pairs(self, parts: PairParts) -> None:
-        """From now on, slaves of our own wire are served, and get our tables."""
+    def join_pairs(self, parts: PairParts, *, isolated: bool) -> None:
+        """From now on, slaves of our own wire are served, and get our tables; while we are isolated, the log alone."""
         self._pair = PairMaster(
             self._loop,
             self._store,
@@ -160,7 +160,13 @@ class HAService:
             confirmed=self._confirmed_at,
             acknowledged=self._acknowledged,
             left=self._pair_left,
+            isolated=isolated,
         )
+
+    def go_online(self) -> None:
+        """No longer isolated."""
+        if self._pair is not None:
+            self._pair.go_online()
 
     def _configure(self, options: Options) -> None:
         self._copies = CopiesNeeded(

@@ -127,7 +127,13 @@ class PairClient:
             ours = ours._replace(member=None)
         handshake = SlaveHandshake(self._parts.secret, ours)
         stream.write(handshake.hello())
-        answer = handshake.answered(await stream.frame())
+        received = await stream.frame()
+        try:
+            answer = handshake.answered(received)
+        except Refused as error:
+            if received.kind is not Kind.REFUSAL:
+                stream.write(refusal(error.code, str(error)))
+            raise
         stream.allow(pair_frames.TO_SLAVE)
         stream.write(handshake.proof())
         try:

@@ -99,6 +99,11 @@ class PairConnection(asyncio.Protocol):
         return not self.is_proved
 
     @property
+    def has_joined(self) -> bool:
+        """Its slave's log is one with ours up to its end, and it is sent what comes then."""
+        return self._sent >= 0 and not self.is_closed
+
+    @property
     def sent(self) -> int:
         """The log was sent up to here; -1 before the slave's first acknowledgement."""
         return self._sent

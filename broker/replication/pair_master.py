@@ -38,7 +38,7 @@ class PairParts:
 
 class PairMaster:
     """`connections()`: of all slaves of our own wire. `acknowledged` and `left` as of PairService. `confirmed`: of
-    PairService, too."""
+    PairService, too. `isolated`: slaves get the log alone, until `go_online`: their tables are the newer ones."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class PairMaster:
         confirmed: Callable[[PairConnection], int],
         acknowledged: Callable[[PairConnection], None],
         left: Callable[[PairConnection, str, int], None],
+        isolated: bool,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -58,6 +59,7 @@ class PairMaster:
         self._parts = parts
         self._connections = connections
         self._drains = False
+        self._isolated = isolated
         self.secret = parts.secret
         self.confirmed = confirmed
         self.acknowledged = acknowledged
@@ -98,6 +100,8 @@ class PairMaster:
 
     def joined(self, connection: PairConnection) -> None:
         """Everything that was noted before is in these entries and tables, everything later comes by `feed`."""
+        if self._isolated:
+            return
         parts = self._parts
         if not self._drains:
             parts.journal.start_draining(self._send)
@@ -105,6 +109,17 @@ class PairMaster:
         self.feed()
         connection.queue_first(missed_entries(parts.journal))
         connection.queue_first(map(pair_frames.table_frame, parts.tables.whole()))
+
+    def go_online(self) -> None:
+        """From now on our journal and tables are the newer ones: slaves that have joined get them."""
+        self._isolated = False
+        for connection in list(self._connections()):
+            if connection.has_joined:
+                try:
+                    self.joined(connection)
+                except (OSError, ValueError) as error:
+                    connection.close(f"the pair cannot be joined: {error}")
+                connection.send()
 
     # ---- the stream ----
 

@@ -64,7 +64,8 @@ class DelayProgress(Protocol):
 
 
 class PreOnline:
-    """`ask` returns the brokers of our name. `replicas()`: the slaves that copy the log. `online()` is called once."""
+    """`ask` returns the brokers of our name. `replicas()`: the slaves that copy the log; `refused()`:
+    those that get nothing, and why (HAService). `online()` is called once."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class PreOnline:
         connect: Connect,
         ask: Callable[[], Awaitable[Members]],
         replicas: Callable[[], list[ReplicaLag]],
+        refused: Callable[[], list[dict[str, object]]],
         online: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = context.store
@@ -84,6 +86,8 @@ class PreOnline:
         self._connect = connect
         self._ask = ask
         self._replicas = replicas
+        self._refused = refused
+        self._clock = context.clock
         self._online = online
         self._end = context.store.written
         self._task: asyncio.Task[None] | None = None
@@ -182,16 +186,27 @@ class PreOnline:
     async def _copies(self, broker_id: int, host: str, count: int) -> None:
         """Wait until the slave copies the log: a connection from its host or, where addresses are translated, as many
         connections as slaves were asked."""
-        deadline = asyncio.get_running_loop().time() + COPIES_WITHIN_S
+        deadline, began_ms = asyncio.get_running_loop().time() + COPIES_WITHIN_S, self._clock.now_ms()
         while asyncio.get_running_loop().time() < deadline:
             remotes = [lag.address[0] for lag in self._replicas() if lag.address is not None]
             if host in remotes or len(remotes) >= count:
                 return
+            if why := self._refusal(host, began_ms):
+                raise NotYet(f"broker {broker_id} at {host} does not copy the log: {why}")
             await asyncio.sleep(LOOK_S)
         raise NotYet(
             f"broker {broker_id} at {host} does not copy the log (firearrow replica status says why); stop it, or set "
             "skipPreOnline=true, to go on without what was consumed there"
         )
+
+
+    def _refusal(self, host: str, since_ms: int) -> str:
+        """Why a slave of this host got nothing; empty: none was refused."""
+        for entry in self._refused():
+            at_ms = entry["atMs"]
+            if str(entry["addr"]).rpartition(":")[0] == host and isinstance(at_ms, int) and at_ms >= since_ms:
+                return str(entry["reason"])
+        return ""
 
 
 async def _ask(peer: Peer, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
