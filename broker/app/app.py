@@ -609,6 +609,8 @@ class App:
             stopping=self._stopping.is_set,
             replication=self._replication.status,
             replicas=self._replication.replicas,
+            never_joined=self._replication.never_joined,
+            write_fault=self._replication.write_fault,
             followed=None if slave is None else slave.lag,
         )
         self._metrics = MetricsServices(self._loop, sources)

@@ -159,7 +159,9 @@ class ReplicationServices:
             files.callback(self._pair.stop)
             self._context = context
         self._pre_online = self._make_pre_online(context, connect, name_servers)
-        self._handler = ReplicasHandler(self._store, self._identity, self._ha, self._other_master)
+        self._handler = ReplicasHandler(
+            self._store, self._identity, self._ha, self._other_master, self.write_fault
+        )
 
     def _make_slave(
         self, context: BrokerContext, arrivals: ArrivalNotifier, connect: Connect
@@ -198,8 +200,9 @@ class ReplicationServices:
             tables = PushedTables(context, self._services.progress())
             secret = self._config.options.ha_secret.encode()
             self._ha.join_pairs(
-                PairParts(context.journal, self._pair_log(), tables, secret, self._pair.outdated),
-                isolated=self.is_isolated,
+                PairParts(
+                    context.journal, self._pair_log(), tables, secret, self._pair.outdated, self.is_isolated
+                )
             )
 
     def _pair_log(self) -> PairLog:
@@ -211,6 +214,8 @@ class ReplicationServices:
         """A master has taken this slave. OSError."""
         role = "" if master.member is None else master.member.role
         self._role.followed(master.epoch, role if role in MASTER_ROLES else "")
+        if self._slave is not None:
+            self._slave.joined(master.node.hex())
 
     def _make_pre_online(
         self, context: BrokerContext, connect: Connect, name_servers: list[Address]
@@ -311,8 +316,24 @@ class ReplicationServices:
         return (lambda ext: None) if self._slave is None else self._slave.registered
 
     def replicas(self) -> list[ReplicaLag]:
-        """The slaves that copy our log."""
-        return [] if self._ha is None else self._ha.replicas()
+        """The slaves that copy our log, and those that are expected to."""
+        return [] if self._ha is None else self._ha.expected_replicas()
+
+    def never_joined(self) -> int:
+        """How many slaves this master expects of which it knows nothing."""
+        return 0 if self._ha is None else self._ha.never_joined
+
+    def write_fault(self) -> str:
+        """Why this broker, a master or configured as one, takes no sends; empty: it does, or is a slave."""
+        if self._role.fenced:
+            return f"sends are refused: {self._role.fenced}"
+        if self._slave is not None:
+            return ""
+        if self._pre_online is not None and self._pre_online.reason:
+            return f"sends are refused: this master is isolated ({self._pre_online.reason})"
+        if self._store.follows:
+            return "sends are refused: another broker is, or becomes, the master, or name servers are asked for one"
+        return "" if self._ha is None else self._ha.write_fault()
 
     @property
     def status(self) -> Callable[[], dict[str, object]] | None:
@@ -322,10 +343,13 @@ class ReplicationServices:
             return None
 
         def status() -> dict[str, object]:
-            """`isolated`: why this master is not online yet. `otherMaster`: that has our epoch, too."""
+            """`isolated`: why this master is not online yet. `refuses`: why it takes no sends. `otherMaster`: that has
+            our epoch, too."""
             found = source.status()
             if other := self._other_master():
                 found["otherMaster"] = other
+            if fault := self.write_fault():
+                found["refuses"] = fault
             if self._pre_online is not None and self._pre_online.reason:
                 found["isolated"] = self._pre_online.reason
             if self._controller_mode is not None:

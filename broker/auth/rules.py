@@ -333,6 +333,7 @@ RULES: dict[int, Rule] = {
     RequestCode.PROMOTE_BROKER: _cluster(UPDATE),
     RequestCode.FENCE_BROKER: _cluster(UPDATE),
     RequestCode.REBUILD_REPLICA: _cluster(UPDATE),
+    RequestCode.FORGET_REPLICA: _cluster(UPDATE),
     # users and rules
     RequestCode.AUTH_CREATE_USER: _cluster(UPDATE),
     RequestCode.AUTH_UPDATE_USER: _cluster(UPDATE),

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import orjson
 
 from firearrow._native.store.message_store import MessageStore
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes, with_host
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.pair_handshake import LATEST as PAIR_LATEST
@@ -38,7 +39,8 @@ SUMMED_MAX = 32 << 20
 
 
 class ReplicasHandler:
-    """`master` None: nothing is replicated. `other_master()`: address of another one with our epoch; empty: none."""
+    """`master` None: nothing is replicated. `other_master()`: address of another one with our epoch; empty: none.
+    `write_fault()`: why this master takes no sends; empty: it does."""
 
     def __init__(
         self,
@@ -46,17 +48,20 @@ class ReplicasHandler:
         identity: BrokerIdentity,
         master: HAService | None,
         other_master: Callable[[], str],
+        write_fault: Callable[[], str],
     ) -> None:
         self._store = store
         self._identity = identity
         self._master = master
         self._other_master = other_master
+        self._write_fault = write_fault
 
     def routes(self) -> Routes:
         return {
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange,
             RequestCode.GET_BROKER_HA_STATUS: self.status,
             RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.min_changed,
+            RequestCode.FORGET_REPLICA: self.forget,
         }
 
     def min_changed(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -93,7 +98,8 @@ class ReplicasHandler:
         return "" if record is None else record_sum(record)
 
     def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Ours are `refused`: slaves that get nothing, and why; and `otherMaster`."""
+        """Ours are `refused`: slaves that get nothing, and why; `members`: those that are expected, `neverJoined`: how
+        many more; `refuses`: why sends are refused; and `otherMaster`."""
         slaves = [] if self._master is None else self._master.connections()
         body = {
             "haClientRuntimeInfo": dict.fromkeys(CLIENT, 0),
@@ -102,8 +108,24 @@ class ReplicasHandler:
             "master": True,
             "masterCommitLogMaxOffset": self._store.written,
         }
-        if self._master is not None and (refused := self._master.refused()):
-            body["refused"] = refused
+        if self._master is not None:
+            body |= {"members": self._master.members(), "neverJoined": self._master.never_joined}
+            if refused := self._master.refused():
+                body["refused"] = refused
+        if fault := self._write_fault():
+            body["refuses"] = fault
         if other := self._other_master():
             body["otherMaster"] = other
         return request.answer(body=orjson.dumps(body))
+
+    def forget(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """`name`: of a slave that is missing, which is not expected any more; missing: those of which nothing is
+        known."""
+        if self._master is None:
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                "this broker is no master that replicates: ask the master of its name",
+            )
+        if fault := self._master.forget(request.text_or("name", "")):
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+        return request.answer()

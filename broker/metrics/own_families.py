@@ -252,12 +252,10 @@ class OwnFamilies:
     def _replicas(self, to: Exposition) -> Iterator[bytes]:
         """At a master for each slave, of which there are few; at a slave for itself."""
         replicas, followed = self._sources.replicas(), self._sources.followed
-        hosts = Counter(host for host, _ in (each.address or ("", 0) for each in replicas))
-        keyed: list[tuple[str, ReplicaLag]] = []
-        for each in replicas:
-            host, port = each.address or ("", 0)
-            # a slave's port changes with each connection: only slaves of one host need it
-            keyed.append((labels(replica=host if hosts[host] == 1 else f"{host}:{port}"), each))
+        never_joined = self._sources.never_joined()
+        yield from self._counts(to, replicas, never_joined)
+        hosts = Counter(_host(each) for each in replicas)
+        keyed = [(labels(replica=_replica_name(each, hosts)), each) for each in replicas]
         for name, help_text, value in (
             ("in_sync", "Whether the slave has nearly all of the log.", lambda lag: int(lag.in_sync)),
             ("lag_bytes", "Bytes of the log that the slave has not acknowledged.", lambda lag: lag.bytes),
@@ -279,6 +277,21 @@ class OwnFamilies:
             ("lag_seconds", "How long ago the master's log ended where ours ends.", lag.ms / 1000),
         ):
             yield from to.family(f"firearrow_slave_{name}", GAUGE, help_text, [("", number)])
+
+    def _counts(self, to: Exposition, replicas: list[ReplicaLag], never_joined: int) -> Iterator[bytes]:
+        """At a master."""
+        if self._sources.followed is not None:
+            return
+        missing = never_joined + sum(each.address is None for each in replicas)
+        for name, help_text, number in (
+            ("expected", "Slaves that this master expects, connected or not.", len(replicas) + never_joined),
+            ("missing", "Slaves that this master expects and that are not connected.", missing),
+        ):
+            yield from to.family(f"firearrow_replicas_{name}", GAUGE, help_text, [("", number)])
+        fault = self._sources.write_fault()
+        yield from to.family(
+            "firearrow_sends_refused", GAUGE, "Whether this master takes no sends.", [("", int(bool(fault)))]
+        )
 
     # ---- clients and groups ----
 
@@ -311,3 +324,15 @@ class OwnFamilies:
             for name in topics
         )
         return limited(samples, limit)
+
+
+def _host(replica: ReplicaLag) -> str:
+    return replica.host or (replica.address or (replica.name, 0))[0]
+
+
+def _replica_name(replica: ReplicaLag, hosts: Counter[str]) -> str:
+    """The host, if it has one slave; else one that stays the same over connections, of those that are expected."""
+    host = _host(replica)
+    if hosts[host] == 1:
+        return host
+    return replica.name or "{}:{}".format(*(replica.address or (host, 0)))

@@ -25,8 +25,9 @@ from firearrow.broker.transactions.service import TransactionService
 class Sources:
     """`counters`: None if all requests take the complete way. `held_pops()`: how many pops wait. `in_progress()`: how
     many requests are being handled. `ready()`, `stopping()`: the state of the process. `replication()`: the
-    state of replication; None: there is none. `replicas()`: the slaves that copy our log; `followed()`: ourselves as a
-    slave."""
+    state of replication; None: there is none. `replicas()`: the slaves that copy our log or are expected to;
+    `never_joined()`: how many more are, of which nothing is known. `write_fault()`: why a master takes no sends; empty:
+    it does. `followed()`: ourselves as a slave."""
 
     context: BrokerContext
     server: Server
@@ -46,6 +47,8 @@ class Sources:
     stopping: Callable[[], bool]
     replication: Callable[[], dict[str, object]] | None
     replicas: Callable[[], list[ReplicaLag]]
+    never_joined: Callable[[], int]
+    write_fault: Callable[[], str]
     followed: Callable[[], ReplicaLag] | None
 
     def unready(self) -> str | None:
@@ -62,6 +65,8 @@ class Sources:
         if store.full is not None:
             return f"the disk is nearly full ({store.full}): free disk space"
         if fault := self.context.saver.fault():
+            return fault
+        if fault := self.write_fault():
             return fault
         if not self.registrar.is_registered:
             return "no name server has this broker: check namesrvAddr and its servers"

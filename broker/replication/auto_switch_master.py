@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import ip_text
 from firearrow.broker.replication import auto_switch_frames as frames
 from firearrow.broker.replication.auto_switch_frames import Greeting, PieceHeader
 from firearrow.broker.replication.confirmed_offset import CopiesNeeded
 from firearrow.broker.replication.controller_client import Alter, Role
 from firearrow.broker.replication.controller_requests import Members
 from firearrow.broker.replication.epoch_file import Epoch, EpochFile
+from firearrow.broker.replication.expected_replicas import Place
 from firearrow.broker.replication.master import HAService, SlaveConnection
 from firearrow.broker.replication.master_connection import HAConnection
 from firearrow.broker.replication.sync_state_set import SyncStateSet
@@ -145,6 +147,7 @@ class AutoSwitchService(HAService):
         self._alter = alter
         self._set = SyncStateSet(role.number, role.members.numbers, role.members.version)
         self._asking: asyncio.Task[bool] | None = None
+        self._expect()
         self._periodic.every(lambda: self._config.options.sync_set_check_ms / 1000, self._check)
 
     def begin_epoch(self, role: Role) -> None:
@@ -156,9 +159,21 @@ class AutoSwitchService(HAService):
         """What the controllers say the sync state set is."""
         if self._set.replace(members.numbers, members.version):
             log.warning("the sync state set is %s now", sorted(self._set.members))
+            self._expect()
         elif members.version == self._set.version and (self._asking is None or self._asking.done()):
             self._set.settle()
         self._confirm()
+
+    def _expect(self) -> None:
+        """All that are in the sync state set, from now on."""
+        self._expected.expect(self._set.members - {self._role.number})
+        for slave in self._slaves:
+            if slave.end >= 0 and self._expected.of(slave) is None:
+                self._expected.connected(slave, self._place(slave))
+
+    def _place(self, slave: SlaveConnection) -> Place:
+        greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
+        return Place("", 0 if greeting is None else greeting.number, ip_text(slave.remote[0]), 0)
 
     def stop(self) -> None:
         if self._asking is not None:
@@ -198,6 +213,7 @@ class AutoSwitchService(HAService):
                 )
             self._close_older(slave, greeting)
             self._refused.pop(slave.remote[0], None)
+            self._expected.connected(slave, self._place(slave))
             slave.target, slave.target_at = written, now
             log.warning(
                 "slave %d at %s:%d copies the log from %d on", greeting.number, *slave.remote, slave.end
@@ -306,7 +322,10 @@ class AutoSwitchService(HAService):
         """Late sends are answered; only the controllers take a slave out of the set."""
         self._write_batch.expire_unreplicated(timeout_ms)
 
-    def _is_in_sync(self, slave: SlaveConnection, lag_bytes: int) -> bool:
+    def _present(self) -> int:
+        return len(self._set.members)
+
+    def _is_in_sync(self, slave: SlaveConnection) -> bool:
         greeting = slave.greeting if isinstance(slave, AutoSwitchConnection) else None
         return greeting is not None and greeting.number in self._set.members
 

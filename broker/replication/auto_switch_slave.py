@@ -21,6 +21,7 @@ from firearrow.broker.replication.auto_switch_frames import PieceHeader, Welcome
 from firearrow.broker.replication.confirmed_offset import ConfirmedLog
 from firearrow.broker.replication.controller_client import Role
 from firearrow.broker.replication.epoch_file import Epoch, EpochFile, common_point
+from firearrow.broker.replication.expected_replicas import ExpectedReplica, Place
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.replication.slave_client import (
     CONNECT_S,
@@ -314,6 +315,7 @@ class AutoSwitchSlave(Slave):
         progress: CopiedProgress,
     ) -> None:
         self._epochs = epochs
+        self._role: Role | None = None
         super().__init__(
             context,
             arrivals,
@@ -336,8 +338,16 @@ class AutoSwitchSlave(Slave):
 
     def follow(self, role: Role) -> None:
         """Follow this master from now on."""
+        self._role = role
+        self._expected.expect(number for number in role.members.numbers if number != role.number)
         self._appointed.appoint(role.address)
         self._switched.follow(role)
+
+    def _master_place(self) -> Place:
+        return Place("", 0 if self._role is None else self._role.master, super()._master_place().host, 0)
+
+    def _is_us(self, replica: ExpectedReplica) -> bool:
+        return self._role is not None and replica.broker_id == self._role.number
 
     def status(self) -> dict[str, object]:
         return super().status() | {

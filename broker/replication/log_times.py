@@ -21,13 +21,16 @@ class Lag(NamedTuple):
 
 
 class ReplicaLag(NamedTuple):
-    """One copy against its master. `address`: of the other end of the connection. `messages`: None if not counted."""
+    """One copy against its master. `address`: of the other end of the connection; None: there is none. `messages`: None
+    if not counted. `host` and `name`: of an expected replica."""
 
     address: Address | None
     in_sync: bool
     bytes: int
     ms: int
     messages: int | None
+    host: str = ""
+    name: str = ""
 
 
 class _Point(NamedTuple):

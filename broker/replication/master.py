@@ -5,7 +5,8 @@ which sends wait (SYNC_MASTER) get each write at once.
 
 A slave is in sync once it has what the log had at most slaveTimeout ago. One that does not acknowledge a record within
 slaveTimeout, or that is haMaxGapNotInSync bytes behind, is out until it is in sync again: one time-out, not one a
-message.
+message. With ASYNC_MASTER, where no send waits, the time is at least LATE_S. A slave that was in sync once is expected
+until an operator removes it, connected or not.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import logging
 import math
 import socket
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
@@ -22,7 +24,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.base.peer import Address, counted_address
+from firearrow.broker.base.peer import Address, counted_address, ip_text
 from firearrow.broker.net.acceptor import Listener
 from firearrow.broker.net.server import ONLY_TLS
 from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
@@ -33,11 +35,13 @@ from firearrow.broker.replication.confirmed_offset import (
     confirmed_by,
     has_caught_up,
 )
+from firearrow.broker.replication.expected_replicas import ExpectedReplicas, Place
 from firearrow.broker.replication.log_times import Lag, LogTimes, ReplicaLag
 from firearrow.broker.replication.master_connection import HAConnection
 from firearrow.broker.replication.pair_connection import PairConnection
 from firearrow.broker.replication.pair_handshake import MAGIC, RefusalCode, secret_fault
 from firearrow.broker.replication.pair_master import PairMaster, PairParts
+from firearrow.broker.replication.slave_master import address_or_none
 from firearrow.broker.services.timers import Periodic
 
 log = logging.getLogger("firearrow.replication")
@@ -50,6 +54,8 @@ HANDSHAKE_S = 10.0
 SlaveConnection = HAConnection | PairConnection
 STATES: dict[int, str] = {RefusalCode.DIVERGED: "diverged", RefusalCode.BEHIND: "behind the log"}
 PACE_S, TICK_S, RATES_S, LOG_AGAIN_S = 0.001, 0.1, 1.0, 60.0
+LATE_S = 2.0
+"""The log's past is noted each RATES_S, so a lag in time is known no better."""
 
 
 class HAService:
@@ -68,6 +74,8 @@ class HAService:
         tls: ServerTls,
     ) -> None:
         self._loop = loop
+        self._expected = ExpectedReplicas(store.root)
+        self._started_ms = clock.now_ms()
         self._store = store
         self._write_batch = write_batch
         self._config = config
@@ -149,7 +157,7 @@ class HAService:
         """Slaves of our own wire are served."""
         return self._pair is not None
 
-    def join_pairs(self, parts: PairParts, *, isolated: bool) -> None:
+    def join_pairs(self, parts: PairParts) -> None:
         """From now on, slaves of our own wire are served, and get our tables; while we are isolated, the log alone."""
         self._pair = PairMaster(
             self._loop,
@@ -160,7 +168,6 @@ class HAService:
             confirmed=self._confirmed_at,
             acknowledged=self._acknowledged,
             left=self._pair_left,
-            isolated=isolated,
         )
 
     def go_online(self) -> None:
@@ -309,12 +316,14 @@ class HAService:
             self._refuse(*slave.remote, why, state)
         elif slave.end >= 0:
             log.warning("slave %s:%d left at %d", *slave.remote, slave.end)
+        self._expected.left(slave, slave.end, self._clock.now_ms())
         self._confirm()
 
     def _acknowledged(self, slave: SlaveConnection) -> None:
         written, now = self._store.written, self._loop.time()
         if slave.target_at == 0.0:
             self._refused.pop(slave.remote[0], None)
+            self._expected.connected(slave, self._place(slave))
             slave.target, slave.target_at = written, now
             log.warning("slave %s:%d copies the log from %d on", *slave.remote, slave.end)
         options = self._config.options
@@ -326,9 +335,22 @@ class HAService:
                 timeout_s=options.slave_timeout_ms / 1000,
             )
             slave.target, slave.target_at = written, now
+            if slave.in_sync:
+                self._expected.in_sync(slave, self._place(slave))
         if slave.in_sync and written - slave.end >= options.ha_gap_bytes:
             self._drop_out(slave, f"is {written - slave.end} bytes behind (haMaxGapNotInSync)")
         self._confirm()
+
+    def _place(self, slave: SlaveConnection) -> Place:
+        """By what a slave is known."""
+        host = ip_text(slave.remote[0])
+        facts = slave.facts if isinstance(slave, PairConnection) else None
+        if facts is None:
+            return Place("", 0, host, 0)
+        if facts.member is None:  # an earlier FireArrow
+            return Place(facts.node.hex(), 0, host, 0)
+        address = address_or_none(facts.member.address, host) or (host, 0)
+        return Place(facts.node.hex(), facts.member.broker_id, *address)
 
     def _drop_out(self, slave: SlaveConnection, why: str) -> None:
         slave.in_sync = False
@@ -386,7 +408,9 @@ class HAService:
                 slave.close()
             elif now - slave.last_written >= options.ha_heartbeat_ms / 1000 or slave.waits_for_confirmed:
                 slave.heartbeat()
-        if self._waits:
+        if not self._waits:
+            self._drop_late(max(options.slave_timeout_ms / 1000, LATE_S))
+        else:
             self._expire(options.slave_timeout_ms)
             if 0 < self._starts_until <= now:
                 self._starts_until = 0.0
@@ -404,6 +428,15 @@ class HAService:
         if late:
             self._confirm()
 
+    def _drop_late(self, within_s: float) -> None:
+        """Slaves that lack what the log had that long ago, while no send waits for them."""
+        written, now = self._store.written, self._loop.time()
+        for slave in self._slaves:
+            if slave.in_sync and slave.end < written:
+                lag = self._times.lag(slave.end, written, now)
+                if lag.ms > 1000 * within_s:
+                    self._drop_out(slave, f"is {lag.ms} ms behind")
+
     def _measure(self) -> None:
         self._times.note(self._store.written, self._loop.time(), self._messages())
         for slave, before in self._slaves.items():
@@ -420,7 +453,7 @@ class HAService:
                 "addr": "{}:{}".format(*slave.remote),
                 "slaveAckOffset": slave.end,
                 "diff": lag.bytes,
-                "inSync": self._is_in_sync(slave, lag.bytes),
+                "inSync": self._is_in_sync(slave),
                 "transferFromWhere": slave.sent,
                 "transferredByteInSecond": self._rates.get(slave, 0),
                 "lagMs": lag.ms,
@@ -428,6 +461,7 @@ class HAService:
             }
             if isinstance(slave, PairConnection) and slave.facts is not None:
                 entry |= {
+                    "brokerId": 0 if slave.facts.member is None else slave.facts.member.broker_id,
                     "node": slave.facts.node.hex(),
                     "flushedOffset": slave.flushed,
                     "notedBytes": slave.noted,
@@ -437,9 +471,82 @@ class HAService:
 
     def replicas(self) -> list[ReplicaLag]:
         """The slaves that copy the log."""
+        found = []
+        for slave, lag in self._lags():
+            known = self._expected.of(slave)
+            names = ("", "") if known is None else (known.host, self._expected.name_of(known))
+            found.append(ReplicaLag(slave.remote, self._is_in_sync(slave), *lag, *names))
+        return found
+
+    def expected_replicas(self) -> list[ReplicaLag]:
+        """These, and those that are expected to."""
+        written, now, messages = self._store.written, self._loop.time(), self._messages()
         return [
-            ReplicaLag(slave.remote, self._is_in_sync(slave, lag.bytes), *lag) for slave, lag in self._lags()
+            *self.replicas(),
+            *(
+                ReplicaLag(
+                    None,
+                    False,
+                    *self._times.lag(each.end, written, now, messages),
+                    each.host,
+                    self._expected.name_of(each),
+                )
+                for each in self._expected.missing()
+            ),
         ]
+
+    @property
+    def never_joined(self) -> int:
+        """How many slaves there must be, by the options or an older version's pair, of which nothing is known."""
+        options = self._config.options
+        wanted = max(options.in_sync_replicas, options.min_in_sync_replicas) if self._waits else 1
+        unexpected = sum(slave.end >= 0 and self._expected.of(slave) is None for slave in self._slaves)
+        known = len(self._expected.all) + unexpected
+        return max(max(options.total_replicas, wanted) - 1 - known, self._expected.unknown - unexpected, 0)
+
+    def members(self) -> list[dict[str, object]]:
+        """All that are expected, as GET_BROKER_HA_STATUS lists them. `reason`: why one is not connected."""
+        missing = {id(each) for each in self._expected.missing()}
+        return [
+            {
+                **asdict(each),
+                "name": self._expected.name_of(each),
+                "connected": id(each) not in missing,
+                "reason": each.why_missing(self._started_ms) if id(each) in missing else "",
+            }
+            for each in self._expected.all
+        ]
+
+    def forget(self, name: str) -> str:
+        """Expect the missing slave of this name no more, without a name those of which nothing is known; why not,
+        empty: it is done."""
+        if name:
+            if self._expected.forget(name):
+                return ""
+            known = ", ".join(self._expected.name_of(each) for each in self._expected.missing()) or "none"
+            return f"no slave of the name {name[:80]!r} is missing; missing are: {known}"
+        if self._expected.forget_unknown():
+            return ""
+        return (
+            "every slave that never joined is one that totalReplicas or inSyncReplicas asks for: change these"
+        )
+
+    def write_fault(self) -> str:
+        """Why sends are refused; empty: they are not."""
+        if not self._waits or self._confirmed is None or not self._confirmed.refuses:
+            return ""
+        present, copies = self._present(), self._copies
+        needed, option = copies.least, "minInSyncReplicas"
+        if present >= needed:
+            needed, option = copies.wanted, "inSyncReplicas, with enableSlaveActingMaster"
+        absent = [self._expected.name_of(each) for each in self._expected.missing()]
+        absent += [f"{self.never_joined} that never joined"] if self.never_joined else []
+        lacking = f"; missing: {', '.join(absent)}" if absent else ""
+        return f"sends are refused: {present} of {needed} copies are in sync ({option}){lacking}"
+
+    def _present(self) -> int:
+        """Copies in sync, ours included."""
+        return 1 + sum(slave.in_sync for slave in self._slaves)
 
     def _lags(self) -> list[tuple[SlaveConnection, Lag]]:
         written, now, messages = self._store.written, self._loop.time(), self._messages()
@@ -449,8 +556,8 @@ class HAService:
             if slave.end >= 0
         ]
 
-    def _is_in_sync(self, slave: SlaveConnection, lag_bytes: int) -> bool:
-        return slave.in_sync if self._waits else lag_bytes < self._config.options.ha_gap_bytes
+    def _is_in_sync(self, slave: SlaveConnection) -> bool:
+        return slave.in_sync
 
     def status(self) -> dict[str, object]:
         """The member `replication` of /status."""
@@ -461,6 +568,8 @@ class HAService:
             "inSyncReplicas": options.in_sync_replicas,
             "inSync": sum(slave["inSync"] is True for slave in slaves),
             "slaves": slaves,
+            "missing": [each for each in self.members() if not each["connected"]],
+            "neverJoined": self.never_joined,
             "refused": self.refused(),
         }
 

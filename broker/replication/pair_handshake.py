@@ -11,8 +11,8 @@ facts            pair 16 · node 16 · epoch i32 · first, end, flushed i64
                  · in version 2: role u8 · broker id i64 · length u8 · address
 ```
 
-A slave sends version 2 to a master that knows it (firearrowPairLatest of 906), and a master answers with the version that
-it was sent: brokers of either version follow each other. Role and place of version 2: what the slave becomes by a
+A slave sends version 2 to a master that knows it (firearrowPairLatest of 906), and a master answers with the version
+that it was sent: brokers of either version follow each other. Role and place of version 2: what the slave becomes by a
 promotion, and under which number and address a broker is known to operators.
 
 On Apache's replication port: a slave of Apache begins with an i64 that is not negative, the magic number is.
@@ -76,8 +76,8 @@ class Refused(Exception):
 
 
 class Member(NamedTuple):
-    """A broker as a member of its brokerName. `address`: as it registers, `host:port`, or `:port` if its host is the one
-    that it connects from."""
+    """A broker as a member of its brokerName. `address`: as it registers, `host:port`, or `:port` if its host is the
+    one that it connects from."""
 
     role: str
     broker_id: int
@@ -252,8 +252,8 @@ class _Reader:
         if not VERSION <= self._version <= LATEST:
             raise Refused(
                 RefusalCode.VERSION,
-                f"the other broker speaks version {self._version} of pairs, this one {VERSION} to {LATEST}: install the "
-                "same FireArrow",
+                f"the other broker speaks version {self._version} of pairs, this one {VERSION} to {LATEST}: install "
+                "the same FireArrow",
             )
 
     def take(self, form: struct.Struct) -> tuple[int, ...]:
@@ -291,7 +291,9 @@ class _Reader:
         start = self.skip(length)
         address = self._body[start : self.at].decode("latin-1")
         if role >= len(ROLES) or broker_id < 0 or not (address.isascii() and address.isprintable()):
-            raise FrameError(f"a member with role {role}, id {broker_id} and address {address[:80]!r} cannot be")
+            raise FrameError(
+                f"a member with role {role}, id {broker_id} and address {address[:80]!r} cannot be"
+            )
         return Member(ROLES[role], broker_id, address)
 
     def _epochs(self) -> tuple[Epoch, ...]:

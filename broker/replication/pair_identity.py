@@ -67,6 +67,13 @@ def stored_role(config_folder: str | os.PathLike[str]) -> StoredRole:
     return found[-1].role
 
 
+def stored_pair(config_folder: str | os.PathLike[str]) -> bytes:
+    """The id of the store's pair; NO_ID: none. Nothing is written. StartError: as `stored_role`."""
+    found = [_Content()]
+    ConfigFile(Path(config_folder) / FILE_NAME, strict=True).load(lambda text: found.append(_parsed(text)))
+    return found[-1].pair
+
+
 def forget_promotion(config_folder: str | os.PathLike[str]) -> None:
     """In a copy of a store, which is no second master. A damaged file stays as it is. OSError."""
     with suppress(StartError):

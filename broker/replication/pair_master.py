@@ -27,18 +27,20 @@ Outdated = Callable[[int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class PairParts:
-    """What a master needs for slaves of our own wire. `secret`: empty: none."""
+    """What a master needs for slaves of our own wire. `secret`: empty: none. `isolated`: slaves get the log alone,
+    until `go_online`: their tables are the newer ones."""
 
     journal: Journal
     log: PairLog
     tables: PushedTables
     secret: bytes
     outdated: Outdated
+    isolated: bool
 
 
 class PairMaster:
     """`connections()`: of all slaves of our own wire. `acknowledged` and `left` as of PairService. `confirmed`: of
-    PairService, too. `isolated`: slaves get the log alone, until `go_online`: their tables are the newer ones."""
+    PairService, too."""
 
     def __init__(
         self,
@@ -51,7 +53,6 @@ class PairMaster:
         confirmed: Callable[[PairConnection], int],
         acknowledged: Callable[[PairConnection], None],
         left: Callable[[PairConnection, str, int], None],
-        isolated: bool,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -59,7 +60,7 @@ class PairMaster:
         self._parts = parts
         self._connections = connections
         self._drains = False
-        self._isolated = isolated
+        self._isolated = parts.isolated
         self.secret = parts.secret
         self.confirmed = confirmed
         self.acknowledged = acknowledged

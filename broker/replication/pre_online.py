@@ -199,7 +199,6 @@ class PreOnline:
             "skipPreOnline=true, to go on without what was consumed there"
         )
 
-
     def _refusal(self, host: str, since_ms: int) -> str:
         """Why a slave of this host got nothing; empty: none was refused."""
         for entry in self._refused():

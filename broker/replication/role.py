@@ -162,9 +162,9 @@ class PairRole:
         return max(self.epochs.last, self._stored.epoch)
 
     def followed(self, epoch: int, master_role: str = "") -> None:
-        """This slave has joined the master of `epoch`, with this role if that is known. One that was fenced by it, or by an
-        older one, is a slave like others from now on; until then its log may lack what the new master has taken. OSError:
-        it stays fenced."""
+        """This slave has joined the master of `epoch`, with this role if that is known. One that was fenced by it, or
+        by an older one, is a slave like others from now on; until then its log may lack what the new master has taken.
+        OSError: it stays fenced."""
         master_role = master_role or self.master_role
         if self.is_fenced and epoch >= self._stored.epoch:
             self._store(StoredRole(master_role=master_role))

@@ -13,13 +13,19 @@ from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.acting_master import ActingMaster
 from firearrow.broker.replication.confirmed_offset import ConfirmedLog
+from firearrow.broker.replication.expected_replicas import ExpectedReplica, ExpectedReplicas, Place
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.pair_client import FollowedParts, PairClient
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave_client import HAClient
 from firearrow.broker.replication.slave_master import Master, SlaveStatus, State
 from firearrow.broker.replication.slave_requests import SlaveRequests
-from firearrow.broker.replication.slave_tables import CopiedProgress, MasterRole, SlaveSynchronize
+from firearrow.broker.replication.slave_tables import (
+    CopiedProgress,
+    MasterReplicas,
+    MasterRole,
+    SlaveSynchronize,
+)
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")
@@ -52,6 +58,8 @@ class Slave:
         parts: FollowedParts | None,
         role: PairRole | None = None,
     ) -> None:
+        self._expected = ExpectedReplicas(context.store.root)
+        self._master_node = ""
         self._fenced = "" if role is None else role.fenced
         context.tables.offsets.not_here = self._fenced
         self._pair: PairClient | None = None
@@ -74,7 +82,8 @@ class Slave:
         self._requests = SlaveRequests(
             context.config, self._status, self.acting, lambda: self._store.written, self.lag, self._fenced
         )
-        self._runs = [self._client.run, self._synchronize.run]
+        replicas = MasterReplicas(self._master, self._status, self._note_replicas)
+        self._runs = [self._client.run, self._synchronize.run, replicas.run]
         if role is not None:
             self._runs.append(MasterRole(self._master, self._status, role.heard_master_role).run)
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,6 +131,23 @@ class Slave:
     @property
     def master(self) -> Master:
         return self._master
+
+    def joined(self, node: str) -> None:
+        """A master of ours has taken this slave; `node`: id of its store in hexadecimal."""
+        self._master_node = node
+        self._expected.follow(self._master_place())
+
+    def _master_place(self) -> Place:
+        host, port = self._master.address or ("", 0)
+        return Place(self._master_node if self._client.follows_pair else "", 0, host, port)
+
+    def _note_replicas(self, replicas: list[ExpectedReplica] | None) -> None:
+        """The master's slaves, this one among them."""
+        others = None if replicas is None else [each for each in replicas if not self._is_us(each)]
+        self._expected.follow(self._master_place(), others)
+
+    def _is_us(self, replica: ExpectedReplica) -> bool:
+        return self._parts is not None and replica.node == self._parts.log.identity.node.hex()
 
     @property
     def state(self) -> tuple[State, str]:

@@ -23,8 +23,8 @@ from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
 
 PAIR_MEMBER, LATEST_MEMBER = "firearrowPairVersion", "firearrowPairLatest"
-"""Of the answer to EXCHANGE_BROKER_HA_INFO: our masters say which versions of the wire of a pair they speak, the oldest and
-the latest. Earlier FireArrows say only the first, and as slaves know no other."""
+"""Of the answer to EXCHANGE_BROKER_HA_INFO: our masters say which versions of the wire of a pair they speak, the oldest
+and the latest. Earlier FireArrows say only the first, and as slaves know no other."""
 RECORD_OFFSET, RECORD_SUM = "firearrowRecordOffset", "firearrowRecordSum"
 """Of the request, and of our masters' answer: the record there, as `record_sum` has it; empty if there is none."""
 
@@ -193,8 +193,8 @@ class Master:
         return self.ha_address
 
     async def pair_version(self) -> int:
-        """The version of the wire of a pair that both speak; 0: the master is not FireArrow, or does not replicate by that
-        wire. OSError, TimeoutError, MasterError."""
+        """The version of the wire of a pair that both speak; 0: the master is not FireArrow, or does not replicate by
+        that wire. OSError, TimeoutError, MasterError."""
         try:
             answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
         except MasterError as error:
@@ -204,7 +204,11 @@ class Master:
         if answer.ext.get(PAIR_MEMBER) != str(PAIR_VERSION):
             return 0
         latest = answer.ext.get(LATEST_MEMBER, "")
-        return PAIR_LATEST if latest.isdecimal() and len(latest) < 9 and int(latest) >= PAIR_LATEST else PAIR_VERSION
+        return (
+            PAIR_LATEST
+            if latest.isdecimal() and len(latest) < 9 and int(latest) >= PAIR_LATEST
+            else PAIR_VERSION
+        )
 
     async def has_record(self, offset: int, record: bytes) -> bool:
         """Whether the master has these bytes there. OSError, TimeoutError, MasterError."""

@@ -1,4 +1,5 @@
-"""SlaveSynchronize: copies the master's tables, each second (Apache: each minute); MasterRole: its role. Loop thread.
+"""SlaveSynchronize: copies the master's tables, each second (Apache: each minute); MasterRole: its role;
+MasterReplicas: the slaves that it expects. Loop thread.
 
 Topics, groups and the timer's metrics are copied when their data version changes; the others have none that
 tells each change, and are copied when their bytes differ. Progress (offsets, delays, timers) takes effect once our log
@@ -9,6 +10,7 @@ does not know a request (4.9: 402, 60, 61) is not asked again until it changes i
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from firearrow._native.store.message_store import MessageStore
@@ -17,6 +19,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext, Tables
+from firearrow.broker.replication.expected_replicas import ExpectedReplica, parsed
 from firearrow.broker.replication.pair_identity import MASTER_ROLES
 from firearrow.broker.replication.slave_master import Master, MasterError, SlaveStatus, State
 from firearrow.broker.tables import json_fields
@@ -26,7 +29,7 @@ from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.slave")
 
-PERIOD_S, ROLE_PERIOD_S = 1.0, 0.5
+PERIOD_S, ROLE_PERIOD_S, REPLICAS_PERIOD_S = 1.0, 0.1, 5.0
 SHARE = 10
 """Copying takes at most this part of the time."""
 PAGE = 2000
@@ -314,6 +317,38 @@ class MasterRole:
             self._fault = fault
         else:
             self._asked, self._fault = local, ""
+
+
+class MasterReplicas:
+    """What the slave remembers of its master and of that one's other slaves, so that it expects them after its
+    promotion. `heard(replicas)`: None: the master does not report them."""
+
+    def __init__(
+        self, master: Master, status: SlaveStatus, heard: Callable[[list[ExpectedReplica] | None], None]
+    ) -> None:
+        self._master = master
+        self._status = status
+        self._heard = heard
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if self._status.state is not State.FOLLOWING:
+                await asyncio.sleep(ROLE_PERIOD_S)
+                continue
+            with suppress(OSError):
+                self._heard(await self._ask())
+            await asyncio.sleep(REPLICAS_PERIOD_S)
+
+    async def _ask(self) -> list[ExpectedReplica] | None:
+        """OSError."""
+        try:
+            answer = await self._master.ask(RequestCode.GET_BROKER_HA_STATUS)
+            body = json_fields.members(fastjson.loads_body(answer.body), "the answer")
+            return parsed(body["members"]) if "members" in body else None
+        except (MasterError, ValueError) as error:  # Apache's, or one that does not let us see it
+            log.debug("the master's slaves are not known: %s", error)
+            return None
 
 
 async def role_of(master: Master) -> str:

@@ -1,7 +1,7 @@
 """Replicas: the masters and slaves of each broker name, and how far each slave is, FireArrow's or Apache's.
 
-From the name server's cluster info and from what all brokers answer to GET_BROKER_HA_STATUS. Nothing is cached. Loop
-thread.
+From the name server's cluster info and from what all brokers answer to GET_BROKER_HA_STATUS. A master of FireArrow also
+lists slaves that no name server knows any more, until an operator removes them. Nothing is cached. Loop thread.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from firearrow.client.remoting.routes import MASTER
 AT_ONCE = 16
 CONNECTIONS_MAX = 1_000
 """Slaves of one master that are looked at."""
-FOLLOWS = "following"
-"""The state of a slave that follows its master."""
+FOLLOWS, MISSING = "following", "missing"
+"""The states of a slave that follows its master, and of one that its master expects and that is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Replica:
 
     `offset`: the end of its log; of a slave what it acknowledged. `in_sync`: as its master says. `state`, `lag_ms` and
     `lag_messages` (about): only where FireArrow's broker is on the side that knows it. `reason`: why it is not as it
-    should be. `other_master`: address of another broker that is this master, too. None: not known.
-    """
+    should be. `other_master`: address of another broker that is this master, too. `refuses`: why a master takes no
+    sends. None: not known."""
 
     broker: str
     broker_id: int | None
@@ -43,6 +43,7 @@ class Replica:
     lag_ms: int | None = None
     lag_messages: int | None = None
     other_master: str | None = None
+    refuses: str | None = None
 
     @property
     def is_master(self) -> bool:
@@ -51,10 +52,11 @@ class Replica:
     @property
     def is_trouble(self) -> bool:
         """It does not answer; or it is a slave that is not in sync, follows no master, or reports that it is one; or
-        there is another master."""
+        there is another master, or it takes no sends."""
         wrong_role = self.says_master is not None and self.says_master != self.is_master
         is_late = self.in_sync is False or self.state not in (None, FOLLOWS)
-        return not self.answers or wrong_role or is_late or self.other_master is not None
+        is_split = self.other_master is not None or self.refuses is not None
+        return not self.answers or wrong_role or is_late or is_split
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,20 @@ class _Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class _Missing:
+    """A slave that its master expects, and that is not connected."""
+
+    name: str
+    broker_id: int
+    host: str
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Status:
-    """An answer to 907. `client`: a slave's own view. `refused`: host → why the master gives it nothing."""
+    """An answer to 907. `client`: a slave's own view. `refused`: host → why the master gives it nothing.
+    `never_joined`: slaves that there must be, of which the master knows nothing."""
 
     master: bool
     offset: int
@@ -83,6 +97,9 @@ class _Status:
     client: dict[str, Any]
     refused: dict[str, str]
     other_master: str
+    missing: tuple[_Missing, ...]
+    never_joined: int
+    refuses: str
 
 
 class _Unknown(NamedTuple):
@@ -136,7 +153,47 @@ def _of_name(name: str, members: dict[int, tuple[str, _Status | _Unknown]]) -> l
     found += [
         Replica(broker=name, broker_id=None, address=copy.address, **_copied(copy)) for copy in copies[None]
     ]
-    return found
+    away = [each for each in found if each.broker_id in slaves.keys() - copies.keys()]
+    return [*found, *(_missing(name, away, master) if isinstance(master, _Status) else ())]
+
+
+def _missing(name: str, listed: list[Replica], master: _Status) -> list[Replica]:
+    """Rows of slaves that the master misses and that no name server lists any more. `listed`: rows of those that one
+    lists, and that are not connected."""
+    rows = list[Replica]()
+    for each in master.missing:
+        same = [row for row in listed if row.address == each.name or row.broker_id == each.broker_id > 0]
+        same = same or [row for row in listed if not each.broker_id and _host(row.address) == each.host]
+        if same:  # it is registered, and its row says that it is not connected
+            listed.remove(same[0])
+            continue
+        rows.append(
+            Replica(
+                broker=name,
+                broker_id=each.broker_id or None,
+                address=each.name,
+                answers=False,
+                in_sync=False,
+                state=MISSING,
+                reason=each.reason,
+                offset=each.offset,
+                lag_bytes=max(master.offset - each.offset, 0),
+            )
+        )
+    never = master.never_joined - len(listed)
+    rows += [
+        Replica(
+            broker=name,
+            broker_id=None,
+            address="",
+            answers=False,
+            in_sync=False,
+            state=MISSING,
+            reason="it never joined, though totalReplicas, inSyncReplicas or the pair's identity ask for it",
+        )
+        for _ in range(never)
+    ]
+    return rows
 
 
 def _matched(
@@ -172,7 +229,7 @@ def _master(name: str, address: str, status: _Status | _Unknown) -> Replica:
         )
     other = status.other_master or None
     reason = f"{other} is a master of the same epoch, too" if other else None
-    reason = reason if status.master else "it says that it is no master"
+    reason = (reason or status.refuses or None) if status.master else "it says that it is no master"
     return Replica(
         broker=name,
         broker_id=MASTER,
@@ -181,6 +238,7 @@ def _master(name: str, address: str, status: _Status | _Unknown) -> Replica:
         reason=reason,
         offset=status.offset,
         other_master=other,
+        refuses=status.refuses or None,
     )
 
 
@@ -247,6 +305,19 @@ def _status(answer: Members) -> _Status:
         dict(answer.members("haClientRuntimeInfo").pairs()),
         {_host(entry.text("addr")): entry.text("reason") for entry in refused},
         answer.text("otherMaster"),
+        tuple(
+            _Missing(
+                entry.text("name"),
+                entry.number("broker_id"),
+                entry.text("host"),
+                entry.number("end"),
+                entry.text("reason"),
+            )
+            for entry in map(Members, answer.items("members")[:CONNECTIONS_MAX])
+            if not entry.flag("connected")
+        ),
+        min(answer.number("neverJoined"), CONNECTIONS_MAX),
+        answer.text("refuses"),
     )
 
 

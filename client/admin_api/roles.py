@@ -66,6 +66,13 @@ async def rebuild(admin: Admin, address: str) -> SetAside:
     return found
 
 
+async def forget(admin: Admin, broker: str, name: str) -> None:
+    """Let the master of this name expect a missing slave no more; without its name, those that never joined.
+    BrokerError: none of this name is missing; OnlyFireArrow."""
+    address = await admin.calls.master(broker)
+    await _change(admin, address, RequestCode.FORGET_REPLICA, {"name": name} if name else {})
+
+
 async def _change(admin: Admin, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
     request = RemotingCommand.request(code, ext)
     answer = await admin.calls.instance.call(address, request, CHANGE_S)

@@ -1,18 +1,21 @@
 """Replicas: masters and slaves, and how far each slave is behind; exit code 1: one is not in sync.
 
 A slave's offset, and whether it is in sync, are what its master says of it; its state and reason are its own words, if
-it is FireArrow's. A connection of a master that may be of several slaves has a row of its own, without an id.
-"""
+it is FireArrow's. A slave that was in sync once and is away, or that must be there by totalReplicas or inSyncReplicas,
+is `missing` until it is back, or an operator removes it. A connection of a master that may be of several slaves has a
+row of its own, without an id."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from firearrow.client.admin_api import roles
-from firearrow.client.admin_api.replicas import Replica, replicas
+from firearrow.client.admin_api.replicas import MISSING, Replica, replicas
+from firearrow.client.base.errors import ClientError
 from firearrow.client.cli import promotion
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
 from firearrow.client.cli.output import Column, Kind, bytes_text
 
+NEVER_JOINED = "never-joined"
 COLUMNS = (
     Column("broker", "BROKER"),
     Column("brokerId", "ID", Kind.COUNT),
@@ -52,6 +55,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     verb.argument("broker", metavar="ADDRESS|DIR", help=promotion.TARGET)
     verb.moving()
+    verb = command.verb(
+        "forget",
+        forget,
+        "remove a slave that is away for good: its master, and all that watches it, expect it no more",
+        example="firearrow replica forget 10.0.0.2:10911",
+    )
+    verb.argument("replica", metavar="ADDRESS|never-joined", help="as `firearrow replica status` shows it")
+    verb.argument("--broker", metavar="NAME", help="its brokerName, if several miss one of this address")
+    verb.moving()
     return command.run(arguments)
 
 
@@ -78,12 +90,34 @@ async def rebuild(call: Call) -> int:
     return OK
 
 
+async def forget(call: Call) -> int:
+    admin, name = await call.admin(), call.arguments.replica
+    found = [
+        each
+        for each in await replicas(admin, call.arguments.broker)
+        if each.state == MISSING and (each.address or NEVER_JOINED) == name
+    ]
+    brokers = sorted({each.broker for each in found})
+    if len(brokers) != 1:
+        known = (
+            "several brokers miss it: add --broker" if brokers else "no master misses a slave of this address"
+        )
+        raise ClientError(f"{name}: {known} (firearrow replica status)")
+    if not call.may(f"let the master of {brokers[0]} expect {name} no more"):
+        return OK
+    await roles.forget(admin, brokers[0], found[0].address)
+    call.output.done(
+        f"the master of {brokers[0]} expects {name} no more", {"broker": brokers[0], "replica": name}
+    )
+    return OK
+
+
 def _row(replica: Replica) -> dict[str, Any]:
     return {
         "broker": replica.broker,
         "brokerId": replica.broker_id,
         "role": "master" if replica.is_master else "slave",
-        "address": replica.address,
+        "address": replica.address or NEVER_JOINED,
         "inSync": replica.in_sync,
         "state": replica.state,
         "offset": replica.offset,

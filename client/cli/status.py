@@ -11,6 +11,7 @@ from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.times import now_ms
 from firearrow.client.cli.values import is_of_user, is_system_group, of_each, real
+from firearrow.client.remoting.routes import MASTER
 
 DISK_FULL_PERCENT = 90
 COLUMNS = (
@@ -35,12 +36,11 @@ def main(arguments: Sequence[str]) -> int:
 
 async def status(call: Call) -> int:
     admin = await call.admin()
-    masters = await admin.calls.masters()
-    names = sorted(masters)
-    rows = await of_each(names, lambda name: _row(admin, name, masters[name]))
+    brokers = (await admin.calls.clusters()).brokers
+    rows = await of_each(sorted(brokers), lambda name: _row(admin, name, brokers[name]))
     shown = rows if call.arguments.long or not call.output.json else [_without_report(row) for row in rows]
     call.output.rows(COLUMNS, shown)
-    if not call.output.json:
+    if not call.output.json and any(MASTER in ids for ids in brokers.values()):
         topics, system, groups = await asyncio.gather(admin.topics(), admin.system_topics(), admin.groups())
         call.output.text("")
         call.output.text(
@@ -60,9 +60,12 @@ def _without_report(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "status"}
 
 
-async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
+async def _row(admin: Admin, broker: str, ids: Mapping[int, str]) -> dict[str, Any]:
     """`status`: what only FireArrow's brokers report; None of Apache's."""
-    row: dict[str, Any] = {"broker": broker, "address": address}
+    row: dict[str, Any] = {"broker": broker, "address": ids.get(MASTER, "")}
+    if MASTER not in ids:
+        slaves = ", ".join(f"{number} at {address}" for number, address in sorted(ids.items()))
+        return row | {"trouble": [f"its master is not there; slaves: {slaves}"]}
     try:
         facts, report = await asyncio.gather(admin.broker_runtime(broker), _report(admin, broker))
     except ClientError as error:
@@ -75,6 +78,7 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
         trouble.append("not active")
     if report is not None and not report.get("ready", True):
         trouble.append(str(report.get("unready")))
+    trouble += _replicas_trouble(report or {})
     return row | {
         "version": facts.get("brokerVersionDesc", "-").removeprefix("V").replace("_", "."),
         "upMs": now_ms() - started if started else None,
@@ -85,6 +89,17 @@ async def _row(admin: Admin, broker: str, address: str) -> dict[str, Any]:
         "trouble": trouble,
         "status": report,
     }
+
+
+def _replicas_trouble(report: Mapping[str, Any]) -> list[str]:
+    """Slaves that the master misses, or that are not in sync."""
+    replication = report.get("replication") or {}
+    names = [str(each.get("name")) for each in replication.get("missing") or ()]
+    never = int(replication.get("neverJoined") or 0)
+    names += [f"{never} that never joined"] if never else []
+    late = [str(each.get("addr")) for each in replication.get("slaves") or () if not each.get("inSync")]
+    found = [f"slaves are missing: {', '.join(names)}"] if names else []
+    return found + ([f"slaves are not in sync: {', '.join(late)}"] if late else [])
 
 
 async def _report(admin: Admin, broker: str) -> dict[str, Any] | None:

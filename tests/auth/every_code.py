@@ -299,6 +299,7 @@ CASES: dict[int, list[Case]] = {
         Code.PROMOTE_BROKER,
         Code.FENCE_BROKER,
         Code.REBUILD_REPLICA,
+        Code.FORGET_REPLICA,
         Code.POP_ROLLBACK,
         Code.UPDATE_BROKER_CONFIG,
         Code.CLEAN_EXPIRED_CONSUMEQUEUE,

@@ -1,4 +1,4 @@
-"""enableSlaveActingMaster with haSecret: a master that comes back is joined while it is isolated, and is online then."""
+"""enableSlaveActingMaster with haSecret: a master that comes back is joined before it is online."""
 
 import json
 from collections.abc import Iterator
@@ -86,7 +86,11 @@ def test_a_master_with_another_secret_reports_it(rig: Rig) -> None:
     rig.kill("master")
     rig.wait_route({"0": "slave"}, 4, 5)
     rig.start("master", haSecret=SECRET + " but another")
-    wait_for(lambda: "the secrets of the two brokers differ" in str(status(rig, "master").get("isolated")), "why", 5)
+    wait_for(
+        lambda: "the secrets of the two brokers differ" in str(status(rig, "master").get("isolated")),
+        "why",
+        5,
+    )
     with rig.connect("slave") as slave:
         assert "the secrets of the two brokers differ" in str(ha_client(slave)["reason"])
     rig.kill("master")

@@ -92,7 +92,7 @@ def test_the_metrics_of_a_master_name_slaves_by_host_and_by_port_only_if_they_mu
             wait_for(lambda: "firearrow_replica_lag_bytes" in master.scrape(), "the slave")
             written = value(master.scrape(), "firearrow_log_end_bytes")
             assert value(master.scrape(), "firearrow_replica_lag_bytes", replica="127.0.0.1") == written
-            assert value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 1
+            assert value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 0
             assert value(master.scrape(), "firearrow_replica_lag_messages", replica="127.0.0.1") == 1
             assert value(master.scrape(), "firearrow_replica_lag_seconds", replica="127.0.0.1") > 0
             with RawSlave((master.address[0], port)) as second:
@@ -101,7 +101,17 @@ def test_the_metrics_of_a_master_name_slaves_by_host_and_by_port_only_if_they_mu
                     lambda: len(master.scrape()["firearrow_replica_lag_bytes"][1]) == 2, "the second slave"
                 )
                 local = "{}:{}".format(*second.socket.getsockname())
-                assert value(master.scrape(), "firearrow_replica_in_sync", replica=local) == 1
+                assert value(master.scrape(), "firearrow_replica_in_sync", replica=local) == 0
+                assert value(master.scrape(), "firearrow_replicas_missing") == 0
+            slave.copy(int(written))
+            wait_for(
+                lambda: value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 1,
+                "it is in sync",
+            )
+        # one that never had the whole log is not expected; the other one is
+        wait_for(lambda: value(master.scrape(), "firearrow_replicas_missing") == 1, "that it is missing")
+        assert value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 0
+        assert value(master.scrape(), "firearrow_replicas_expected") == 1
 
 
 def metric(broker: WatchedBroker, name: str) -> float:

@@ -167,7 +167,8 @@ def test_both_learn_each_other_s_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [(4, 1, 0, b""), (1, -1, 0, b""), (1, 1, 9, b"short"), (1, 1, 2, b"\n\n"), (1, 1, 2, "ä".encode())]
+    "fields",
+    [(4, 1, 0, b""), (1, -1, 0, b""), (1, 1, 9, b"short"), (1, 1, 2, b"\n\n"), (1, 1, 2, "ä".encode())],
 )
 def test_a_member_that_cannot_be(fields: tuple[int, int, int, bytes]) -> None:
     role, broker_id, length, address = fields

@@ -57,6 +57,7 @@ def test_a_pair_of_ours(tmp_path: Path) -> None:
                 assert third["brokerId"] is None
                 assert third["address"] == "{}:{}".format(*raw.socket.getsockname())
                 assert (third["offset"], third["lagBytes"]) == (0, master_row["offset"])
+                assert third["inSync"] is False
         unknown = shown(master, "--broker", "other")
         assert (unknown.code, "known brokers: pair" in unknown.err) == (1, True)
 

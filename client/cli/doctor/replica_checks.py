@@ -1,6 +1,6 @@
 """Checks of replication: slaves that stopped or are late, masters that wait for no slave, two masters. Pure."""
 
-from firearrow.client.admin_api.replicas import FOLLOWS, Replica
+from firearrow.client.admin_api.replicas import FOLLOWS, MISSING, Replica
 from firearrow.client.cli.doctor.facts import Facts
 from firearrow.client.cli.doctor.finding import Finding, NotChecked, Said, Severity, check_of
 from firearrow.client.cli.output import bytes_text
@@ -50,7 +50,7 @@ def replicas_out_of_sync(facts: Facts) -> Said:
     yield from _unless_unseen(facts)
     for replica in _slaves(facts):
         late = (replica.lag_bytes or 0) > LAG_BYTES or (replica.lag_ms or 0) > LAG_MS
-        if (replica.state or "") in KEPT_APART or not (replica.is_trouble or late):
+        if (replica.state or "") in (*KEPT_APART, MISSING) or not (replica.is_trouble or late):
             continue
         lag = "" if replica.lag_bytes is None else f", {bytes_text(replica.lag_bytes)} behind"
         if replica.lag_ms:
@@ -69,6 +69,49 @@ def replicas_out_of_sync(facts: Facts) -> Said:
             "what it has not copied has one copy; with SYNC_MASTER it does not count for inSyncReplicas",
             "`firearrow replica status`; look at its log, its disk, and the network between the two",
         )
+
+
+def replicas_missing(facts: Facts) -> Said:
+    """Slaves that were in sync once, or have to be there, and are not"""
+    yield from _unless_unseen(facts)
+    for replica in _slaves(facts):
+        if replica.state == MISSING:
+            yield Finding(
+                Severity.CRITICAL,
+                _subject(replica),
+                f"{replica.address or 'of an unknown address'}: {replica.reason}",
+                "what is sent has a copy less than was wanted; with SYNC_MASTER sends may be refused",
+                "start it; if it is away for good, `firearrow replica forget "
+                f"{replica.address or 'never-joined'} --broker {replica.broker}`, or lower the option that asks for it",
+            )
+
+
+def masters_missing(facts: Facts) -> Said:
+    """Masters that are dead, or that nobody knows while their slaves are there"""
+    yield from _unless_unseen(facts)
+    for replica in facts.replicas:
+        if replica.is_master and not replica.answers:
+            yield Finding(
+                Severity.CRITICAL,
+                f"broker {replica.broker}",
+                f"its master{replica.address and f' {replica.address}'} is not there: {replica.reason}",
+                "nobody can send to this broker, and what the slaves lack cannot be read",
+                "start the master, or make the slave with the most of the log the master: `firearrow promote ADDRESS`",
+            )
+
+
+def sends_refused(facts: Facts) -> Said:
+    """Masters that refuse sends"""
+    yield from _unless_unseen(facts)
+    for replica in facts.replicas:
+        if replica.refuses:
+            yield Finding(
+                Severity.CRITICAL,
+                f"broker {replica.broker}",
+                f"{replica.address}: {replica.refuses}",
+                "no message is taken until enough brokers have a copy, or this one is the master again",
+                "`firearrow replica status`; start the slaves that are missing, or lower minInSyncReplicas",
+            )
 
 
 def sync_masters_alone(facts: Facts) -> Said:
@@ -108,4 +151,17 @@ def two_masters(facts: Facts) -> Said:
             )
 
 
-CHECKS = tuple(map(check_of, (replicas_stopped, replicas_out_of_sync, sync_masters_alone, two_masters)))
+CHECKS = tuple(
+    map(
+        check_of,
+        (
+            replicas_stopped,
+            replicas_out_of_sync,
+            replicas_missing,
+            masters_missing,
+            sends_refused,
+            sync_masters_alone,
+            two_masters,
+        ),
+    )
+)

@@ -1,0 +1,251 @@
+"""ExpectedReplicas: the other brokers of our brokerName, connected or not, until an operator removes them;
+`config/expectedReplicas.json`.
+
+A master expects each slave that was once in sync, and a promoted one also what its old master expected, and that
+itself: slaves keep their master's list. A slave of ours is known by the id of its store, then by its brokerId; one of
+controllers by its number; one of Apache by its host, on which there may be several. A store from before this file that
+belongs to a pair expects one slave, of which nothing is known.
+
+Each change is on the disk before the call returns. Loop thread.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from firearrow.broker.base import fastjson
+from firearrow.broker.replication.pair_identity import HEX, NO_ID, stored_pair
+from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.config_file import ConfigFile
+
+log = logging.getLogger("firearrow.replication")
+
+CONFIG_FOLDER, FILE_NAME = "config", "expectedReplicas.json"
+REPLICAS_MAX = 64
+HOST_CHARS_MAX = 255
+
+
+class Place(NamedTuple):
+    """Which broker it is. `node`: id of its store in hexadecimal, or empty. `broker_id`: its number, 0: not known.
+    `host` and `port`: where it serves clients; port 0: not known."""
+
+    node: str
+    broker_id: int
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class ExpectedReplica:
+    """`end`: of its log, as far as it was acknowledged. `seen_ms`: when it was last connected; 0: not known."""
+
+    node: str
+    broker_id: int
+    host: str
+    port: int
+    end: int = 0
+    seen_ms: int = 0
+
+    @property
+    def address(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if self.port else self.host
+
+    def why_missing(self, start_ms: int) -> str:
+        if not self.seen_ms:
+            return f"it has not been connected since the start of this master at {_time_text(start_ms)}"
+        return f"it has not been connected since {_time_text(self.seen_ms)}"
+
+
+class ExpectedReplicas:
+    """StartError: the file cannot be read; a damaged one is set aside."""
+
+    def __init__(self, store_root: str) -> None:
+        config_folder = Path(store_root) / CONFIG_FOLDER
+        self._file = ConfigFile(config_folder / FILE_NAME)
+        self._all: list[ExpectedReplica] = []
+        self._connected: dict[Hashable, ExpectedReplica] = {}
+        self.unknown = 0
+        """Slaves that there must be, but of which nothing is known."""
+        if not self._file.load(self._read) and stored_pair(config_folder) != NO_ID:
+            self.unknown = 1
+
+    @property
+    def all(self) -> list[ExpectedReplica]:
+        return list(self._all)
+
+    def missing(self) -> list[ExpectedReplica]:
+        """Those that are not connected."""
+        connected = {id(each) for each in self._connected.values()}
+        return [each for each in self._all if id(each) not in connected]
+
+    def name_of(self, replica: ExpectedReplica) -> str:
+        """By which operators know it: its address; of several without a port at one host, `HOST`, `HOST#2` and so on;
+        or the number that controllers gave it."""
+        if not replica.host:
+            return str(replica.broker_id)
+        same = [each for each in self._all if each.address == replica.address]
+        at = next((at for at, each in enumerate(same) if each is replica), 0)
+        return f"{replica.address}#{at + 1}" if at else replica.address
+
+    def of(self, connection: Hashable) -> ExpectedReplica | None:
+        return self._connected.get(connection)
+
+    # ---- at a master ----
+
+    def connected(self, connection: Hashable, place: Place) -> None:
+        """A slave asks for the log: it is no longer missing if it is one that is expected."""
+        found = self._find(place)
+        if found is not None:
+            self._connected[connection] = found
+            self._take_place(found, place)
+
+    def in_sync(self, connection: Hashable, place: Place) -> None:
+        """It has the whole log: it is expected from now on."""
+        if connection in self._connected:
+            return
+        if len(self._all) >= REPLICAS_MAX and not self._drop_oldest():
+            return log.error(
+                "more than %d slaves were in sync: %s is not expected after it has left",
+                REPLICAS_MAX,
+                place.host,
+            )
+        found = ExpectedReplica(*place)
+        self._all.append(found)
+        self._connected[connection] = found
+        self.unknown = max(self.unknown - 1, 0)
+        self._write()
+        return None
+
+    def left(self, connection: Hashable, end: int, now_ms: int) -> None:
+        found = self._connected.pop(connection, None)
+        if found is not None:
+            found.end, found.seen_ms = end, now_ms
+
+    def expect(self, numbers: Iterable[int]) -> None:
+        """Controllers say that these brokers are in sync."""
+        known = {each.broker_id for each in self._all}
+        new = [number for number in numbers if number not in known][: REPLICAS_MAX - len(self._all)]
+        self._all += [ExpectedReplica("", number, "", 0) for number in new]
+        if new:
+            self._write()
+
+    def forget(self, name: str) -> bool:
+        """It is not expected any more; False: no such one is missing."""
+        for each in self.missing():
+            if name == self.name_of(each):
+                self._all.remove(each)
+                self._write()
+                return True
+        return False
+
+    def forget_unknown(self) -> bool:
+        was, self.unknown = self.unknown, 0
+        if was:
+            self._write()
+        return was > 0
+
+    def _find(self, place: Place) -> ExpectedReplica | None:
+        """The one that it is or whose place it takes."""
+        missing = self.missing()
+        if place.node:
+            for each in self._all:
+                if each.node == place.node:
+                    return each
+        rules: tuple[Callable[[ExpectedReplica], bool], ...] = (
+            lambda each: each.broker_id == place.broker_id > 0,
+            lambda each: each.port == place.port > 0 and each.host == place.host,
+            lambda each: _is_plain(each) and _is_plain(place) and each.host == place.host,
+        )
+        for is_same in rules:
+            found = next((each for each in missing if is_same(each)), None)
+            if found is not None:
+                return found
+        return None
+
+    def _take_place(self, replica: ExpectedReplica, place: Place) -> None:
+        before = replace(replica)
+        replica.node = place.node or replica.node
+        replica.broker_id = place.broker_id or replica.broker_id
+        if place.port or replica.host != place.host:
+            replica.host, replica.port = place.host, place.port
+        if replica != before:
+            self._write()
+
+    def _drop_oldest(self) -> bool:
+        """Make room: one without an id that has been away for the longest time."""
+        nameless = [each for each in self.missing() if not each.node and not each.broker_id]
+        if nameless:
+            self._all.remove(min(nameless, key=lambda each: each.seen_ms))
+        return bool(nameless)
+
+    # ---- at a slave ----
+
+    def follow(self, master: Place, others: Iterable[ExpectedReplica] | None = None) -> None:
+        """Its master, and what that expects besides this slave; None: it does not report it."""
+        if others is None:
+            others = [each for each in self._all if each is not self._find(master)]
+        new = [ExpectedReplica(*master), *(replace(each, end=0, seen_ms=0) for each in others)][:REPLICAS_MAX]
+        if [_identity(each) for each in new] != [_identity(each) for each in self._all] or self.unknown:
+            self._all, self.unknown = new, 0
+            self._write()
+
+    # ---- the file ----
+
+    def _read(self, text: bytes) -> None:
+        """ValueError."""
+        of = json_fields.members(fastjson.loads(text), "the file")
+        self._all = parsed(of.get("replicas"))
+        self.unknown = json_fields.number(of, "unknown", 0, high=REPLICAS_MAX)
+
+    def _write(self) -> None:
+        body = {"replicas": [asdict(each) for each in self._all], "unknown": self.unknown}
+        try:
+            self._file.write(orjson.dumps(body))
+        except OSError as error:
+            log.error(
+                "%s cannot be written, so the next start may expect other slaves: %s", self._file.path, error
+            )
+
+
+def parsed(value: object) -> list[ExpectedReplica]:
+    """Of the file, or of a master's answer to GET_BROKER_HA_STATUS. ValueError."""
+    found = []
+    for entry in json_fields.items(value, "replicas")[:REPLICAS_MAX]:
+        of = json_fields.members(entry, "a replica")
+        node, host = json_fields.text(of, "node", ""), json_fields.text(of, "host", "")
+        if (
+            (node and not HEX.fullmatch(node))
+            or len(host) > HOST_CHARS_MAX
+            or not (host.isascii() and host.isprintable())
+        ):
+            raise ValueError(f"a replica with node {node[:40]!r} and host {host[:40]!r} cannot be")
+        found.append(
+            ExpectedReplica(
+                node,
+                json_fields.number(of, "broker_id", 0, high=json_fields.LONG_MAX),
+                host,
+                json_fields.number(of, "port", 0, high=65_535),
+                json_fields.number(of, "end", 0, high=json_fields.LONG_MAX),
+                json_fields.number(of, "seen_ms", 0, high=json_fields.LONG_MAX),
+            )
+        )
+    return found
+
+
+def _is_plain(each: ExpectedReplica | Place) -> bool:
+    """Known by its host only."""
+    return not each.node and not each.broker_id
+
+
+def _identity(replica: ExpectedReplica) -> tuple[str, int, str, int]:
+    return replica.node, replica.broker_id, replica.host, replica.port
+
+
+def _time_text(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ms / 1000))
