@@ -12,7 +12,9 @@
 - `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
 - `journal_stream`: the progress journal on its way from a master to a slave
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
+- `expected_replicas`: the other brokers of our name, connected or not, until an operator removes them
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
+- `master_role`: what a slave remembers of its master: its role, and the slaves that it expects
 - `master_watch`: whether name servers have another master with a newer epoch
 - `member_group`: the brokers of our own name, and heartbeats to name servers, with enableSlaveActingMaster
 - `pair_client`: the slave's end of a connection of our own wire
@@ -32,5 +34,5 @@
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed
 - `slave_requests`: which requests a slave refuses, and what it tells of itself
-- `slave_tables`: SlaveSynchronize: copies topics, groups, offsets and timers of the master; its role
+- `slave_tables`: SlaveSynchronize: copies topics, groups, offsets and timers of the master
 """

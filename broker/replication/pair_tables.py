@@ -15,6 +15,7 @@ from firearrow.broker.replication.slave_tables import follow_topics
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.groups import GroupConfig
+from firearrow.broker.tables.offsets import followed_offsets
 from firearrow.broker.tables.topics import TopicConfig
 
 SAVED_AS = {
@@ -137,7 +138,7 @@ class FollowedTables:
         self._tables.groups.follow(configs, forbidden, table.version)
 
     def _offsets(self, table: Table) -> None:
-        self._tables.offsets.follow(_parsed(table))
+        self._tables.offsets.follow(followed_offsets(_parsed(table)))
         self._saver.schedule("offsets")
 
     def _delays(self, table: Table) -> None:

@@ -23,13 +23,13 @@ from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow, next_epoch
 from firearrow.broker.replication.fencing import CANCEL, CHALLENGE, FENCE, PREPARE, proof_of
+from firearrow.broker.replication.master_role import role_of
 from firearrow.broker.replication.member_group import Members
 from firearrow.broker.replication.pair_identity import ASYNC_MASTER, MASTER_ROLES
 from firearrow.broker.replication.rebuild import DAMAGED
 from firearrow.broker.replication.role import PairRole, lacks_newer
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.replication.slave_master import Master, MasterError, State, address_or_none
-from firearrow.broker.replication.slave_tables import role_of
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.routes import MASTER_ID
 

@@ -15,17 +15,13 @@ from firearrow.broker.replication.acting_master import ActingMaster
 from firearrow.broker.replication.confirmed_offset import ConfirmedLog
 from firearrow.broker.replication.expected_replicas import ExpectedReplica, ExpectedReplicas, Place
 from firearrow.broker.replication.log_times import ReplicaLag
+from firearrow.broker.replication.master_role import MasterReplicas, MasterRole
 from firearrow.broker.replication.pair_client import FollowedParts, PairClient
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave_client import HAClient
 from firearrow.broker.replication.slave_master import Master, SlaveStatus, State
 from firearrow.broker.replication.slave_requests import SlaveRequests
-from firearrow.broker.replication.slave_tables import (
-    CopiedProgress,
-    MasterReplicas,
-    MasterRole,
-    SlaveSynchronize,
-)
+from firearrow.broker.replication.slave_tables import CopiedProgress, SlaveSynchronize
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")

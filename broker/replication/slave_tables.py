@@ -1,17 +1,15 @@
-"""SlaveSynchronize: copies the master's tables, each second (Apache: each minute); MasterRole: its role;
-MasterReplicas: the slaves that it expects. Loop thread.
+"""SlaveSynchronize: copies the master's tables, each second (Apache: each minute). Loop thread.
 
 Topics, groups and the timer's metrics are copied when their data version changes; the others have none that
 tells each change, and are copied when their bytes differ. Progress (offsets, delays, timers) takes effect once our log
-has all that the master's had when it was asked for: it passes over work whose outcome is in the log. A master that
-does not know a request (4.9: 402, 60, 61) is not asked again until it changes its address.
-"""
+has all that the master's had when it was asked for: it passes over work whose outcome is in the log. Both are asked for
+in turns of their own, all of a turn at once. A master that does not know a request (4.9: 402, 60, 61) is not asked
+again until it changes its address."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -19,19 +17,23 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext, Tables
-from firearrow.broker.replication.expected_replicas import ExpectedReplica, parsed
-from firearrow.broker.replication.pair_identity import MASTER_ROLES
-from firearrow.broker.replication.slave_master import Master, MasterError, SlaveStatus, State
+from firearrow.broker.replication.slave_master import Master, MasterError
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.groups import GroupConfig
+from firearrow.broker.tables.offsets import followed_offsets
 from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.slave")
 
-PERIOD_S, ROLE_PERIOD_S, REPLICAS_PERIOD_S = 1.0, 0.1, 5.0
-SHARE = 10
-"""Copying takes at most this part of the time."""
+T = TypeVar("T")
+Turn = Callable[[], Awaitable[float]]
+"""Returns how long the master was asked, in s."""
+
+PERIOD_S = 1.0
+PAUSES = 2
+"""A master that takes long to answer is left alone for so much longer: it works for us a third of the time at most."""
+REACHES_S, LOOK_S = 1.0, 0.01
 PAGE = 2000
 PAGES_MAX = 1000
 IN_THREAD_BYTES = 1 << 16
@@ -103,14 +105,19 @@ class SlaveSynchronize:
         self._copies: dict[int, Callable[[], Awaitable[None]]] = {
             TOPICS.code: self._copy_topics,
             GROUPS.code: self._copy_groups,
-            RequestCode.GET_ALL_CONSUMER_OFFSET: self._copy_offsets,
-            RequestCode.GET_ALL_DELAY_OFFSET: self._copy_delays,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self._copy_modes,
+        }
+        self._follows: dict[int, Callable[[bytes], Awaitable[None]]] = {
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self._follow_offsets,
+            RequestCode.GET_ALL_DELAY_OFFSET: self._follow_delays,
         }
         if progress.timers is not None:
             self._copies[RequestCode.GET_TIMER_METRICS] = self._copy_timer_metrics
-            self._copies[RequestCode.GET_TIMER_CHECK_POINT] = self._copy_check_point
-        self._copying = asyncio.Lock()
+            self._follows[RequestCode.GET_TIMER_CHECK_POINT] = self._follow_check_point
+        self._copying: dict[Turn, asyncio.Lock] = {
+            self._copy_tables: asyncio.Lock(),
+            self._copy_progress: asyncio.Lock(),
+        }
         self._of: Address | None = None
         self._unknown: set[int] = set()
         self._faults: dict[int, str] = {}
@@ -118,6 +125,8 @@ class SlaveSynchronize:
         self._bodies: dict[int, bytes] = {}
         self._pending: dict[int, PendingAnswer] = {}
         """Answers whose log is not here yet, by request code."""
+        self._asked: set[Turn] = set()
+        """Turns that were done since the master is this one."""
         self.copied_ms = 0
         """When all tables were last up to date; 0: never."""
         self._clock = context.clock
@@ -128,56 +137,71 @@ class SlaveSynchronize:
         return dict(self._faults)
 
     async def run(self) -> None:
-        """Copy until cancelled."""
+        """Copy until cancelled. A long table of topics holds up no offsets."""
+        await asyncio.gather(*(self._repeat(turn) for turn in self._copying))
+
+    async def _repeat(self, turn: Turn) -> None:
         while True:
-            began = self._loop.time()
+            asked_s = 0.0
             if not self._master.is_online:
                 self._of = None  # what is copied next is taken in any case
             elif not self._pushed():
-                await self.copy()
-            await asyncio.sleep(max(PERIOD_S, (SHARE - 1) * (self._loop.time() - began)))
+                asked_s = await self._done(turn)
+            await asyncio.sleep(max(PERIOD_S - asked_s, PAUSES * asked_s))
 
     async def copy(self) -> None:
         """All tables that have changed, once."""
-        async with self._copying:
-            await self._turn()
+        for turn in self._copying:
+            await self._done(turn)
 
-    async def _turn(self) -> None:
-        if self._master.address != self._of:
-            self._of = self._master.address
-            self._unknown.clear()
-            self._versions.clear()
-            self._bodies.clear()
-            self._pending.clear()
-        for code, copy in self._copies.items():
-            if code in self._unknown:
-                continue
-            if not self._master.is_online:
-                return
-            try:
-                await copy()
-            except MasterError as error:
-                if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    self._unknown.add(code)
-                    self._faults.pop(code, None)
-                    log.info("the master does not know request %d: its table is not copied", code)
-                else:
-                    self._failed(code, error)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                self._failed(code, error)
-                if isinstance(error, OSError):
-                    return
+    async def _done(self, turn: Turn) -> float:
+        """How long the master was asked, in s."""
+        async with self._copying[turn]:
+            if self._master.address != self._of:
+                self._of = self._master.address
+                for known in (self._unknown, self._versions, self._bodies, self._pending, self._asked):
+                    known.clear()
+            asked_s = await turn()
+            self._asked.add(turn)
+            if len(self._asked) == len(self._copying) and not self._faults and not self._pending:
+                self.copied_ms = self._clock.now_ms()
+            return asked_s
+
+    async def _copy_tables(self) -> float:
+        began = self._loop.time()
+        codes = [code for code in self._copies if code not in self._unknown]
+        await self._all({code: self._copies[code]() for code in codes})
+        return self._loop.time() - began
+
+    async def _all(self, work: Mapping[int, Awaitable[T]]) -> dict[int, T]:
+        """The results at once, of those that did not fail; the faults of the others are noted."""
+        found: dict[int, T] = {}
+        results = await asyncio.gather(*work.values(), return_exceptions=True)
+        for code, result in zip(work, results, strict=True):
+            if isinstance(result, MasterError | OSError | ValueError | KeyError | TypeError):
+                self._failed(code, result)
+            elif isinstance(result, BaseException):
+                raise result
             else:
-                if self._faults.pop(code, None) is not None:
-                    log.info("the table of request %d is copied again", code)
-        if not self._faults and not self._pending:
-            self.copied_ms = self._clock.now_ms()
+                found[code] = result
+                if code not in self._follows:
+                    self._copied(code)
+        return found
+
+    def _copied(self, code: int) -> None:
+        if self._faults.pop(code, None) is not None:
+            log.info("the table of request %d is copied again", code)
 
     def _failed(self, code: int, error: Exception) -> None:
+        if isinstance(error, MasterError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._unknown.add(code)
+            self._faults.pop(code, None)
+            return log.info("the master does not know request %d: its table is not copied", code)
         text = str(error) or type(error).__name__
         if code not in self._faults:
             log.warning("the master's table of request %d is not copied, trying again: %s", code, text)
         self._faults[code] = text
+        return None
 
     # ---- topics and groups ----
 
@@ -228,17 +252,6 @@ class SlaveSynchronize:
 
     # ---- the others ----
 
-    async def _copy_offsets(self) -> None:
-        body = await self._progress(RequestCode.GET_ALL_CONSUMER_OFFSET)
-        if body is not None:
-            self._tables.offsets.follow(await _parsed(body))
-
-    async def _copy_delays(self) -> None:
-        body = await self._progress(RequestCode.GET_ALL_DELAY_OFFSET)
-        if body is not None:
-            self._delays(body)
-            self._saver.changed("delays")
-
     async def _copy_modes(self) -> None:
         body = await self._changed(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
         if body is not None:
@@ -251,26 +264,56 @@ class SlaveSynchronize:
             self._timers.follow_metrics(body)
             self._saver.changed("timermetrics")
 
-    async def _copy_check_point(self) -> None:
-        body = await self._progress(RequestCode.GET_TIMER_CHECK_POINT)
-        if body is not None and self._timers is not None:
-            self._timers.follow(body)
+    # ---- progress ----
 
-    async def _progress(self, code: int) -> bytes | None:
-        """The body of the answer as soon as our log has what the master's had; None until then, and if it is the same
-        as before. The next answer is asked for after that, since a newer one would have to wait again."""
-        if code not in self._pending:
-            body = await self._changed(code)
-            if body is None:
-                return None
-            try:
-                self._pending[code] = PendingAnswer(body, (await self._master.log_range()).end)
-            except BaseException:
+    async def _copy_progress(self) -> float:
+        """All that has changed, as soon as our log has what the master's had then. What waits for the log longer than
+        REACHES_S is not asked for again before that, since a newer answer would have to wait again."""
+        began = self._loop.time()
+        codes = [code for code in self._follows if code not in self._unknown and code not in self._pending]
+        found = await self._all({code: self._changed(code) for code in codes})
+        bodies = {code: body for code, body in found.items() if body is not None}
+        for code in found.keys() - bodies.keys():
+            self._copied(code)
+        if bodies:
+            await self._note_pending(bodies)
+        asked_s = self._loop.time() - began
+        await self._log_reaches(max((each.end for each in self._pending.values()), default=0))
+        ready = {code for code, each in self._pending.items() if each.end <= self._store.written}
+        bodies = {code: self._pending.pop(code).body for code in self._follows if code in ready}
+        for code in await self._all({code: self._follows[code](body) for code, body in bodies.items()}):
+            self._copied(code)
+        return asked_s
+
+    async def _note_pending(self, bodies: Mapping[int, bytes]) -> None:
+        try:
+            end = (await self._master.log_range()).end
+        except BaseException as error:
+            for code in bodies:
                 self._bodies.pop(code, None)
+                if isinstance(error, OSError | MasterError):
+                    self._failed(code, error)
+            if not isinstance(error, OSError | MasterError):
                 raise
-        if self._store.written < self._pending[code].end:
-            return None
-        return self._pending.pop(code).body
+        else:
+            self._pending |= {code: PendingAnswer(body, end) for code, body in bodies.items()}
+
+    async def _log_reaches(self, end: int) -> None:
+        """Wait a moment until our log does."""
+        until = self._loop.time() + REACHES_S
+        while self._store.written < end and self._loop.time() < until:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+
+    async def _follow_offsets(self, body: bytes) -> None:
+        self._tables.offsets.follow(await _loaded(body, lambda of: followed_offsets(_members(of))))
+
+    async def _follow_delays(self, body: bytes) -> None:
+        self._delays(body)
+        self._saver.changed("delays")
+
+    async def _follow_check_point(self, body: bytes) -> None:
+        if self._timers is not None:
+            self._timers.follow(body)
 
     async def _changed(self, code: int) -> bytes | None:
         """The body of the answer; None if it is the same as before. It counts as copied when the next one comes:
@@ -283,82 +326,6 @@ class SlaveSynchronize:
 
     async def _ask(self, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
         return await self._master.ask(code, ext, timeout_s=ANSWER_S)
-
-
-class MasterRole:
-    """What the slave remembers of its master's role, so that its promotion keeps it. `heard(role)`: does; OSError."""
-
-    def __init__(self, master: Master, status: SlaveStatus, heard: Callable[[str], None]) -> None:
-        self._master = master
-        self._status = status
-        self._heard = heard
-        self._asked: Address | None = None
-        """Our end of the replication connection after whose beginning the master was asked: its role changes when it
-        starts again only."""
-        self._fault = ""
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            local = self._status.local
-            if self._status.state is State.FOLLOWING and local is not None and local != self._asked:
-                await self._ask(local)
-            await asyncio.sleep(ROLE_PERIOD_S)
-
-    async def _ask(self, local: Address) -> None:
-        try:
-            role = await role_of(self._master)
-            if role:
-                self._heard(role)
-        except (OSError, MasterError) as error:
-            fault = str(error) or type(error).__name__
-            if fault != self._fault:
-                log.info("the master's role is not known, will ask again: %s", fault)
-            self._fault = fault
-        else:
-            self._asked, self._fault = local, ""
-
-
-class MasterReplicas:
-    """What the slave remembers of its master and of that one's other slaves, so that it expects them after its
-    promotion. `heard(replicas)`: None: the master does not report them."""
-
-    def __init__(
-        self, master: Master, status: SlaveStatus, heard: Callable[[list[ExpectedReplica] | None], None]
-    ) -> None:
-        self._master = master
-        self._status = status
-        self._heard = heard
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            if self._status.state is not State.FOLLOWING:
-                await asyncio.sleep(ROLE_PERIOD_S)
-                continue
-            with suppress(OSError):
-                self._heard(await self._ask())
-            await asyncio.sleep(REPLICAS_PERIOD_S)
-
-    async def _ask(self) -> list[ExpectedReplica] | None:
-        """OSError."""
-        try:
-            answer = await self._master.ask(RequestCode.GET_BROKER_HA_STATUS)
-            body = json_fields.members(fastjson.loads_body(answer.body), "the answer")
-            return parsed(body["members"]) if "members" in body else None
-        except (MasterError, ValueError) as error:  # Apache's, or one that does not let us see it
-            log.debug("the master's slaves are not known: %s", error)
-            return None
-
-
-async def role_of(master: Master) -> str:
-    """brokerRole of a master, Apache's or ours; empty: it says that it is none. OSError, MasterError."""
-    answer = await master.ask(RequestCode.GET_BROKER_CONFIG)
-    for line in answer.body.decode("utf-8", "replace").splitlines():
-        key, equals, value = line.partition("=")
-        if equals and key.strip() == "brokerRole" and value.strip() in MASTER_ROLES:
-            return value.strip()
-    return ""
 
 
 def follow_topics(
@@ -387,9 +354,17 @@ def _delete_queues(tables: Tables, store: MessageStore, topic: str, log_end: int
 
 async def _parsed(body: bytes) -> json_fields.Members:
     """The JSON object. ValueError."""
-    value = (
-        await asyncio.to_thread(fastjson.loads, body) if len(body) > IN_THREAD_BYTES else fastjson.loads(body)
-    )
+    return await _loaded(body, _members)
+
+
+async def _loaded(body: bytes, read: Callable[[object], T]) -> T:
+    """What the JSON says. ValueError."""
+    if len(body) <= IN_THREAD_BYTES:
+        return read(fastjson.loads(body))
+    return await asyncio.to_thread(lambda: read(fastjson.loads(body)))
+
+
+def _members(value: object) -> json_fields.Members:
     return json_fields.members(value, "the master's table")
 
 

@@ -5,6 +5,7 @@ Loop thread; `to_json` and `pieces` may run in another one.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
 
 import orjson
 
@@ -37,6 +38,23 @@ def queue_id_fault(queue_id: int) -> str | None:
     if not 0 <= queue_id <= QUEUE_ID_MAX:
         return f"queueId must be 0 to {QUEUE_ID_MAX}, not {queue_id}"
     return None
+
+
+class FollowedOffsets(NamedTuple):
+    """A master's: queue → offset by (group, topic)."""
+
+    version: DataVersion
+    table: dict[tuple[str, str], Offsets]
+    pulls: dict[tuple[str, str], Offsets]
+
+
+def followed_offsets(of: json_fields.Members) -> FollowedOffsets:
+    """Of the body of `consumerOffset.json`. ValueError. Any thread."""
+    version = DataVersion.from_object(of.get("dataVersion", {}))
+    table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
+    lmq = json_fields.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
+    table |= {_pair(key): {0: json_fields.number(lmq, key, high=json_fields.LONG_MAX)} for key in lmq}
+    return FollowedOffsets(version, table, pulls)
 
 
 class ConsumerOffsets:
@@ -291,21 +309,22 @@ class ConsumerOffsets:
         self._unknown.collect(of)
         self.version = version
 
-    def follow(self, of: json_fields.Members) -> None:
-        """Put a master's offsets over our own, which stay where it has none, and take its version. ValueError:
-        nothing changed."""
-        version = DataVersion.from_object(of.get("dataVersion", {}))
-        table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
-        lmq = json_fields.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
-        table |= {_pair(key): {0: json_fields.number(lmq, key, high=json_fields.LONG_MAX)} for key in lmq}
+    def follow(self, of: FollowedOffsets) -> None:
+        """Put a master's offsets over our own, which stay where it has none, and take its version."""
+        version, table, pulls = of
+        changed = [
+            group for (group, topic), queues in table.items() if self._table.get(f"{topic}@{group}") != queues
+        ]
         for (group, topic), queues in table.items():
+            if self._table.get(f"{topic}@{group}") == queues:
+                continue
             for queue_id, queue_offset in queues.items():
                 self._set(group, topic, queue_id, queue_offset)
         for (group, topic), queues in pulls.items():
             for queue_id, queue_offset in queues.items():
                 self.note_pull(group, topic, queue_id, queue_offset)
         self.version = version
-        self._changed([group for group, _ in table])
+        self._changed(changed)
 
     def take_over(self, of: json_fields.Members) -> int:
         """Take what groups consumed at a slave that acted in our place; returns how many offsets moved. None goes back:

@@ -149,6 +149,42 @@ def is_leading(broker: BrokerProcess) -> bool:
         return False
 
 
+def missing(broker: BrokerProcess) -> list[int]:
+    """Numbers of those that this master expects, and that are not connected."""
+    with broker.connect() as connection:
+        status = json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)
+    return [each["broker_id"] for each in status["members"] if not each["connected"]]
+
+
+def test_members_of_the_set_are_expected_until_they_are_removed(under: Under) -> None:
+    """A dead slave, over a restart of the master; a dead master, after the election."""
+    master, slave = under.pair(haHousekeepingInterval="2000")
+    with master.connect() as client:
+        assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"minInSyncReplicas=2").code == 0
+    assert missing(master) == []
+    slave.kill()
+    wait_for(lambda: missing(master) == [2], "that the slave is missing")
+    with master.connect() as client:
+        status = json.loads(client.ask(RequestCode.GET_STATUS).body)
+        assert "1 of 2 copies are in sync" in status["unready"]
+        assert (
+            client.ask(RequestCode.FORGET_REPLICA, {"name": "127.0.0.2"}).code
+            == ResponseCode.INVALID_PARAMETER
+        )
+    slave = under.start("b", master.address[1] + 500)
+    under.await_set({1, 2})
+    wait_for(lambda: missing(master) == [], "that the slave is back")
+    expected = slave.store / "config" / "expectedReplicas.json"
+    wait_for(expected.exists, "that the slave knows its master")
+    master.kill()
+    wait_for(lambda: is_leading(slave), "the new master")
+    wait_for(lambda: missing(slave) == [1], "that the old master is missing")
+    with slave.connect() as client:
+        (old,) = json.loads(client.ask(RequestCode.GET_BROKER_HA_STATUS).body)["members"]
+        assert client.ask(RequestCode.FORGET_REPLICA, {"name": old["name"]}).code == 0
+    assert missing(slave) == []
+
+
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_failover_under_load_loses_nothing_that_was_acknowledged(under: Under, flush: str) -> None:
     master, slave = under.pair(flushDiskType=flush)

@@ -175,6 +175,27 @@ def master_is_killed(pair: Pair) -> None:
         assert slave.stop() == 0
 
 
+def test_offsets_follow_within_about_a_second(pair: Pair) -> None:
+    """A failover repeats what consumers committed since they were copied last."""
+    if pair.version != "5.5.0":
+        pytest.skip("one version is enough")
+    took: list[float] = []
+    with pair.connect() as master, pair.slave() as slave, slave.connect() as connection:
+        fill(master, 20)
+        pair.equal(connection)
+        group = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "1"}
+        for number in range(1, 9):
+            assert (
+                master.ask(RequestCode.UPDATE_CONSUMER_OFFSET, group | {"commitOffset": str(number)}).code
+                == 0
+            )
+            began = time.monotonic()
+            copied(connection, RequestCode.GET_ALL_CONSUMER_OFFSET, b"1:%d" % number)
+            took.append(time.monotonic() - began)
+        assert slave.stop() == 0
+    assert sorted(took)[len(took) // 2] < 1.3, took
+
+
 def test_a_way_that_cuts_each_byte_of_a_header_and_turns_a_bit(pair: Pair) -> None:
     way = Way(lambda: ("127.0.0.1", address(pair.master.address)[1] + 1))
     with pair.connect() as master:
