@@ -35,6 +35,7 @@ from firearrow.broker.replication.pair_tables import FollowedTables, PushedTable
 from firearrow.broker.replication.pre_online import PreOnline
 from firearrow.broker.replication.role import HA_PORT_GAP, PairRole
 from firearrow.broker.replication.slave import Slave, check_slave
+from firearrow.broker.replication.slave_master import Naming
 from firearrow.broker.replication.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect, Registrar, addresses
 from firearrow.broker.tables.registration import BrokerIdentity
@@ -187,8 +188,11 @@ class ReplicationServices:
             arrivals,
             parts=parts,
             connect=connect,
-            refresh=lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
-            look=self._look_at_members,
+            naming=Naming(
+                lambda: self._registrar.refresh(),  # noqa: PLW0108 (created later)
+                self._look_at_members,
+                lambda: self._registrar.fault,
+            ),
             progress=copied,
             role=self._role,
         )
@@ -215,7 +219,7 @@ class ReplicationServices:
         role = "" if master.member is None else master.member.role
         self._role.followed(master.epoch, role if role in MASTER_ROLES else "")
         if self._slave is not None:
-            self._slave.joined(master.node.hex())
+            self._slave.joined(master)
 
     def _make_pre_online(
         self, context: BrokerContext, connect: Connect, name_servers: list[Address]

@@ -385,3 +385,24 @@ def _load_made(context: ssl.SSLContext) -> None:
 
 def _words(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def handshake_fault(host: str, port: int, error: OSError) -> ConnectionError:
+    """Why a connection to another server, which began with TLS, was not made, and what to do."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConnectionError(
+            f"the certificate of {host}:{port} is not accepted ({text}): set tls.client.trustCertPath to the "
+            "authority that signed it"
+        )
+    return ConnectionError(
+        f"{host}:{port} took no TLS ({text}): set tls.server.certPath and tls.server.keyPath there, or "
+        "tls.enable=false here"
+    )
+
+
+def plain_hint(text: str, *, tls: bool) -> str:
+    """Of a fault of a connection to another server; `tls`: with TLS."""
+    if tls or not text.endswith("closed the connection"):
+        return text
+    return f"{text} (if it takes only TLS, set tls.enable=true here)"

@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
@@ -26,6 +27,7 @@ from firearrow.broker.base.memory_limits import MemoryLimits
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.peer import Address, Peer, counted_address, ip_text
 from firearrow.broker.base.systemd import PassedSockets
+from firearrow.broker.base.tls import handshake_fault
 from firearrow.broker.net import connection_limits
 from firearrow.broker.net.acceptor import Listener
 from firearrow.broker.net.proxy_protocol import (
@@ -333,6 +335,10 @@ class Server:
             )
         except ConnectionRefusedError as error:
             raise ConnectionRefusedError(error.errno, f"Connect call failed {(host, port)}") from None
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+            if context is None:
+                raise
+            raise handshake_fault(host, port, error) from None
         with contextlib.suppress(OSError):  # it has ended already
             keep_alive(transport.get_extra_info("socket"))
         connection.sign = sign

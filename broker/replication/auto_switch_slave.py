@@ -32,6 +32,7 @@ from firearrow.broker.replication.slave_master import (
     LogRange,
     Master,
     MasterError,
+    Naming,
     NotFollowed,
     SlaveStatus,
     State,
@@ -43,6 +44,7 @@ from firearrow.broker.services.registration import Connect
 log = logging.getLogger("firearrow.slave")
 
 WIRE_BYTES = 1 << 19
+NO_NAMING = Naming(lambda: None, lambda: None, lambda: "")
 
 
 class AppointedMaster(Master):
@@ -138,7 +140,7 @@ class AutoSwitchClient(HAClient):
         epochs: EpochFile,
     ) -> None:
         follower = Follower(context.store)
-        super().__init__(context, master, status, confirmed_log, lambda: None, None, follower)
+        super().__init__(context, master, status, confirmed_log, NO_NAMING, None, follower)
         self._appointed = master
         self._epochs = epochs
         self._role: Role | None = None
@@ -320,8 +322,7 @@ class AutoSwitchSlave(Slave):
             context,
             arrivals,
             connect=connect,
-            refresh=lambda: None,
-            look=lambda: None,
+            naming=NO_NAMING,
             progress=progress,
             parts=None,
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from firearrow._native.replication.follower import Follower, FollowError
+from firearrow.broker.base.tls import handshake_fault
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.common_point import LogsDiffer, find_common_point
@@ -92,14 +93,19 @@ class PairClient:
         if fault:
             raise NotFollowed(State.REFUSED, fault)
         context = self._parts.tls()
-        async with asyncio.timeout(CONNECT_S):
-            _, stream = await self._loop.create_connection(
-                lambda: PairStream(self._loop.time),
-                host,
-                port,
-                ssl=context,
-                server_hostname=None if context is None else host,
-            )
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, stream = await self._loop.create_connection(
+                    lambda: PairStream(self._loop.time),
+                    host,
+                    port,
+                    ssl=context,
+                    server_hostname=None if context is None else host,
+                )
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+            if context is None:
+                raise
+            raise handshake_fault(host, port, error) from None
         self._status.local, self._status.ha_address = stream.local, f"{host}:{port}"
         try:
             async with asyncio.timeout(HANDSHAKE_S):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
@@ -17,9 +17,10 @@ from firearrow.broker.replication.expected_replicas import ExpectedReplica, Expe
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.master_role import MasterReplicas, MasterRole
 from firearrow.broker.replication.pair_client import FollowedParts, PairClient
+from firearrow.broker.replication.pair_handshake import Facts
 from firearrow.broker.replication.role import PairRole
 from firearrow.broker.replication.slave_client import HAClient
-from firearrow.broker.replication.slave_master import Master, SlaveStatus, State
+from firearrow.broker.replication.slave_master import Master, Naming, SlaveStatus, State
 from firearrow.broker.replication.slave_requests import SlaveRequests
 from firearrow.broker.replication.slave_tables import CopiedProgress, SlaveSynchronize
 from firearrow.broker.services.registration import Connect
@@ -38,9 +39,8 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
 
 
 class Slave:
-    """`connect` opens a connection to the master's remoting port; `refresh()` registers again; `look()` asks for the
-    brokers of our name. `acting` None: without enableSlaveActingMaster. `parts` None: it never speaks our own wire.
-    `role` None: controllers say what it is."""
+    """`connect` opens a connection to the master's remoting port. `acting` None: without enableSlaveActingMaster.
+    `parts` None: it never speaks our own wire. `role` None: controllers say what it is."""
 
     def __init__(
         self,
@@ -48,8 +48,7 @@ class Slave:
         arrivals: ArrivalNotifier,
         *,
         connect: Connect,
-        refresh: Callable[[], None],
-        look: Callable[[], None],
+        naming: Naming,
         progress: CopiedProgress,
         parts: FollowedParts | None,
         role: PairRole | None = None,
@@ -63,13 +62,13 @@ class Slave:
         self._store = context.store
         self._status = SlaveStatus()
         self._confirmed_log = ConfirmedLog(context.store, arrivals)
-        self._refresh = refresh
+        self._naming = naming
         options = context.config.options
         self._connect = connect
         self._master = self._make_master(connect, options)
         self.acting: ActingMaster | None = None
         if options.acting_master:
-            self.acting = ActingMaster(context, self._master, refresh=refresh, look=look)
+            self.acting = ActingMaster(context, self._master, refresh=naming.refresh, look=naming.look)
         self._parts = parts
         self._client = self._make_client(context)
         self._synchronize = SlaveSynchronize(
@@ -95,7 +94,7 @@ class Slave:
             pair = PairClient(context, self._parts, follower, self._status, self._confirmed_log)
         self._pair = pair
         return HAClient(
-            context, self._master, self._status, self._confirmed_log, self._refresh, pair, follower
+            context, self._master, self._status, self._confirmed_log, self._naming, pair, follower
         )
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
@@ -110,7 +109,7 @@ class Slave:
         """Ask name servers who the master is now: another slave may have been promoted, and one that has just started
         knows none. What is known stays if none answers within ASK_S."""
         self._master_reported.clear()
-        self._refresh()
+        self._naming.refresh()
         with suppress(TimeoutError):
             async with asyncio.timeout(ASK_S):
                 await self._master_reported.wait()
@@ -128,9 +127,11 @@ class Slave:
     def master(self) -> Master:
         return self._master
 
-    def joined(self, node: str) -> None:
-        """A master of ours has taken this slave; `node`: id of its store in hexadecimal."""
-        self._master_node = node
+    def joined(self, master: Facts) -> None:
+        """A master of ours has taken this slave."""
+        self._master_node = master.node.hex()
+        if self._master.address is None and master.member is not None:
+            self._master.learned(master.member.address)
         self._expected.follow(self._master_place())
 
     def _master_place(self) -> Place:

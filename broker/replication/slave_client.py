@@ -15,14 +15,18 @@ from typing import TypeVar
 from firearrow._native.replication.follower import Follower, FollowError, RecordDamaged, RecordDoubted
 from firearrow._native.store.message_store import PutRefused
 from firearrow.broker.base.peer import Address
+from firearrow.broker.base.tls import plain_hint
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.confirmed_offset import EVERYTHING, ConfirmedLog
 from firearrow.broker.replication.pair_client import PairClient
+from firearrow.broker.replication.pair_handshake import LATEST as PAIR_LATEST
 from firearrow.broker.replication.slave_master import (
+    NO_ADDRESS,
     LogRange,
     Master,
     MasterError,
     MasterStream,
+    Naming,
     NotFollowed,
     SlaveStatus,
     State,
@@ -42,7 +46,7 @@ Connection = TypeVar("Connection", bound="ReplicationConnection")
 
 
 class HAClient:
-    """`refresh()` asks the name servers for the master's address again. `follows_pair`: the master is FireArrow,
+    """`naming`: of it, only `refresh` asks for the master's address again. `follows_pair`: the master is FireArrow,
     too, and pushes its tables."""
 
     def __init__(
@@ -51,7 +55,7 @@ class HAClient:
         master: Master,
         status: SlaveStatus,
         confirmed_log: ConfirmedLog,
-        refresh: Callable[[], None],
+        naming: Naming,
         pair: PairClient | None,
         follower: Follower,
     ) -> None:
@@ -63,7 +67,7 @@ class HAClient:
         self._master = master
         self._status = status
         self._confirmed_log = confirmed_log
-        self._refresh = refresh
+        self._naming = naming
         self._pair = pair
         self._follower = follower
         self.follows_pair = False
@@ -88,7 +92,7 @@ class HAClient:
                 pause_s = self._note_damaged(error)
             except (OSError, MasterError, FollowError, PutRefused, MemoryError) as error:
                 state = State.FAILED if self._master.address is not None else State.NO_MASTER
-                self._status.enter(state, str(error) or type(error).__name__)
+                self._status.enter(state, self._reason(error))
                 if self._store.written > written:
                     pause_s = AGAIN_S
             self._refresh_sometimes()
@@ -107,11 +111,19 @@ class HAClient:
         self._status.enter(State.CORRUPTED, reason if count == DAMAGED_MAX else self._status.reason)
         return RETRY_S
 
+    def _reason(self, error: Exception) -> str:
+        """In the place of an unknown address, why a name server does not report it; and what to do."""
+        text = str(error) or type(error).__name__
+        if self._master.address is None and (fault := self._naming.fault()):
+            text = fault if text == NO_ADDRESS else f"{text}; {fault}"
+        options = self._config.options
+        return plain_hint(text, tls=options.tls_outgoing or options.tls_outgoing_too)
+
     def _refresh_sometimes(self) -> None:
         now = self._loop.time()
         if now - self._refreshed_at >= REGISTER_S:
             self._refreshed_at = now
-            self._refresh()
+            self._naming.refresh()
 
     # ---- one connection ----
 
@@ -123,9 +135,9 @@ class HAClient:
             raise NotFollowed(State.FAILED, "the store takes no messages since the disk failed a write")
         if self._config.options.sync_flush:
             await self._write_batch.settled()  # what we ask for counts as acknowledged
-        version = 0 if self._pair is None else await self._master.pair_version()
+        version = 0 if self._pair is None else await self._pair_version()
         self.follows_pair = version > 0
-        address = self._master.replication_address()
+        address = self._master.replication_address(knows_pair=self.follows_pair)
         if self._pair is not None and self.follows_pair:
             return await self._pair.follow(*address, version)
         if self._config.options.ha_secret:
@@ -141,6 +153,13 @@ class HAClient:
         make = partial(ReplicationConnection, self._follower, self._received, self._loop.time)
         async with self._connected(make, address) as connection:
             await self._serve(connection)
+
+    async def _pair_version(self) -> int:
+        """Without a name server's word, a master at haMasterAddress is tried as one of ours: it reports its address
+        then."""
+        if self._master.address is None and self._master.ha_address is not None:
+            return PAIR_LATEST
+        return await self._master.pair_version()
 
     @asynccontextmanager
     async def _connected(self, make: Callable[[], Connection], address: Address) -> AsyncIterator[Connection]:

@@ -98,6 +98,16 @@ class MasterError(Exception):
         self.code = code
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a slave needs of its name servers. `refresh()` registers again; `look()` asks for the brokers of our name;
+    `fault()`: why none has this broker, empty: one has, or nothing is known yet."""
+
+    refresh: Callable[[], None]
+    look: Callable[[], None]
+    fault: Callable[[], str]
+
+
 class LogRange(NamedTuple):
     """Where the master's log begins and ends."""
 
@@ -149,6 +159,11 @@ class Master:
         if self._fixed is None and ha_address is not None:
             self.ha_address = ha_address
 
+    def learned(self, text: str) -> None:
+        """Its address by its own words, on the replication connection; `text` may lack the host."""
+        if self.ha_address is not None:
+            self.address = address_or_none(text, self.ha_address[0])
+
     def has_left(self) -> None:
         """Close the connection and forget the addresses; the log's connection goes on until it ends."""
         self.close()
@@ -182,9 +197,9 @@ class Master:
             raise MasterError(0, f"the master's runtime info is malformed: {error}") from None
         return LogRange(max(begin, 0), end)
 
-    def replication_address(self) -> Address:
-        """ConnectionError: not known."""
-        if self.address is None:
+    def replication_address(self, *, knows_pair: bool = False) -> Address:
+        """ConnectionError: not known. `knows_pair`: a master of ours needs no other address."""
+        if self.address is None and not (knows_pair and self.ha_address is not None):
             raise ConnectionError(NO_ADDRESS)
         if self.ha_address is None:
             raise ConnectionError(

@@ -30,7 +30,8 @@ T = TypeVar("T")
 Turn = Callable[[], Awaitable[float]]
 """Returns how long the master was asked, in s."""
 
-PERIOD_S = 1.0
+TABLES_S, PROGRESS_S = 1.0, 0.5
+"""How often each is asked for."""
 PAUSES = 2
 """A master that takes long to answer is left alone for so much longer: it works for us a third of the time at most."""
 REACHES_S, LOOK_S = 1.0, 0.01
@@ -138,16 +139,18 @@ class SlaveSynchronize:
 
     async def run(self) -> None:
         """Copy until cancelled. A long table of topics holds up no offsets."""
-        await asyncio.gather(*(self._repeat(turn) for turn in self._copying))
+        await asyncio.gather(
+            self._repeat(self._copy_tables, TABLES_S), self._repeat(self._copy_progress, PROGRESS_S)
+        )
 
-    async def _repeat(self, turn: Turn) -> None:
+    async def _repeat(self, turn: Turn, period_s: float) -> None:
         while True:
             asked_s = 0.0
             if not self._master.is_online:
                 self._of = None  # what is copied next is taken in any case
             elif not self._pushed():
                 asked_s = await self._done(turn)
-            await asyncio.sleep(max(PERIOD_S - asked_s, PAUSES * asked_s))
+            await asyncio.sleep(max(period_s - asked_s, PAUSES * asked_s))
 
     async def copy(self) -> None:
         """All tables that have changed, once."""

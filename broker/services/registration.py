@@ -89,6 +89,13 @@ class Registrar:
         """Whether a name server has this broker, or there is none to have it."""
         return self._own is not None or not self._others or any(other.has_us for other in self._others)
 
+    @property
+    def fault(self) -> str:
+        """Why no name server of another process has this broker; empty: one has it, or nothing is known yet."""
+        if any(other.has_us for other in self._others):
+            return ""
+        return next((other.fault for other in self._others if other.fault), "")
+
     def start(self) -> None:
         """Register all topics everywhere; our own name server has them when this returns. Needs the running
         loop."""
@@ -227,6 +234,8 @@ class RemoteNameServer:
         self._unsent: set[str] | None = None
         self._wake = asyncio.Event()
         self._failing = self._registered = False
+        self.fault = ""
+        """Why the last registration failed; empty: it did not."""
 
     @property
     def has_us(self) -> bool:
@@ -328,12 +337,12 @@ class RemoteNameServer:
             self._wake.set()
 
     def _failed(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        self.fault = (
+            f"the name server {self._address[0]}:{self._address[1]} does not have this broker: {text}"
+        )
         if not self._failing:
-            log.warning(
-                "cannot register with name server %s:%d, will try again: %s",
-                *self._address,
-                str(error) or type(error).__name__,
-            )
+            log.warning("cannot register with name server %s:%d, will try again: %s", *self._address, text)
         self._failing, self._registered = True, False
         if self._peer is not None and isinstance(error, OSError):
             self._peer.close()
@@ -341,7 +350,7 @@ class RemoteNameServer:
     def _succeeded(self) -> None:
         if self._failing:
             log.info("registered with name server %s:%d again", *self._address)
-        self._failing, self._registered = False, True
+        self._failing, self._registered, self.fault = False, True, ""
 
 
 def addresses(text: str, own: Address | None = None) -> list[Address]:

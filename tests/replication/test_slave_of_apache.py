@@ -193,7 +193,7 @@ def test_offsets_follow_within_about_a_second(pair: Pair) -> None:
             copied(connection, RequestCode.GET_ALL_CONSUMER_OFFSET, b"1:%d" % number)
             took.append(time.monotonic() - began)
         assert slave.stop() == 0
-    assert sorted(took)[len(took) // 2] < 1.3, took
+    assert sorted(took)[len(took) // 2] < 1.5, took
 
 
 def test_a_way_that_cuts_each_byte_of_a_header_and_turns_a_bit(pair: Pair) -> None:
