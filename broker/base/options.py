@@ -124,8 +124,8 @@ class Options:
     ha_gap_bytes: int = _option(256 << 20, "haMaxGapNotInSync", "running", low=1, high=NO_LIMIT)
     """A slave that is so far behind is not in sync."""
     slave_timeout_ms: int = _option(3000, "slaveTimeout", "running", low=1)
-    """With SYNC_MASTER, a send not acknowledged by slaves in this time is answered FLUSH_SLAVE_TIMEOUT; late slaves are
-    not in sync until they have caught up."""
+    """With SYNC_MASTER, a send not acknowledged by slaves in this time is answered FLUSH_SLAVE_TIMEOUT; late slaves,
+    also of an ASYNC_MASTER (then from 2 s on), are not in sync until they have caught up."""
     in_sync_replicas: int = _option(1, "inSyncReplicas", "running", low=1, high=64)
     """With SYNC_MASTER, how many copies a message needs, the master's included; 1 waits for no slave."""
     min_in_sync_replicas: int = _option(1, "minInSyncReplicas", "running", low=1, high=64)
@@ -161,8 +161,9 @@ class Options:
     """While the master is gone, the slave with the smallest id serves reads, commits and locks in its place; all
     brokers of a name need it, and the name server `supportActingMaster`."""
     total_replicas: int = _option(1, "totalReplicas", low=1, high=64)
-    """With `enableSlaveActingMaster`, above 1: a master that starts takes over what its slaves consumed meanwhile
-    before it serves and registers."""
+    """How many brokers of this name there are, so that a master reports slaves that are missing; above 1, with
+    `enableSlaveActingMaster`, a master that starts takes over what its slaves consumed meanwhile before it serves and
+    registers."""
     skip_pre_online: bool = _option(False, "skipPreOnline")
     """A master serves and registers at once, whatever `totalReplicas` says."""
     heartbeat_interval_ms: int = _option(1000, "brokerHeartbeatInterval", low=100)
