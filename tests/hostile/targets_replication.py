@@ -11,6 +11,7 @@ from firearrow.broker.replication.pair_handshake import (
     MAGIC,
     Facts,
     MasterHandshake,
+    Member,
     RefusalCode,
     Refused,
     SlaveHandshake,
@@ -35,8 +36,10 @@ def some_frames() -> list[bytes]:
     master.greeted(FrameDecoder(Kind).feed(slave.hello()[len(MAGIC) :])[0])
     answer = master.answer(FACTS, 5)[len(MAGIC) :]
     slave.answered(FrameDecoder(Kind).feed(answer)[0])
+    latest = SlaveHandshake(b"secret", FACTS._replace(member=Member("SLAVE", 1, "10.0.0.2:10911")))
     return [
         slave.hello()[len(MAGIC) :],
+        latest.hello()[len(MAGIC) :],
         answer,
         slave.proof(),
         *journal_stream.journal_frames([journal_bytes()]),
