@@ -27,7 +27,7 @@ from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.member_group import MemberGroup
 from firearrow.broker.replication.pair_client import FollowedParts
-from firearrow.broker.replication.pair_handshake import Facts, Member
+from firearrow.broker.replication.pair_handshake import Facts, member_of
 from firearrow.broker.replication.pair_identity import MASTER_ROLES
 from firearrow.broker.replication.pair_log import PairLog
 from firearrow.broker.replication.pair_master import PairParts
@@ -211,7 +211,7 @@ class ReplicationServices:
 
     def _pair_log(self) -> PairLog:
         options, identity = self._config.options, self._identity
-        member = Member(options.broker_role, identity.broker_id, identity.address(""))
+        member = member_of(options.broker_role, identity.broker_id, identity.address(""))
         return PairLog(self._store, self._role.identity, self._role.epochs, member)
 
     def _joined(self, master: Facts) -> None:

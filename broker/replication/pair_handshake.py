@@ -84,6 +84,12 @@ class Member(NamedTuple):
     address: str
 
 
+def member_of(role: str, broker_id: int, address: str) -> Member:
+    """Without an address that a handshake cannot have."""
+    fits = address.isascii() and address.isprintable() and len(address) <= ADDRESS_BYTES_MAX
+    return Member(role, broker_id, address if fits else "")
+
+
 class Facts(NamedTuple):
     """Of a broker and its log, which has `first` to `end`. `chain`: checksums of the log from `chain_start`, a whole
     MiB, to each later one and to `end` (LogChecksums.chained); empty: none. `member` None: version 1."""

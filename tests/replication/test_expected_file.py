@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.replication.expected_replicas import (
+    HOST_CHARS_MAX,
     REPLICAS_MAX,
     ExpectedReplica,
     ExpectedReplicas,
@@ -124,3 +125,4 @@ def test_a_list_that_cannot_be_is_refused(tmp_path: Path, entry: object) -> None
     assert ExpectedReplicas(str(tmp_path)).all == []
     assert (file.parent / "expectedReplicas.json.damaged-1").exists()
     assert len(parsed([{}] * 1000)) == REPLICAS_MAX
+    assert parsed([{"host": "a" * HOST_CHARS_MAX}])[0].host

@@ -166,6 +166,19 @@ def test_both_learn_each_other_s_facts() -> None:
         master.proved(only(slave.proof()))
 
 
+def test_an_address_of_a_member_is_bounded() -> None:
+    longest = "a" * handshake.ADDRESS_BYTES_MAX
+    member = handshake.member_of("SLAVE", 1, longest)
+    assert (
+        MasterHandshake(b"").greeted(only(SlaveHandshake(b"", FACTS._replace(member=member)).hello())).member
+        == member
+    )
+    for address in (longest + "a", "hôte:1", "a\n"):
+        assert handshake.member_of("SLAVE", 1, address).address == ""
+    with pytest.raises(ValueError, match="256 bytes"):
+        SlaveHandshake(b"", FACTS._replace(member=Member("SLAVE", 1, longest + "a")))
+
+
 @pytest.mark.parametrize(
     "fields",
     [(4, 1, 0, b""), (1, -1, 0, b""), (1, 1, 9, b"short"), (1, 1, 2, b"\n\n"), (1, 1, 2, "ä".encode())],
