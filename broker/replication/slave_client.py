@@ -155,9 +155,9 @@ class HAClient:
             await self._serve(connection)
 
     async def _pair_version(self) -> int:
-        """Without a name server's word, a master at haMasterAddress is tried as one of ours: it reports its address
+        """If no name server takes us, a master at haMasterAddress is tried as one of ours: it reports its address
         then."""
-        if self._master.address is None and self._master.ha_address is not None:
+        if self._master.address is None and self._master.ha_address is not None and self._naming.fault():
             return PAIR_LATEST
         return await self._master.pair_version()
 
