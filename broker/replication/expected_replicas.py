@@ -40,7 +40,7 @@ class Place(NamedTuple):
     port: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ExpectedReplica:
     """`end`: of its log, as far as it was acknowledged. `seen_ms`: when it was last connected; 0: not known."""
 
@@ -169,12 +169,12 @@ class ExpectedReplicas:
         return None
 
     def _take_place(self, replica: ExpectedReplica, place: Place) -> None:
-        before = replace(replica)
+        before = _identity(replica)
         replica.node = place.node or replica.node
         replica.broker_id = place.broker_id or replica.broker_id
         if place.port or replica.host != place.host:
             replica.host, replica.port = place.host, place.port
-        if replica != before:
+        if _identity(replica) != before:
             self._write()
 
     def _drop_oldest(self) -> bool:

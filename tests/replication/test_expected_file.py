@@ -66,6 +66,21 @@ def test_one_takes_the_place_of_another_only_if_it_may_be_the_same(tmp_path: Pat
     assert names(expected) == ["i"]
 
 
+def test_of_two_that_look_alike_the_missing_one_is_forgotten(tmp_path: Path) -> None:
+    expected = ExpectedReplicas(str(tmp_path))
+    place = Place("", 0, "h", 0)
+    for connection in (1, 2):
+        expected.in_sync(connection, place)
+    for connection in (1, 2):
+        expected.left(connection, 100, 5_000)
+    expected.connected(3, place)
+    assert names(expected) == ["h#2"]
+    assert expected.forget("h#2")
+    known = expected.of(3)
+    assert known is not None
+    assert [each is known for each in expected.all] == [True]
+
+
 def test_the_list_is_bounded(tmp_path: Path) -> None:
     """Slaves without an id make room, those with one do not."""
     expected = ExpectedReplicas(str(tmp_path))
