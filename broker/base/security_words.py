@@ -38,13 +38,13 @@ _LISTS = {
 }
 _WORDS = {word: protection for protection, text in _LISTS.items() for word in text.split()}
 _PARTS = {
-    r"login(?!terval)|passw|passphrase|credential|authentic|kerberos|anonym|superuser|secur|signature": AUTHENTICATION,
-    r"authori[sz]|whitelist|allowlist|blacklist|denylist|firewall|permission": ACCESS_CONTROL,
-    r"certificate|keystore|truststore|encrypt|cipher|plaintext": TLS,
-    r"audit": AUDIT_LOG,
-    r"(ssl|tls)$|^(ssl|tls)": TLS,
-    r"acls?$|^acl": ACCESS_CONTROL,
-    r"auth$|^auth(?!or)": AUTHENTICATION,
+    re.compile(r"login(?!terval)|passw|passphrase|credential|authentic|kerberos|anonym|superuser|secur|signature"): AUTHENTICATION,
+    re.compile(r"authori[sz]|whitelist|allowlist|blacklist|denylist|firewall|permission"): ACCESS_CONTROL,
+    re.compile(r"certificate|keystore|truststore|encrypt|cipher|plaintext"): TLS,
+    re.compile(r"audit"): AUDIT_LOG,
+    re.compile(r"(ssl|tls)$|^(ssl|tls)"): TLS,
+    re.compile(r"acls?$|^acl"): ACCESS_CONTROL,
+    re.compile(r"auth$|^auth(?!or)"): AUTHENTICATION,
 }
 """Parts of a word, for keys without capitals and separators."""
 _ABBREVIATIONS = {
@@ -99,6 +99,6 @@ def _sounds(key: str) -> dict[str, str]:
             found[word] = _WORDS[word]
     for word in words:
         for part, protection in _PARTS.items():
-            if (match := re.search(part, word)) is not None:
+            if (match := part.search(word)) is not None:
                 found.setdefault(match[0], protection)
     return found
