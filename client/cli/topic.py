@@ -279,7 +279,8 @@ async def set_topic(call: Call) -> int:
 
 def _refused(call: Call, unread: list[Unread]) -> int:
     given = call.arguments
-    call.output.rows(UNREAD_COLUMNS, unread_rows(unread))
+    if not given.dry_run:  # it has shown what it would change
+        call.output.rows(UNREAD_COLUMNS, unread_rows(unread))
     queues = given.queues or given.read_queues
     call.output.note(
         f"{unread_text(given.topic, unread)}; `firearrow topic shrink {given.topic} --queues {queues}` takes them away "

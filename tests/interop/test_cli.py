@@ -117,11 +117,15 @@ def test_a_topic_is_created_once_and_changed(firearrow: Firearrow, broker: Peer)
 
 
 def test_a_change_that_loses_messages_needs_a_yes(firearrow: Firearrow, sent: str) -> None:
-    refused = firearrow("topic", "set", sent, "--read-queues", "1")
+    hidden = firearrow("topic", "set", sent, "--read-queues", "1")
+    assert (hidden.code, hidden.lines[0]["queues"]) == (1, QUEUES - 1)
+    assert "--force" in hidden.err
+    refused = firearrow("topic", "set", sent, "--read-queues", "1", "--force")
     assert refused.code == 2
     assert "--yes" in refused.err
     planned = firearrow("topic", "set", sent, "--read-queues", "1", "--dry-run")
-    assert planned.rows[0]["readQueues"] == 1
+    assert (planned.code, [row["readQueues"] for row in planned.lines]) == (1, [1])
+    assert "--force" in planned.err
     [shown] = firearrow("topic", "show", sent).rows
     assert shown["brokers"][0]["readQueues"] == QUEUES
 
