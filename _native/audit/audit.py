@@ -30,7 +30,6 @@ from firearrow._native.audit.queues import (
 )
 from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.audit.top_counts import LogCounts
-from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow._native.offline.segment_files import SegmentFile, missing
 
 QUEUES_PER_TASK = 256
@@ -104,7 +103,7 @@ class StoreAudit:
         *,
         check_crc: bool = True,
         with_index: bool = True,
-        delays_s: tuple[int, ...] = APACHE_DELAYS_S,
+        delays_s: tuple[int, ...] = (),
         index_slots: int = 0,
         range_bytes: int = 128 << 20,
     ) -> None:

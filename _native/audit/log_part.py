@@ -25,7 +25,7 @@ from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.audit.top_counts import LogCounts
 from firearrow._native.checks.findings import Fault, FaultKind
 from firearrow._native.checks.index_files import match_keys, settle_keys
-from firearrow._native.checks.log_records import APACHE_DELAYS_S, TORN, Survey, SurveyedQueue
+from firearrow._native.checks.log_records import TORN, Survey, SurveyedQueue
 from firearrow._native.columnar.record_spans import End, find
 from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
@@ -64,14 +64,14 @@ class PartEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartSettings:
-    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds. `index_from`: the
+    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds; empty: not known. `index_from`: the
     index has the keys of records from this physical offset on. `trims`, `deletions` and `topics`: see
     `AuditedStore`."""
 
     check_crc: bool = True
     with_index: bool = True
     growing: bool = False
-    delays_s: tuple[int, ...] = APACHE_DELAYS_S
+    delays_s: tuple[int, ...] = ()
     index_from: int = 0
     trims: Mapping[tuple[bytes, int], int] = field(default_factory=dict)
     deletions: Mapping[bytes, tuple[int, int]] = field(default_factory=dict)

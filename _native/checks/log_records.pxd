@@ -34,6 +34,7 @@ cdef struct QueueRows:
     int64_t messages, bytes, first_ms, last_ms, fitting, low, high
     int64_t deleted_below, deleted_ms   # older records are of a deleted topic with this name
     bint is_lmq                 # named in INNER_MULTI_DISPATCH
+    bint any_delay              # of delayed messages, whose delay levels are not known
 
 cdef struct KeyRow:            # an index entry that a record must have
     int64_t physical_offset, record

@@ -38,7 +38,6 @@ TORN = {
     RECORD_BAD_MAGIC: "its magic number is not that of a record",
     RECORD_BAD_SIZE: "its lengths do not add up",
 }
-APACHE_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
 
 cdef inline bint begins(
@@ -80,7 +79,7 @@ cdef inline const uint8_t *part_end(const uint8_t *at, const uint8_t *end, int s
 
 cdef class Survey:
     def __cinit__(
-        self, *, bint check_crc=True, bint with_keys=True, delays_ms=tuple(1000 * s for s in APACHE_DELAYS_S),
+        self, *, bint check_crc=True, bint with_keys=True, delays_ms=(),
         Py_ssize_t names_max=8192, Py_ssize_t rows_max=1 << 20, Py_ssize_t keys_max=1 << 21,
         Py_ssize_t faults_max=1000, deletions=(),
     ):
@@ -258,14 +257,18 @@ cdef class Survey:
         queue.topic = <int32_t> self.topics.number_of(0, topic, length)
         queue.queue_id = queue_id
         queue.topic_hash = keys_of(topic, length)
+        queue.any_delay = not self.delays_ms and topic[:length] == b"SCHEDULE_TOPIC_XXXX"
         queue.deleted_below, queue.deleted_ms = self.deletions.get(topic[:length], (0, 0))
         return number
 
     cdef int64_t code_of(self, const RecordView *view, const Properties *properties) except? -1:
-        """Java's hash of the whole TAGS value; in the schedule topic the time of delivery."""
+        """Java's hash of the whole TAGS value; in the schedule topic the time of delivery, or the time of storing if
+        the delay levels are not known."""
         cdef int64_t level
         if properties.delay.length and is_schedule(view):
             level = digits(properties.delay.at, properties.delay.length)
+            if level > 0 and not self.delays_ms:
+                return view.store_time
             if level > 0:
                 level = min(level, <int64_t> len(self.delays_ms))
                 return view.store_time + (<int64_t> self.delays_ms[level - 1] if level > 0 else 1000)
@@ -349,7 +352,7 @@ cdef void match_rows(QueueRows *queue, const uint8_t *entries, int64_t first, in
         if physical_offset != row.physical_offset or size != row.size:
             if row.state != ROW_DELETED:
                 row.state, row.seen = ROW_OTHER, physical_offset
-        elif code != row.code and code > EXT_ADDRESS_MAX:
+        elif code != row.code and code > EXT_ADDRESS_MAX and not (queue.any_delay and code >= row.code):
             row.state, row.seen = ROW_TAGS, code
         else:
             row.state = ROW_FITS

@@ -38,7 +38,9 @@ _LISTS = {
 }
 _WORDS = {word: protection for protection, text in _LISTS.items() for word in text.split()}
 _PARTS = {
-    re.compile(r"login(?!terval)|passw|passphrase|credential|authentic|kerberos|anonym|superuser|secur|signature"): AUTHENTICATION,
+    re.compile(
+        r"login(?!terval)|passw|passphrase|credential|authentic|kerberos|anonym|superuser|secur|signature"
+    ): AUTHENTICATION,
     re.compile(r"authori[sz]|whitelist|allowlist|blacklist|denylist|firewall|permission"): ACCESS_CONTROL,
     re.compile(r"certificate|keystore|truststore|encrypt|cipher|plaintext"): TLS,
     re.compile(r"audit"): AUDIT_LOG,

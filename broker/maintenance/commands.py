@@ -112,9 +112,7 @@ def verify_store(
 ) -> None:
     """Check every record, queue entry, index slot and small file; change nothing."""
     with held(str(folder), live=live):
-        checks = _checks(
-            _delays_ms(config), crc=crc, index=index, index_slots=index_slots, jobs=jobs, quiet=quiet
-        )
+        checks = _checks(config, crc=crc, index=index, index_slots=index_slots, jobs=jobs, quiet=quiet)
         verified = verify.verify(str(folder), checks)
     if json:
         report.print_json(report.as_object(verified))
@@ -150,7 +148,7 @@ def repair_store(
     """Repair a stopped store after a verify; originals of changed files are kept in removed-TIME."""
     root, delays_ms = str(folder), _delays_ms(config)
     with held(root, write=True):
-        checks = _checks(delays_ms, jobs=jobs, quiet=quiet, index_slots=index_slots)
+        checks = _checks(config, jobs=jobs, quiet=quiet, index_slots=index_slots)
         work = repair.Repair(
             root,
             verify.verify(root, checks),
@@ -372,7 +370,9 @@ def _time_ms(text: str | None, option: str) -> int | None:
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _checks(delays_ms: tuple[int, ...], **more: Any) -> verify.VerifyOptions:  # noqa: ANN401 (fields of VerifyOptions)
+def _checks(config: Path | None, **more: Any) -> verify.VerifyOptions:  # noqa: ANN401 (fields of VerifyOptions)
+    """Without the configuration file the delay levels are not known."""
+    delays_ms = () if config is None else _delays_ms(config)
     return verify.VerifyOptions(delays_s=tuple(each // 1000 for each in delays_ms), **more)
 
 

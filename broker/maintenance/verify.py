@@ -17,7 +17,6 @@ from typing import Any
 from firearrow._native.audit.audit import StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
 from firearrow._native.store.log.checkpoint import NUMBERS
@@ -240,7 +239,7 @@ class VerifyOptions:
     crc: bool = True
     index: bool = True
     index_slots: int = 0
-    delays_s: tuple[int, ...] = APACHE_DELAYS_S
+    delays_s: tuple[int, ...] = ()
     jobs: int = 0
     quiet: bool = True
 

@@ -19,7 +19,6 @@ from rich.table import Column, Table
 from firearrow._native.audit.audit import StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.audit.duplicate_ids import Duplicates, find_duplicates
@@ -62,7 +61,7 @@ class CheckArguments:
     ] = 0
     delay_levels: Annotated[
         str | None,
-        Option("--delay-levels", help="messageDelayLevel of the broker, if it is not Apache's own."),
+        Option("--delay-levels", help="messageDelayLevel of the broker, to check times of delivery exactly."),
     ] = None
     duplicates: Annotated[
         bool, Option("--duplicates", help="Count messages of a topic with the same unique key, exactly.")
@@ -76,7 +75,7 @@ class CheckArguments:
 
     def delays_s(self) -> tuple[int, ...]:
         if self.delay_levels is None:
-            return APACHE_DELAYS_S
+            return ()
         levels = self.delay_levels.split()
         if not levels or not all(
             level[-1] in DELAY_UNITS and level[:-1].isdecimal() and len(level) <= 10 for level in levels
