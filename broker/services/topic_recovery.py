@@ -20,6 +20,7 @@ log = logging.getLogger("firearrow.topic_recovery")
 def drop_deleted_queues(deleted: DeletedTopics, store: MessageStore) -> None:
     """Delete the queues of deleted topics whose newest record was stored before the deletion: recovery found
     them in the log. Else a topic that is recreated would begin with the deleted messages."""
+    deleted.bound(store.written)
     for topic, queue_id in store.reader.queues():
         end = store.reader.max_offset(topic, queue_id) if topic in deleted else 0
         for entry in store.reader.entries(topic, queue_id, end - 1, 1) if end else ():

@@ -116,6 +116,16 @@ class DeletedTopics:
         deleted = self._table.get(topic)
         return deleted is not None and physical_offset < deleted.log_end and 0 <= store_ms <= deleted.ms
 
+    def bound(self, log_end: int) -> None:
+        """The log has lost what came after `log_end`: what will be stored there is not of deleted topics, whatever the
+        clock reads, and a master that was promoted there may have stored it before the deletion."""
+        ahead = {
+            topic: replace(of, log_end=log_end) for topic, of in self._table.items() if of.log_end > log_end
+        }
+        if ahead:
+            self._table |= ahead
+            self._changed()
+
     # --- the file ---
 
     def to_json(self) -> bytes:

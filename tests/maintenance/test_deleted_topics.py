@@ -158,6 +158,40 @@ def test_a_lost_queue_of_a_topic_that_exists_is_found(stopped: Path, tmp_path: P
     assert sum(each.count for each in found) == OLD
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"topics":[{"topic":"again","logEnd":%d,"timestamp":1}]}' % (1 << 63),
+        '{"topics":[{"topic":"again","logEnd":1e999,"timestamp":1}]}',
+    ],
+)
+def test_a_damaged_file_neither_ends_a_start_nor_hides_what_the_log_has(
+    stopped: Path, tmp_path: Path, text: str
+) -> None:
+    backup(str(stopped), tmp_path / "copy", BackupOptions(links=False))
+    config = tmp_path / "copy" / "config"
+    for name in ("deletedTopics.json", "deletedTopics.json.bak", "trimmedQueues.json"):
+        (config / name).write_text(text)
+    (tmp_path / "copy" / "abort").touch()  # as after a kill
+    checked(tmp_path / "copy")
+    with BrokerProcess(tmp_path / "copy") as broker, closing(broker.connect()) as connection:
+        assert len(read_queue(connection, "again", 0)) >= NEW
+        send(connection, "kept", b"more")
+    assert (config / "deletedTopics.json.damaged-1").read_text() == text
+
+
+def test_a_start_bounds_deletions_by_a_log_that_is_shorter_now(stopped: Path, tmp_path: Path) -> None:
+    backup(str(stopped), tmp_path / "copy", BackupOptions(links=False))
+    path = tmp_path / "copy" / "config" / "deletedTopics.json"
+    document = json.loads(path.read_bytes())
+    for of in document["topics"]:
+        of["logEnd"] = 1 << 40
+    path.write_bytes(json.dumps(document).encode())
+    with BrokerProcess(tmp_path / "copy") as broker:
+        assert broker.stop() == 0
+    assert all(0 < of["logEnd"] < 1 << 30 for of in json.loads(path.read_bytes())["topics"])
+
+
 def test_a_deletion_known_of_a_longer_log_excuses_no_record_stored_since(
     stopped: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ that end and was stored up to that time: after a power cut the log may be shorte
 Trims = dict[tuple[bytes, int], int]
 """(Topic, queue) → physical offset below which the queue was trimmed."""
 T = TypeVar("T")
+LONG_MAX = (1 << 63) - 1
 FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -45,15 +46,26 @@ def _read(root: str, name: str, take: Callable[[Any], T]) -> T | None:
 
 
 def _deletions(document: Any) -> Deletions:  # noqa: ANN401 (JSON)
-    return {_name(of["topic"]): (int(of["logEnd"]), int(of["timestamp"])) for of in document["topics"]}
+    return {
+        _name(of["topic"]): (_number(of["logEnd"]), _number(of["timestamp"])) for of in document["topics"]
+    }
 
 
 def _trims(document: Any) -> Trims:  # noqa: ANN401
-    return {(_name(of["topic"]), int(of["queueId"])): int(of["physicalOffset"]) for of in document["queues"]}
+    return {
+        (_name(of["topic"]), _number(of["queueId"])): _number(of["physicalOffset"])
+        for of in document["queues"]
+    }
 
 
 def _topics(document: Any) -> frozenset[bytes]:  # noqa: ANN401
     return frozenset(map(_name, document["topicConfigTable"]))
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= LONG_MAX:
+        raise ValueError(f"{value!r} is no number from 0 to {LONG_MAX}")
+    return value
 
 
 def _name(topic: str) -> bytes:

@@ -57,6 +57,18 @@ def test_records_from_before_the_deletion_are_known() -> None:
     assert not deleted.is_deleted("U", 99, now_ms)
 
 
+def test_records_stored_where_the_log_was_cut_are_not_of_the_deleted_topic() -> None:
+    """After a power cut with a clock that was set back, or of a master that was promoted before the deletion."""
+    deleted, _ = table()
+    deleted.note("T", {0: 9}, 100)
+    deleted.note("U", {0: 9}, 40)
+    now_ms = CLOCK.now_ms()
+    deleted.bound(60)
+    assert not deleted.is_deleted("T", 60, now_ms)
+    assert deleted.is_deleted("T", 59, now_ms)
+    assert [deleted.is_deleted("U", at, now_ms) for at in (39, 40)] == [True, False]
+
+
 def test_empty_queues_are_not_noted() -> None:
     deleted, _ = table()
     deleted.note("T", {0: 0, 1: -1}, 100)
