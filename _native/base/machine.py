@@ -94,8 +94,8 @@ def anonymous_bytes() -> int | None:
 
 
 def _memory_folders(cgroups: str, own: str) -> list[Path]:
-    """The folders of this process's cgroup and of those above it. In a container they may not be visible: the root of
-    what is mounted is always among them."""
+    """The folders of this process's cgroup and of those above it. In a container they may not be visible, or `own` may
+    not name them: the root of what is mounted is always among them."""
     found: dict[Path, None] = {}
     for line in _read(own).splitlines():
         kind, _, inner = line.partition(":")[2].partition(":")
@@ -105,7 +105,7 @@ def _memory_folders(cgroups: str, own: str) -> list[Path]:
         parts = [part for part in inner.split("/") if part not in ("", "..")]
         for count in range(len(parts), -1, -1):
             found[root.joinpath(*parts[:count])] = None
-    return list(found)
+    return list(found | dict.fromkeys((Path(cgroups), Path(cgroups, "memory"))))
 
 
 def _memory_of(folder: Path) -> dict[str, int | None]:
@@ -132,7 +132,7 @@ def _limit_of(folder: Path) -> int | None:
     texts = [_read(folder / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
     if texts[-1]:
         lines = (line.split() for line in _read(folder / "memory.stat").splitlines())
-        texts += [words[1] for words in lines if words[0] == "hierarchical_memory_limit"]
+        texts += [words[1] for words in lines if words[:1] == ["hierarchical_memory_limit"] and words[1:]]
     limits = (_number(text) for text in texts)
     return min((limit for limit in limits if limit is not None and limit < NO_LIMIT_BYTES), default=None)
 

@@ -51,6 +51,11 @@ def test_the_tightest_limit_of_either_version_counts(tmp_path: Path) -> None:
     assert machine.memory_limit(str(first), str(own)) == 200 * MIB
     cgroup(folder, memory__limit_in_bytes=100 * MIB)
     assert machine.memory_limit(str(first), str(own)) == 100 * MIB
+    cgroup(folder, memory__stat="cache 7\n\nhierarchical_memory_limit")
+    assert machine.memory_limit(str(first), str(own)) == 100 * MIB
+    assert machine.memory_limit(str(second), str(tmp_path / "not there")) == 128 * MIB, (
+        "what is mounted counts"
+    )
 
 
 @pytest.mark.parametrize("limit", [0, 64 * MIB, 100 * MIB, 128 * MIB, 256 * MIB, 1 << 30, 3 << 30])
