@@ -138,7 +138,16 @@ async def shrink(call: Call) -> int:
             "run this again once they are read, or with --force"
         )
         return FOUND_TROUBLE
-    for broker, config in sorted(wide.items()):
+    for broker, config in sorted(
+        (await admin.topic_config(topic)).items()
+    ):  # others may have changed it meanwhile
+        if broker not in wide:
+            continue
+        if config.write_queues > queues and not given.force:
+            call.output.note(
+                f"topic {topic} got {config.write_queues} write queues at {broker} meanwhile: run this again"
+            )
+            return FOUND_TROUBLE
         reduced = replace(
             config, write_queues=min(config.write_queues, queues), read_queues=min(config.read_queues, queues)
         )

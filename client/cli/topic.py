@@ -265,6 +265,14 @@ async def set_topic(call: Call) -> int:
         call.output.rows(CONFIG_COLUMNS, rows)
     if unread and not given.force:
         return _refused(call, unread)
+    if not given.force and (
+        hidden := [each for each in fewer.values() if each.read_queues < each.write_queues]
+    ):
+        call.output.note(
+            f"producers write to {hidden[0].write_queues} queues of topic {given.topic}, and consumers would be given "
+            f"{hidden[0].read_queues}: --queues {hidden[0].read_queues} reduces both, --force only the read queues"
+        )
+        return FOUND_TROUBLE
     # what was stored in queues that are not read any more is lost to consumers
     if (losing or given.dry_run) and not call.may(what):
         return OK

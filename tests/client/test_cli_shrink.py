@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -125,6 +126,39 @@ def test_shrink_takes_write_queues_first_and_goes_on_when_it_is_run_again(shop: 
     assert shop.queues(topic) == (1, 1)
     assert not shop.findings(topic)
     assert shop.firearrow("topic", "shrink", topic, "--queues", "1", "--yes").code == 0
+
+
+def test_read_queues_do_not_become_fewer_than_those_that_are_written(shop: Shop) -> None:
+    topic = shop.topic()
+    ran = shop.firearrow("topic", "set", topic, "--read-queues", "2", "--yes")
+    assert ran.code == 1
+    assert "producers write to 4 queues" in ran.err
+    assert shop.queues(topic) == (4, 4)
+    assert shop.firearrow("topic", "set", topic, "--read-queues", "2", "--force", "--yes").code == 0
+    assert shop.queues(topic) == (4, 2)
+
+
+def test_shrink_keeps_what_others_change_while_it_waits(shop: Shop) -> None:
+    topic = shop.topic(1, 1, 1, 1)
+    shop.commit(f"slow-{topic}", topic, 0, 1)
+    ran: list[Ran] = []
+    thread = threading.Thread(
+        target=lambda: ran.append(shop.firearrow("topic", "shrink", topic, "--queues", "1", "--yes"))
+    )
+    thread.start()
+    until = time.monotonic() + 20
+    while shop.queues(topic) != (1, 4) and time.monotonic() < until:
+        time.sleep(0.05)
+    ext = {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "1", "perm": "4"}
+    ext |= {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+    assert shop.client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+    for queue in (1, 2, 3):
+        shop.commit(f"slow-{topic}", topic, queue, 1)
+    thread.join(30)
+    assert ran[0].code == 0
+    assert shop.queues(topic) == (1, 1)
+    config = json.loads(shop.client.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": topic}).body)
+    assert config["perm"] == 4
 
 
 def test_mqadmin_is_obeyed_and_both_log_and_doctor_say_what_is_lost(shop: Shop) -> None:
