@@ -86,7 +86,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     verb.argument("topic")
     _settings(verb)
-    verb.argument("--force", action="store_true", help="take queues away although they hold unread messages")
+    verb.argument(
+        "--force",
+        action="store_true",
+        help="take queues away although they hold unread messages, or are written",
+    )
     verb.moving()
     verb = command.verb(
         "shrink",
