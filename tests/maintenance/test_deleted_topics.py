@@ -161,7 +161,7 @@ def test_a_lost_queue_of_a_topic_that_exists_is_found(stopped: Path, tmp_path: P
 @pytest.mark.parametrize(
     "text",
     [
-        '{"topics":[{"topic":"again","logEnd":%d,"timestamp":1}]}' % (1 << 63),
+        f'{{"topics":[{{"topic":"again","logEnd":{1 << 63},"timestamp":1}}]}}',
         '{"topics":[{"topic":"again","logEnd":1e999,"timestamp":1}]}',
     ],
 )
