@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from firearrow.client.base.errors import ClientError, NoRoute
+from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MessageModel
@@ -160,7 +160,7 @@ class Rebalancer:
         """The queues of this member. None: they cannot be determined, so nothing changes."""
         context = self._context
         try:
-            ids = await consumer_ids(context.instance, context.group, topic)
+            ids = await self._members(topic)
         except ClientError as error:
             log.warning("could not get the members of group %s: %s", context.group, error)
             return None
@@ -175,11 +175,33 @@ class Rebalancer:
             log.exception("the allocate strategy %s failed for %s", name_of(context.strategy), topic)
             return None
 
+    async def _members(self, topic: str) -> list[str]:
+        """The client ids of the group. A broker that does not list this one gets its heartbeat: it has refused the
+        last one, or the group was created after it. The timer's next one may be half a minute away. ClientError.
+        """
+        instance, group = self._context.instance, self._context.group
+        try:
+            ids = await consumer_ids(instance, group, topic)
+        except BrokerError:
+            ids = []
+        if instance.client_id in ids:
+            return ids
+        await instance.heartbeat_brokers_of(topic)
+        return await consumer_ids(instance, group, topic)
+
+    async def _is_member(self, topic: str) -> bool:
+        try:
+            return self._context.instance.client_id in await self._members(topic)
+        except ClientError as error:
+            log.warning("could not get the members of group %s: %s", self._context.group, error)
+            return False
+
     async def _apply_assignment(self, topic: str) -> bool:
         context = self._context
         modes = await query_assignment(
             context.instance, context.group, topic, context.model, name_of(context.strategy)
         )
+        known = bool(modes) or context.model is MessageModel.BROADCASTING or await self._is_member(topic)
         if modes is None:
             return False
         self._switch_retries(topic, modes)
@@ -187,7 +209,7 @@ class Rebalancer:
         popped = modes.keys() - pulled
         everything = frozenset(context.instance.routes.known_subscribe_queues(topic))
         await self._apply(topic, everything, pulled, frozenset(popped))
-        return self._owned_queues.is_settled(topic, frozenset(modes))
+        return known and self._owned_queues.is_settled(topic, frozenset(modes))
 
     def _switch_retries(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
         """Popped messages that failed are in a separate retry topic; a member that pulls again must pull it,

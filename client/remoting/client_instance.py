@@ -146,6 +146,9 @@ class ClientInstance:
         """Send a heartbeat to every known broker. Returns how many answered."""
         return await self.heartbeats.beat_all()
 
+    async def heartbeat_brokers_of(self, topic: str) -> None:
+        await self.heartbeats.beat_to(self.routes.brokers_of(topic))
+
     def broker_version(self, address: str) -> int:
         return self.heartbeats.version(address)
 

@@ -84,6 +84,7 @@ class FakeInstance:
         self.asked: list[RemotingCommand] = []
         self.addresses: list[str] = []
         self.rebalances_soon: list[float] = []
+        self.heartbeats_of: list[str] = []
         self.name_servers = FakeNameServers()
 
     async def oneway(self, address: str, command: RemotingCommand) -> None:
@@ -118,6 +119,9 @@ class FakeInstance:
 
     async def oneway_master(self, broker: str, command: RemotingCommand, topic: str | None = None) -> None:
         await self.oneway(self._master(broker), command)
+
+    async def heartbeat_brokers_of(self, topic: str) -> None:
+        self.heartbeats_of.append(topic)
 
     def rebalance_soon(self, after_s: float = 0) -> None:
         self.rebalances_soon.append(after_s)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import (
@@ -108,3 +109,37 @@ async def test_they_work_a_few_seconds_after_it_has_come(tmp_path: Path, rebalan
             await asyncio.wait(working.values())
             if late is not None:
                 late.kill()
+
+
+async def test_they_work_a_few_seconds_after_their_group_was_created(tmp_path: Path) -> None:
+    """A broker takes no heartbeat for a group that it neither has nor may create, and does not answer so."""
+    topic, got = unique("topic"), {"allocated": asyncio.Event(), "assigned": asyncio.Event()}
+
+    async def consume(client: ClientOptions, group: str) -> None:
+        async def handler(_: object) -> None:
+            got[group].set()
+
+        options = PushConsumerOptions(from_where=FIRST, client_rebalance=group == "allocated")
+        consumer = PushConsumer(group, client=client, options=options)
+        consumer.subscribe(topic, handler)
+        async with consumer:
+            await asyncio.Event().wait()
+
+    with FireArrow(tmp_path / "store", {"autoCreateSubscriptionGroup": "false"}) as broker:
+
+        def client() -> ClientOptions:
+            return ClientOptions(name_server=broker.name_server, instance_name=unique("late"))
+
+        await send(client(), topic)
+        working = [asyncio.create_task(consume(client(), group)) for group in got]
+        await asyncio.sleep(WITHIN_S)  # the heartbeats of the start are over
+        async with Admin(client=client()) as admin:
+            for group in got:
+                await admin.create_group(group)
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await asyncio.gather(*(event.wait() for event in got.values()))
+        finally:
+            for task in working:
+                task.cancel()
+            await asyncio.wait(working)

@@ -95,9 +95,11 @@ async def test_without_the_members_everything_stays(says: Callable[..., Remoting
 
 
 async def test_a_member_that_is_not_listed_owns_nothing() -> None:
+    """Not even after another heartbeat."""
     one = Round(FakeInstance({MEMBERS: of_members("you")}))
     assert await one.rebalancer.run()
     assert one.mine == []
+    assert one.instance.heartbeats_of == ["T"]
 
 
 async def test_a_member_that_is_listed_twice_counts_once() -> None:
@@ -303,7 +305,8 @@ async def test_a_queue_that_is_not_popped_is_begun_again() -> None:
      b'{"messageQueueAssignments":[{"messageQueue":{"topic":"T"},"mode":"PULL"}]}'],
 )  # fmt: skip
 async def test_no_valid_assignment_means_keep_what_there_is(body: bytes) -> None:
-    one = Round(FakeInstance({ASSIGN: assigning(q0="PULL", q1="PULL")}), broker_assigns=True)
+    says = {ASSIGN: assigning(q0="PULL", q1="PULL"), MEMBERS: of_members()}
+    one = Round(FakeInstance(says), broker_assigns=True)
     await one.rebalancer.run()
     one.instance.says[ASSIGN] = lambda request: request.answer(body=body)
     assert not await one.rebalancer.run()
@@ -311,7 +314,8 @@ async def test_no_valid_assignment_means_keep_what_there_is(body: bytes) -> None
 
 
 async def test_an_empty_assignment_means_drop_everything() -> None:
-    one = Round(FakeInstance({ASSIGN: assigning(q0="PULL", q1="POP")}), broker_assigns=True)
+    says = {ASSIGN: assigning(q0="PULL", q1="POP"), MEMBERS: of_members("me", "you")}
+    one = Round(FakeInstance(says), broker_assigns=True)
     await one.rebalancer.run()
     one.instance.says[ASSIGN] = assigning()
     assert await one.rebalancer.run()
