@@ -147,7 +147,9 @@ class Heartbeats:
         began_s = self._channels.loop.time()
         try:
             await self._beat(address)
-        except (ClientError, NotRunning) as error:
+        except NotRunning:
+            return False  # the client closes
+        except ClientError as error:
             log.warning("heartbeat to %s failed: %s", address, error)
             if self._channels.loop.time() - began_s >= SLOW_S:
                 self._now_silent(address)
