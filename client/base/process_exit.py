@@ -65,7 +65,7 @@ def at_process_exit(function: Callable[[], object]) -> None:
 
 
 def close_running() -> None:
-    """Close all that runs in this process."""
+    """Close all that runs in this process. KeyboardInterrupt: no call waits for it any more."""
     if _process.pid != os.getpid():
         return
     services = sorted(_process.running, key=lambda service: id(service.loop))
@@ -74,6 +74,7 @@ def close_running() -> None:
             _close_all_in(loop, list(those))
     finally:
         for service in services:
+            _process.running.discard(service)
             service.report_unsent()
 
 

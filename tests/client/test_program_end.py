@@ -266,6 +266,22 @@ def test_what_is_lost_is_reported_with_its_reason(broker: LocalBroker, tmp_path:
             assert "never retrieved" not in errors, script.name
 
 
+def test_an_interrupt_ends_the_wait_of_a_program_that_ends(broker: LocalBroker, tmp_path: Path) -> None:
+    """One is enough, and what it gives up is reported once."""
+    texts = {"blocking": SUBMITTED + "ready()\n", "loop not closed": SCRIPTS["loop not closed"]}
+    with running(broker, 30, tmp_path / "go", texts) as scripts, hanging(broker):
+        for script in scripts:
+            script.go()
+        scripts[0].go()
+        time.sleep(1)
+        for script in scripts:
+            script.process.send_signal(signal.SIGINT)
+            _, errors = script.process.communicate(timeout=6)
+            reports = [line for line in errors.splitlines() if line.startswith("firearrow: ")]
+            assert len(reports) == 1, (script.name, errors)
+            assert f"{COUNT} messages of producer script were not sent" in reports[0]
+
+
 OFFSETS = """
 from firearrow.client import ConsumeFromWhere, PullConsumerOptions
 options = PullConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
