@@ -14,7 +14,7 @@ import orjson
 from firearrow._native.base.command_line import version
 from firearrow.broker.app.access import LOOPBACK
 from firearrow.broker.base.options import Options
-from firearrow.broker.base.peer import Address
+from firearrow.broker.base.peer import Address, is_loopback
 from firearrow.broker.base.process import ServiceThread, lower_priority
 from firearrow.broker.metrics.history import ROWS, STEP_MS, History
 from firearrow.broker.metrics.lags import LagSnapshots
@@ -23,7 +23,7 @@ from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.metrics.status import Status
 
 if TYPE_CHECKING:
-    from firearrow.broker.http.listener import Bind, HttpListener
+    from firearrow.broker.http.listener import Bind, HttpListener, Visitor
     from firearrow.broker.http.pages import LogIn
 
 log = logging.getLogger("firearrow.metrics")
@@ -53,7 +53,8 @@ class MetricsServices:
     async def listen(
         self, options: Options, bind: "Bind", log_in: "LogIn | None", *, is_encrypted: bool
     ) -> Address | None:
-        """Serve HTTP if the options ask for it; returns the address. On loopback nobody has to log in. StartError."""
+        """Serve HTTP if the options ask for it; returns the address. On loopback, only others that a proxy reports have
+        to log in. StartError."""
         if options.metrics_exporter != "PROM":
             return None
         from firearrow.broker.http.listener import HttpListener  # noqa: PLC0415 (most brokers do not serve it)
@@ -68,14 +69,16 @@ class MetricsServices:
             return OPEN_METRICS if is_open_metrics else TEXT, pieces
 
         host = options.metrics_host or LOOPBACK[0]
-        log_in = None if host in (*LOOPBACK, "localhost") else log_in
-        if log_in is not None and not is_encrypted:
+        is_local = host in (*LOOPBACK, "localhost")
+        if log_in is not None and not is_local and not is_encrypted:
             log.warning(
                 "who logs in to the metrics on %s sends a password that others can read on the way: use TLS "
                 "(SECURITY.md), or --http 127.0.0.1:%d with a proxy",
                 host,
                 options.metrics_port,
             )
+        if log_in is not None and is_local:
+            log_in = _of_others(log_in)
         pages = Pages(metrics, self._status.unready, self._status.members, log_in)
         self._http = HttpListener(self._loop, pages.answer, bind, self.thread)
         return await self._http.listen(host, options.metrics_port)
@@ -112,3 +115,12 @@ class MetricsServices:
             return orjson.dumps({"stepMs": STEP_MS, "fromMs": first * STEP_MS, "series": kept})
 
         return await self._loop.run_in_executor(self.thread, read)
+
+
+def _of_others(log_in: "LogIn") -> "LogIn":
+    """A login that this machine does not need."""
+
+    def fault(visitor: "Visitor", user: str, password: str) -> str | None:
+        return None if is_loopback(visitor.host) else log_in(visitor, user, password)
+
+    return fault

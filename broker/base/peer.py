@@ -1,11 +1,12 @@
 """Peer: the other end of a connection, as handlers and tables see it. `broker/net/server` implements it.
 
-HeldAccess: whether requests of peers may still be answered after they were held.
+HeldAccess: whether requests of peers may still be answered after they were held, and producers asked.
 """
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Protocol
 
 from firearrow._native.wire.command import RemotingCommand
@@ -74,6 +75,14 @@ def ip_text(host: str) -> str:
     return host.removeprefix("::ffff:").partition("%")[0]
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a peer with this address is on this machine; not if the address is not known."""
+    try:
+        return ip_address(ip_text(host)).is_loopback
+    except ValueError:
+        return False
+
+
 @lru_cache(maxsize=1024)
 def counted_address(host: str) -> str:
     """What limits for an address count together: an IPv4 address, or the network of 64 bits of an IPv6 address, as its
@@ -103,14 +112,24 @@ def _everyone_may(request: RemotingCommand, peer: Peer) -> None:
     pass
 
 
+def _everyone_sends(user: str | None, topic: str, peer: Peer) -> bool:
+    return True
+
+
 class HeldAccess:
     """`check(request, peer)` raises a Refusal for a request that was let through and may not be answered any more. It
-    runs only for requests that were held in another `generation`: users or rules have changed since."""
+    runs only for requests that were held in another `generation`: users or rules have changed since.
+    `may_send(user, topic, peer)`: whether who announced a producer, on that connection, may send to the topic."""
 
-    __slots__ = ("_check", "generation")
+    __slots__ = ("_check", "generation", "may_send")
 
-    def __init__(self, check: Callable[[RemotingCommand, Peer], None] = _everyone_may) -> None:
+    def __init__(
+        self,
+        check: Callable[[RemotingCommand, Peer], None] = _everyone_may,
+        may_send: Callable[[str | None, str, Peer], bool] = _everyone_sends,
+    ) -> None:
         self._check = check
+        self.may_send = may_send
         self.generation = 0
 
     def forget(self) -> None:

@@ -11,7 +11,6 @@ covers. Without haSecret, and without users, whose right was checked, only this 
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +20,7 @@ import orjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Answer, Handler, Peer, Routes, ip_text
+from firearrow.broker.base.peer import Answer, Handler, Peer, Routes, is_loopback
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow
 from firearrow.broker.replication.role import PairRole
@@ -158,10 +157,10 @@ class Fencing:
             if nonce:
                 self._nonces[peer] = ""
             wanted = proof_of(options.ha_secret.encode(), nonce, request.ext)
-            if nonce and hmac.compare_digest(wanted, request.text_or("proof", "")):
+            if nonce and hmac.compare_digest(wanted.encode(), request.text_or("proof", "").encode()):
                 return
             fault = "only who knows haSecret may fence this broker: set the same one on both brokers"
-        elif options.authentication or options.plain_acl or _is_loopback(peer):
+        elif options.authentication or options.plain_acl or is_loopback(peer.remote[0]):
             return
         else:
             fault = (
@@ -186,7 +185,3 @@ class Fencing:
 
     def stop(self) -> None:
         self._end_lease()
-
-
-def _is_loopback(peer: Peer) -> bool:
-    return ipaddress.ip_address(ip_text(peer.remote[0])).is_loopback

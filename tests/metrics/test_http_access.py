@@ -1,6 +1,7 @@
 """Who may see the metrics: HTTP speaks TLS where the other ports do, and needs a login where there are users."""
 
 import http.client
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator
@@ -87,6 +88,23 @@ def test_accounts_with_admin_log_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize("users", [False, True])
 def test_on_loopback_everyone_may(tmp_path: Path, users: bool) -> None:
     with serving(tmp_path / "store", "--http", "127.0.0.1:0", *(options() if users else ())) as (_, _, port):
+        assert get(port, "/status") == 200
+
+
+def test_on_loopback_others_log_in_that_a_proxy_reports(tmp_path: Path) -> None:
+    trusted = "--set", "proxyProtocolTrustedAddresses=127.0.0.1"
+    arguments = "--http", "127.0.0.1:0", *trusted, *options()
+    keys = b64encode(f"{ROOT}:{ROOT_PASSWORD}".encode()).decode()
+    with serving(tmp_path / "store", *arguments) as (_, _, port):
+        for source, login, status in (
+            ("192.0.2.7", "", 401),
+            ("192.0.2.7", f"Authorization: Basic {keys}\r\n", 200),
+            ("127.0.0.9", "", 200),
+        ):
+            with socket.create_connection(("127.0.0.1", port), 20) as client:
+                head = f"PROXY TCP4 {source} 127.0.0.1 4711 80\r\nGET /status HTTP/1.1\r\nHost: x\r\n{login}"
+                client.sendall(f"{head}Connection: close\r\n\r\n".encode())
+                assert int(client.makefile("rb").readline().split()[1]) == status, (source, login)
         assert get(port, "/status") == 200
 
 
