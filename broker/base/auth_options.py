@@ -71,8 +71,7 @@ class Credentials(NamedTuple):
 def auth_faults(options: Options, *, off: Collection[str] = ()) -> Iterator[str]:
     """What is wrong with the options of users and rules, a sentence each. `off`: the switches that the configuration
     sets to false, so that what it says about users is known to have no effect."""
-    if not SWITCHES & set(off):
-        yield from _idle_faults(options)
+    yield from _idle_faults(options, off)
     if options.authentication:
         yield from _class_faults(options)
         yield from _value_faults(options)
@@ -84,17 +83,20 @@ def switched_off(pairs: Mapping[str, str]) -> frozenset[str]:
     return frozenset(key for key in SWITCHES if pairs.get(key, "").strip().lower() == "false")
 
 
-def _idle_faults(options: Options) -> Iterator[str]:
-    """Options that mean something only with users, or with rules, which are not switched on."""
+def _idle_faults(options: Options, off: Collection[str]) -> Iterator[str]:
+    """Options that mean something only with users, or with rules, which are neither on nor switched off. A switch that
+    is off, such as the old aclEnable, counts for its own options alone."""
     idle: list[tuple[str, str, str]] = []
     if not options.authentication:
-        idle += [(key, getattr(options, name), "authenticationEnabled=true") for key, name in _OF_USERS]
+        if "authenticationEnabled" not in off:
+            idle += [(key, getattr(options, name), "authenticationEnabled=true") for key, name in _OF_USERS]
         if not options.plain_acl:
-            switches = "authenticationEnabled=true, or aclEnable=true"
-            idle.append(("authAuditLog", options.audit_log, switches))
-            if not options.migrate_accounts:
+            if "authenticationEnabled" not in off:
+                switches = "authenticationEnabled=true, or aclEnable=true"
+                idle.append(("authAuditLog", options.audit_log, switches))
+            if not options.migrate_accounts and "aclEnable" not in off:
                 idle.append(("rocketmq.acl.plain.file", options.plain_acl_file, "aclEnable=true"))
-    if not options.authorization:
+    if not options.authorization and not {"authenticationEnabled", "authorizationEnabled"} & set(off):
         idle += [(key, getattr(options, name), "authorizationEnabled=true") for key, name in _OF_RULES]
     for key, text, switch in idle:
         if text:

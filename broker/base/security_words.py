@@ -16,23 +16,38 @@ SWITCHES = {
 }
 """Protection → the key that switches it on."""
 
-_OFF = {"", "false", "no", "off", "none", "disabled", "0"}
+_OFF = {"", "false", "f", "no", "n", "off", "none", "never", "disabled", "disable", "null", "0"}
+_REFUSES = {
+    "deny",
+    "denied",
+    "reject",
+    "rejected",
+    "refuse",
+    "refused",
+    "forbid",
+    "forbidden",
+    "block",
+    "blocked",
+}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LISTS = {
     AUTHENTICATION: """
         login logins logon signin signon password passwords passwd passphrase pwd credential credentials auth authn
         oauth oidc jwt token tokens ldap kerberos krb sasl scram gssapi sso mfa otp user users username admin admins
-        superuser superusers secret secrets apikey accesskey signature signatures signed hmac secure secured security
-        protect protected protection harden hardened hardening lockdown anonymous guest insecure unauthenticated
+        superuser superusers secret secrets apikey apikeys accesskey signature signatures sign signed signing hmac
+        secure secured security protect protected protection harden hardened hardening lockdown anonymous guest
+        insecure unauthenticated spnego radius identityprovider
     """,
     ACCESS_CONTROL: """
         acl acls authz rbac role roles permission permissions privilege privileges whitelist whitelists allowlist
         blacklist blocklist denylist deny denied restrict restricted restriction restrictions firewall ipfilter
-        accesscontrol accesslist everyone unauthorized
+        access accesscontrol accesslist everyone unauthorized allowip allowips allowhost allowhosts allowfrom allowedip
+        allowedips allowedhost allowedhosts allowedclients allowedaddresses ipallow loopbackonly localonly localhostonly
     """,
     TLS: """
         ssl tls mtls https cert certs cipher ciphers keystore truststore trust trusted x509 pem verifyhostname
-        verifypeer verifypeers verifyclient verifyclients plaintext cleartext unencrypted
+        verifypeer verifypeers verifyclient verifyclients checkhostname hostnameverification privatekey keyfile keypath
+        cafile capath cacert rootca fips plaintext cleartext unencrypted
     """,
     AUDIT_LOG: "audit audits auditing auditlog",
 }
@@ -56,8 +71,8 @@ _ABBREVIATIONS = {
     "SASL": AUTHENTICATION,
     "LDAP": AUTHENTICATION,
 }
-_NO_PROTECTION = re.compile(r"anonym|guest|everyone|plaintext|cleartext|^insecure|^un(auth|encrypt)")
-_OPPOSITE = re.compile(r"^(disabled?|skip|no|without|ignore)$")
+_NO_PROTECTION = re.compile(r"anonym|guest|everyone|plaintext|cleartext|^public$|^insecure|^un(auth|encrypt)")
+_OPPOSITE = re.compile(r"^(disabled?|skip|no|without|ignore|bypass|open|optional)$")
 _REFUSED = re.compile(r"^(reject|deny|forbid|block|prohibit|refuse)$")
 
 
@@ -72,7 +87,8 @@ def is_off(text: str) -> bool:
 
 def asked(key: str, text: str) -> str | None:
     """The protection that an unknown key asks for with this value."""
-    if is_off(text) != is_inverse(key):
+    inverse = is_inverse(key)
+    if (is_off(text) or (inverse and text.strip().lower() in _REFUSES)) != inverse:
         return None
     return next(iter(_sounds(key).values()), None)
 
