@@ -120,7 +120,7 @@ class UserAccess(Access):
             now,
             self._logged_in,
         )
-        self.held = HeldAccess(self._control.check_held)
+        self.held = HeldAccess(self._control.check_held, self._control.may_send)
         self.fast_check = AccessCheck(
             self._allows, authorization=options.authorization, each=settings.stateful_s == 0
         )
@@ -225,7 +225,7 @@ class AccountAccess(Access):
             self._logged_in,
             self._changed,
         )
-        self.held = HeldAccess(self._plain.check_held)
+        self.held = HeldAccess(self._plain.check_held, self._plain.may_send)
         self._plain.load()
         self._files = FileReader("files with accounts", self._plain.files.read_changed, self._plain.take)
         self.check = self._plain.check

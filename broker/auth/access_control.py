@@ -16,6 +16,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
+from firearrow.broker.auth.body_needs import topic_need
 from firearrow.broker.auth.failed_logins import TOO_MANY, FailedLogins, Watcher
 from firearrow.broker.auth.rules import Facts, needs_of
 from firearrow.broker.auth.tables import AclTable, UserTable
@@ -219,6 +220,10 @@ class AccessControl:
             return True
         rights = self._rights_of(user, address)
         return all(rights.reason(need) is None for need in needs)
+
+    def may_send(self, user: str | None, topic: str, peer: Peer) -> bool:
+        """Whether who announced a producer may send to the topic; None: the whitelist let its heartbeat through."""
+        return user is None or self.allows(user, [topic_need(topic, Action.PUB)], ip_of(peer))
 
     def _rights_of(self, user: str, address: str) -> Rights:
         rights = self._rights.get((user, address))

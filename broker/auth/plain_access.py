@@ -4,13 +4,14 @@ import logging
 from collections.abc import Callable
 from hmac import compare_digest
 
-from firearrow._native.protocol.access_model import address_of
+from firearrow._native.protocol.access_model import Action, address_of
 from firearrow._native.protocol.authorization import Need
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
+from firearrow.broker.auth.body_needs import topic_need
 from firearrow.broker.auth.failed_logins import TOO_MANY, FailedLogins, Watcher
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
 from firearrow.broker.auth.plain_files import PlainFiles, Reading
@@ -194,6 +195,13 @@ class PlainAccess:
             return WRONG_PASSWORD
         self._failed.succeeded(ip, name)
         return None if account.admin else f"account {name[:TEXT_CHARS_MAX]} has no admin"
+
+    def may_send(self, name: str | None, topic: str, peer: Peer) -> bool:
+        """Whether who announced a producer may send to the topic; None: its address is white."""
+        account = None if name is None else self.acl.accounts.get(name)
+        if account is not None and account.white.match(address_of(ip_of(peer))):
+            return True
+        return name is None or self.allows(name, [topic_need(topic, Action.PUB)])
 
     def allows(self, name: str, needs: list[Need]) -> bool:
         """Whether an account that has logged in may do all of this."""

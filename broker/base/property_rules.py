@@ -59,7 +59,7 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.PRODUCER_GROUP: PropertyRule(
         _RIGHT,
         "whose producers end the transaction and are asked about it",
-        "none: see SECURITY.md",
+        "of a producer that is asked or ends it, Topic Pub of the half message",
         fast=True,
     ),
     Property.REPLY_TO_CLIENT: PropertyRule(

@@ -4,6 +4,7 @@ Loop thread.
 """
 
 import struct
+from collections.abc import Mapping
 from dataclasses import replace
 
 from firearrow._native.store.log.record import Record
@@ -13,7 +14,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.base.message_ids import offset_id
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import HeldAccess, Peer
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.transactions.half_message import real_queue
@@ -25,17 +26,19 @@ TRIES = 64
 
 
 class CheckRequestSender:
-    """`host`: the store's address, which its offset message ids contain."""
+    """`host`: the store's address, which its offset message ids contain. `access`: only producers that may send to the
+    message's topic get it; others could not end its transaction either."""
 
-    def __init__(self, clients: ClientTable, broker_name: str, host: bytes) -> None:
+    def __init__(self, clients: ClientTable, broker_name: str, host: bytes, access: HeldAccess) -> None:
         self._clients = clients
+        self._access = access
         self._broker_name = broker_name
         self._host = host
         self._next = 0
 
     def send_check(self, half: Record, copy: Message, put: PutResult) -> bool:
         """Ask a producer for `half`, whose copy is at `put`; False if it was not sent to a producer."""
-        peer = self._producer(copy.properties.get(Property.PRODUCER_GROUP, ""))
+        peer = self._producer(copy.properties)
         self._next += 1
         if peer is None:
             return False
@@ -68,19 +71,21 @@ class CheckRequestSender:
         peer.oneway(request)
         return not peer.closed
 
-    def can_ask(self, group: str) -> bool:
-        """Whether a producer of the group can be sent a check now."""
-        if self._producer(group) is not None:
+    def can_ask(self, properties: Mapping[str, str]) -> bool:
+        """Whether a producer of the half message's group can be sent a check now."""
+        if self._producer(properties) is not None:
             return True
         self._next += TRIES
         return False
 
-    def _producer(self, group: str) -> Peer | None:
+    def _producer(self, properties: Mapping[str, str]) -> Peer | None:
         """The next producer, round robin; those that do not read their sockets are skipped."""
-        members = self._clients.producers(group)
+        members = self._clients.producers(properties.get(Property.PRODUCER_GROUP, ""))
+        topic = properties.get(Property.REAL_TOPIC, "")
         for step in range(min(TRIES, len(members))):
-            peer = members[(self._next + step) % len(members)].peer
-            if not peer.closed and not peer.write_paused:
+            member = members[(self._next + step) % len(members)]
+            peer = member.peer
+            if not peer.closed and not peer.write_paused and self._access.may_send(member.user, topic, peer):
                 return peer
         return None
 

@@ -187,7 +187,7 @@ class CheckService:
         if immunity is None and 0 <= age <= options.transaction_timeout_ms:
             return None
         is_immune = immunity is not None and age <= immunity
-        if is_immune or not self._check_sender.can_ask(properties.get(Property.PRODUCER_GROUP, "")):
+        if is_immune or not self._check_sender.can_ask(properties):
             return self._wait(record, now)
         return self._copy(record, counted=True)
 

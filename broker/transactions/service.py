@@ -57,7 +57,10 @@ class TransactionService:
         )
         self._end_service = EndTransactionService(context, appender, self._open_halves, self._op_writer)
         check_sender = CheckRequestSender(
-            context.tables.clients, context.config.options.broker_name, appender.store_host
+            context.tables.clients,
+            context.config.options.broker_name,
+            appender.store_host,
+            context.held_access,
         )
         self._checks = CheckService(
             context, appender, self._open_halves, self._op_writer, check_sender, advanced=self._commit_offsets

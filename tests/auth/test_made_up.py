@@ -16,7 +16,15 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.message_ids import offset_of
 from tests.auth.secured import SignedSocket, ask_ok, create_user, grant, secured
 from tests.integration.test_replies import answer_push, register
-from tests.integration.test_transactions import COMMIT, ROLLBACK, end_ext, half_ext, half_of
+from tests.integration.test_transactions import (
+    COMMIT,
+    ROLLBACK,
+    await_check,
+    end_ext,
+    half_ext,
+    half_of,
+    join,
+)
 from tests.store.test_made_up_records import BODY_AT, made_up
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -218,6 +226,24 @@ def test_replies_go_to_the_user_that_announced_the_client(tmp_path: Path, leaves
         sent = send(scene.root, REPLIES, b"43", RequestCode.SEND_REPLY_MESSAGE_V2, REPLY_TO_CLIENT="asker@2")
         thread.join(10)
         assert (sent.code, seen[1].body) == (0, b"43")
+
+
+def test_only_who_may_send_to_the_topic_is_asked_about_a_transaction(tmp_path: Path) -> None:
+    """A check has the whole message, and a group is no secret."""
+    often = "transactionTimeOut=100", "transactionCheckInterval=100", "transactionCheckMax=1000"
+    with scene_of(tmp_path / "store", True, *often) as scene:
+        join(scene.app)
+        half = half_of(
+            scene.owner.ask(RequestCode.SEND_MESSAGE_V2, half_ext("secret", "K") | {"e": "0"}, b"paid")
+        )
+        assert scene.app.ask(RequestCode.END_TRANSACTION, end_ext(half, COMMIT)).code != 0
+        join(scene.owner)
+        for _ in range(3):
+            assert await_check(scene.owner)[1].body == b"paid"
+        send(scene.app, "mine", b"what has come until now?")
+        assert scene.app.requests == []
+        grant(scene.root, "app", "Topic:secret", "Pub")
+        assert await_check(scene.app)[1].body == b"paid"
 
 
 def test_recalls_of_another_topic_delete_nothing(scene: Scene) -> None:
