@@ -65,8 +65,11 @@ class DueRouting:
             self._retries.to_dead_letters(message, group)
         except Refusal as refused:
             raise _cannot_be_stored(message, refused) from None
-        if Property.REAL_TOPIC not in message.properties:
-            message.properties[Property.DLQ_ORIGIN_TOPIC] = origin
+        properties = message.properties
+        if not origin.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
+            properties.pop(Property.RETRY_TOPIC, None)  # of its sender; in a dead letter it would count
+        if Property.REAL_TOPIC not in properties or Property.DLQ_ORIGIN_TOPIC in properties:
+            properties[Property.DLQ_ORIGIN_TOPIC] = origin
         is_system = str(name_rules.is_system_group(group)).lower()
         self._events.add(SENT_TO_DLQ, (group, origin, is_system))
         self._events.add(REDIRECTED, (origin, TO_DEAD_LETTERS))

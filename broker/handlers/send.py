@@ -218,7 +218,8 @@ class SendHandler:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
     def _check_batch(self, send_request: SendRequest, properties: dict[str, str]) -> None:
-        if send_request.topic.startswith(name_rules.RETRY_PREFIX):
+        if send_request.topic.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
+            # the rights on what its items name are not checked
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         for name in NOT_IN_BATCH & properties.keys():
             if properties[name] not in ("0", "false"):

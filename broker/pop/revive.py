@@ -337,9 +337,10 @@ class ReviveService:
         if record is None:
             return None
         message = Message.of_record(decode(record, False))
+        properties = message.properties
         if not message.topic.startswith(name_rules.RETRY_PREFIX):
             message.topic = retry_topic(message.topic, checkpoint.group, self._config.options.pop_retry_v2)
-        properties = message.properties
+            properties.pop(Property.RETRY_TOPIC, None)  # of its sender; in a retry topic it would count
         # items of a batch are stored as they came
         property_rules.remove(properties, property_rules.NEVER_SENT)
         if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:

@@ -47,6 +47,27 @@ def test_it_goes_to_a_queue_that_is_read(config: TopicConfig, found: tuple[str, 
     assert routing.events.total(REDIRECTED) == (found != ("T", 5))
 
 
+@pytest.mark.parametrize(
+    ("topic", "properties", "origins"),
+    [
+        ("Deleted", {}, (None, "Deleted")),
+        ("Deleted", {"RETRY_TOPIC": "secret", "DLQ_ORIGIN_TOPIC": "secret"}, (None, "Deleted")),
+        ("Deleted", {"REAL_TOPIC": "Deleted", "DLQ_ORIGIN_TOPIC": "secret"}, (None, "Deleted")),
+        ("%RETRY%", {"RETRY_TOPIC": "T", "REAL_TOPIC": "%RETRY%"}, ("T", None)),
+    ],
+)
+def test_dead_letters_come_from_the_topic_that_they_were_due_for(
+    topic: str, properties: dict[str, str], origins: tuple[str | None, str | None]
+) -> None:
+    """An operator sends them there again, whatever their senders have written."""
+    message = Message(topic, 0, b"x", dict(properties))
+    routing = Routing()
+    routing.topics._put([TopicConfig("%RETRY%", 0, 8)])
+    routing.due.route(message)
+    assert message.topic.startswith("%DLQ%")
+    assert (message.properties.get("RETRY_TOPIC"), message.properties.get("DLQ_ORIGIN_TOPIC")) == origins
+
+
 def test_a_deleted_dead_letter_topic_is_created_again() -> None:
     routing = Routing()
     assert routing("%DLQ%G", 0) == ("%DLQ%G", 0)

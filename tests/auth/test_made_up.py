@@ -163,6 +163,17 @@ def test_a_send_back_names_the_topic_that_the_message_was_in(scene: Scene) -> No
     assert b"RETRY_TOPIC\x01secret" not in body
 
 
+def test_no_batch_is_a_dead_letter(scene: Scene) -> None:
+    """Its items could name the topic to which an operator sends them again."""
+    ask_ok(scene.root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("%DLQ%G", 1))
+    if scene.users:
+        grant(scene.root, "app", "Topic:%DLQ%G", "Pub")
+    body = item(b"x", text(RETRY_TOPIC="secret").encode())
+    for code in (RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2):
+        answer = scene.app.ask(code, send_ext("%DLQ%G", m="true"), body)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer.remark
+
+
 def test_offsets_in_lmqs_are_never_the_senders(tmp_path: Path) -> None:
     """Nor while LMQs are off: a rebuild after they were switched on would put the message into the queue."""
     with scene_of(tmp_path / "store", False) as scene:

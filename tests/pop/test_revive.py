@@ -36,6 +36,14 @@ def test_unacknowledged_messages_are_revived(harness: ReviveHarness) -> None:
     assert harness.offsets.committed(GROUP, REVIVE, 0) == 0
 
 
+def test_a_revived_message_names_no_topic_that_its_sender_chose(harness: ReviveHarness) -> None:
+    harness.put("T", b"0", RETRY_TOPIC="secret")
+    harness.timers.run()
+    harness.pop(0)
+    harness.timers.run(14_000)
+    assert "RETRY_TOPIC" not in harness.records(RETRY)[0].properties
+
+
 def test_all_acknowledged_at_once(harness: ReviveHarness) -> None:
     filled(harness, 3)
     harness.ack(harness.pop(0, 1, 2), 0, 1, 2)
