@@ -10,6 +10,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from firearrow.broker.base.options import Options
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from firearrow.client.local_broker import LocalBroker
 from tests.support.certificates import CertificateFiles
@@ -27,6 +28,7 @@ ClientSocket signs as TESTER, whose rules allow everything."""
 CHOSEN = os.environ.get("FIREARROW_TEST_WAY", "engine")
 WAY = WAYS["engine" if CHOSEN in ("tls", "users") else CHOSEN]
 TESTER = ("tester", "tester-word")
+LEVELS = "messageDelayLevel="
 OF_USERS = ("authenticationEnabled", "aclEnable")
 """Options of tests that choose users themselves."""
 WITH_USERS = (
@@ -67,9 +69,13 @@ def shared_certificates() -> CertificateFiles:
     return CertificateFiles(Path(folder))
 
 
-def check_store(store: Path) -> None:
-    """As `firearrow store verify` does, in this process: some milliseconds for a store of a few MiB."""
-    seen = verify(str(store), VerifyOptions(jobs=1))
+def check_store(store: Path, arguments: tuple[str, ...] = ()) -> None:
+    """As `firearrow store verify` does, in this process: some milliseconds for a store of a few MiB. `arguments`: of
+    the broker, which may have delay levels of its own."""
+    levels = [word.removeprefix(LEVELS) for word in arguments if word.startswith(LEVELS)]
+    options = Options(delay_levels=levels[-1]) if levels else Options()
+    delays_s = tuple(each // 1000 for each in options.delay_levels_ms)
+    seen = verify(str(store), VerifyOptions(jobs=1, delays_s=delays_s))
     assert seen.clean, [f"{each.kind}: {each.file} at {each.position}: {each.text}" for each in seen.findings]
 
 
@@ -97,7 +103,7 @@ class BrokerProcess:
             self.tls = shared_certificates().client()
         environment = startup_environment() | (environment or {})
         self.running = LocalBroker(store, arguments=arguments, environment=environment, wait_s=wait_s)
-        self.store = store
+        self.store, self.arguments = store, arguments
         self.log = self.running.log
         self.process = self.running.process
         self.line = self.running.line
@@ -119,7 +125,7 @@ class BrokerProcess:
         the test damaged it: then `verified` is False."""
         code = self.running.stop(within_s)
         if code == 0 and verified:
-            check_store(self.store)
+            check_store(self.store, self.arguments)
         return code
 
     def kill(self) -> None:
