@@ -82,6 +82,9 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.TRANSACTION_CHECKS: PropertyRule(_BROKER, "how often its producers were asked", fast=True),
     Property.TRANSACTION_ID: PropertyRule(_BROKER, "the unique key of a half message", fast=True),
     Property.FIRST_POP_TIME: PropertyRule(_BROKER, "when a revived message was popped first", fast=True),
+    Property.DLQ_ORIGIN_TOPIC: PropertyRule(
+        _BROKER, "the topic for which a dead letter was due, to which it is sent again", fast=True
+    ),
     Property.ORIGIN_GROUP: PropertyRule(_BROKER, "the group that popped a revived message", fast=True),
     Property.REGION: PropertyRule(_BROKER, "set in each message"),
     Property.TRACE_ON: PropertyRule(_BROKER, "set in each message"),
@@ -92,6 +95,9 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
 }
 
 NEVER_SENT = (Property.MULTI_QUEUE_OFFSET, Property.POP_CHECK_POINT)
+OF_DEAD_LETTERS = (Property.DLQ_ORIGIN_TOPIC, Property.REAL_TOPIC, Property.REAL_QUEUE_ID)
+"""In retry topics and dead-letter queues: where an operator sends it again, if RETRY_TOPIC, which needs a right, does
+not say it."""
 OF_TIMER = (Property.TIMER_ENQUEUE_MS, Property.TIMER_DEQUEUE_MS, Property.TIMER_ROLL_TIMES)
 OF_TRANSACTION = (Property.PREPARED_QUEUE_OFFSET, Property.TRANSACTION_CHECKS)
 

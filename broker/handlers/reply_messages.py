@@ -21,6 +21,7 @@ from firearrow.broker.base.message import Message, Property, properties_of, prop
 from firearrow.broker.base.message_ids import host_bytes, offset_id
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.topics import TopicTable
 
@@ -72,6 +73,8 @@ class RepliesHandler:
         queue_id = queue_of(send_request, topic)
         properties = properties_of(send_request.properties) | common_ext
         property_rules.remove(properties, property_rules.NEVER_SENT)
+        if send_request.topic.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
+            property_rules.remove(properties, property_rules.OF_DEAD_LETTERS)
         self._waiting_bytes += len(request.body)
         try:
             fault = await self._push(send_request, properties, request.body, peer)

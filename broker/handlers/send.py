@@ -146,6 +146,8 @@ class SendHandler:
             host_bytes(*peer.remote),
             reconsume_times=send_request.reconsume_times,
         )
+        if send_request.topic.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
+            property_rules.remove(properties, property_rules.OF_DEAD_LETTERS)
         if send_request.topic.startswith(name_rules.RETRY_PREFIX):
             self._retries.redirect(message, send_request.retries_max)
         properties |= common_ext

@@ -174,6 +174,15 @@ def test_no_batch_is_a_dead_letter(scene: Scene) -> None:
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer.remark
 
 
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2])
+def test_no_retry_names_a_topic_past_its_right(tmp_path: Path, code: int) -> None:
+    with scene_of(tmp_path / "store", False) as scene:
+        ask_ok(scene.root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("%DLQ%G", 1))
+        send(scene.app, "%DLQ%G", b"x", code, DLQ_ORIGIN_TOPIC="secret", REAL_TOPIC="secret", REAL_QID="0")
+        stored = ask_ok(scene.root, RequestCode.PULL_MESSAGE, pull_ext("%DLQ%G", 0)).body
+        assert b"secret" not in stored
+
+
 def test_offsets_in_lmqs_are_never_the_senders(tmp_path: Path) -> None:
     """Nor while LMQs are off: a rebuild after they were switched on would put the message into the queue."""
     with scene_of(tmp_path / "store", False) as scene:
