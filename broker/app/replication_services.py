@@ -161,7 +161,12 @@ class ReplicationServices:
             self._context = context
         self._pre_online = self._make_pre_online(context, connect, name_servers)
         self._handler = ReplicasHandler(
-            self._store, self._identity, self._ha, self._other_master, self.write_fault
+            self._store,
+            self._identity,
+            self._ha,
+            self._other_master,
+            self.write_fault,
+            lambda: self._registrar.registers,
         )
 
     def _make_slave(

@@ -40,7 +40,8 @@ SUMMED_MAX = 32 << 20
 
 class ReplicasHandler:
     """`master` None: nothing is replicated. `other_master()`: address of another one with our epoch; empty: none.
-    `write_fault()`: why this master takes no sends; empty: it does."""
+    `write_fault()`: why this master takes no sends; empty: it does. `registers()`: no name server has it yet, and none
+    has refused it."""
 
     def __init__(
         self,
@@ -49,12 +50,14 @@ class ReplicasHandler:
         master: HAService | None,
         other_master: Callable[[], str],
         write_fault: Callable[[], str],
+        registers: Callable[[], bool],
     ) -> None:
         self._store = store
         self._identity = identity
         self._master = master
         self._other_master = other_master
         self._write_fault = write_fault
+        self._registers = registers
 
     def routes(self) -> Routes:
         return {
@@ -99,7 +102,7 @@ class ReplicasHandler:
 
     def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Ours are `refused`: slaves that get nothing, and why; `members`: those that are expected, `neverJoined`: how
-        many more; `refuses`: why sends are refused; and `otherMaster`."""
+        many more; `refuses`: why sends are refused; `registers`: clients do not find it yet; and `otherMaster`."""
         slaves = [] if self._master is None else self._master.connections()
         body = {
             "haClientRuntimeInfo": dict.fromkeys(CLIENT, 0),
@@ -116,6 +119,8 @@ class ReplicasHandler:
             body["refuses"] = fault
         if other := self._other_master():
             body["otherMaster"] = other
+        if self._registers():
+            body["registers"] = True
         return request.answer(body=orjson.dumps(body))
 
     def forget(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

@@ -149,8 +149,8 @@ class Promotion:
         }
 
     async def _check_other_slaves(self, slave: Slave) -> None:
-        """Refusal: one has more of the log than we have: perhaps what its master has answered. Those that do not answer
-        are passed over."""
+        """Refusal: one has more of the log than we have: perhaps what its master has answered; or one has become the
+        master. Those that do not answer are passed over."""
         ours, end = self._context.config.options.broker_id, self._context.store.written
         try:
             others = await self.others()
@@ -158,13 +158,18 @@ class Promotion:
             return log.warning("no name server reports the other slaves: %s", error)
         for number, text in others.items():
             address = address_or_none(text)
-            if number in (MASTER_ID, ours) or address is None:
+            if number == ours or address in (None, slave.master.address):
                 continue
             try:
                 more = await slave.end_at(address) - end
             except (OSError, MasterError) as error:
                 log.warning("the slave %s does not say how much of the log it has: %s", text, error)
                 continue
+            if number == MASTER_ID:
+                raise Refusal(
+                    ResponseCode.ILLEGAL_OPERATION,
+                    f"{text} has just become the master: promote again if this slave is to take over from it",
+                )
             if more > 0:
                 raise Refusal(
                     ResponseCode.ILLEGAL_OPERATION,

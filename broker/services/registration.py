@@ -90,6 +90,11 @@ class Registrar:
         return self._own is not None or not self._others or any(other.has_us for other in self._others)
 
     @property
+    def registers(self) -> bool:
+        """Whether no name server of another process has this broker yet, and none has failed."""
+        return bool(self._others) and not self.fault and not any(other.has_us for other in self._others)
+
+    @property
     def fault(self) -> str:
         """Why no name server of another process has this broker; empty: one has it, or nothing is known yet."""
         if any(other.has_us for other in self._others):

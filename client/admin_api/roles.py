@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -16,6 +17,7 @@ STOPPED = ("diverged", "behind the log", "corrupted")
 """States of a slave that begins again."""
 AGAIN_S = 0.1
 AGAIN_WITHIN_S = 60.0
+REGISTERED_WITHIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class Promoted:
 
 
 async def promote(admin: Admin, address: str, *, role: str | None, force: bool) -> Promoted:
-    """Make the slave at this address a master, without `role` of that of its old master; returns once it is one.
+    """Make the slave at this address a master, without `role` of that of its old master; returns once it is one
+    and a name server has it: before that, another slave does not see it, and could be promoted to the same epoch.
     BrokerError, OnlyFireArrow, ClientError: it is not one a minute later."""
     ext = {"force": str(force).lower()} | ({} if role is None else {"brokerRole": role})
     answer = await _change(admin, address, RequestCode.PROMOTE_BROKER, ext)
@@ -46,6 +49,8 @@ async def promote(admin: Admin, address: str, *, role: str | None, force: bool) 
         ),
     )
     await _until(admin, address, lambda of: of.flag("master"))
+    with suppress(ClientError):  # it is the master also where no name server answers
+        await _until(admin, address, lambda of: not of.flag("registers"), within_s=REGISTERED_WITHIN_S)
     return promoted
 
 
@@ -85,10 +90,12 @@ def _state(status: Members) -> str:
     return str(dict(status.members("haClientRuntimeInfo").pairs()).get("state", ""))
 
 
-async def _until(admin: Admin, address: str, started: Callable[[Members], bool]) -> None:
+async def _until(
+    admin: Admin, address: str, started: Callable[[Members], bool], *, within_s: float = AGAIN_WITHIN_S
+) -> None:
     """Wait until what the broker, which starts again, says of itself shows that it has. ClientError: it does not."""
     why = ""
-    for _ in range(int(AGAIN_WITHIN_S / AGAIN_S)):
+    for _ in range(int(within_s / AGAIN_S)):
         try:
             answer = await admin.calls.ask(address, RequestCode.GET_BROKER_HA_STATUS)
             if read(answer.body, started):
@@ -96,4 +103,4 @@ async def _until(admin: Admin, address: str, started: Callable[[Members], bool])
         except ClientError as error:  # it is starting
             why = f": {error}"
         await asyncio.sleep(AGAIN_S)
-    raise ClientError(f"{address} has not started again within {AGAIN_WITHIN_S:.0f} s; its log says why{why}")
+    raise ClientError(f"{address} has not started again within {within_s:.0f} s; its log says why{why}")

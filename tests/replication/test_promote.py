@@ -1,5 +1,7 @@
 """`firearrow promote`: a slave becomes the master, and stays it; nothing that the log has is lost."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tests.replication.pairs import (
     ha_client,
     name_server,
     own_ports,
+    paused,
     start_slave,
     wait_for,
     words,
@@ -28,7 +31,7 @@ from tests.replication.promoted_pair import (
     state_of,
 )
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import here
+from tests.support.command_line import here, process
 from tests.support.requests import SUBSCRIPTION, pull, read_queue, send, send_ext, topic_ext
 
 SENDS = (
@@ -350,3 +353,30 @@ def test_a_slave_that_diverged_begins_again(tmp_path: Path) -> None:
         assert here("replica", "rebuild", str(tmp_path / "slave"), "--yes").code == 0
         pair.slave = pair.start_slave()
         pair.caught_up()
+
+
+def test_a_promotion_ends_when_a_name_server_has_the_master(tmp_path: Path) -> None:
+    """Until then another slave does not see it, and would be promoted to the same epoch."""
+    with (
+        BrokerProcess(tmp_path / "names", *words({"brokerName": "names"})) as names,
+        PromotedPair(tmp_path, name_server(names)) as pair,
+        ThreadPoolExecutor(1) as commands,
+    ):
+        pair.fill(20)
+        pair.caught_up()
+        pair.master.kill()
+        with paused(names.process):
+            command = commands.submit(process, "promote", address_of(pair.slave), "--yes")
+            wait_for(lambda: _is_master(pair.slave), "the new master")
+            time.sleep(0.5)  # the command asks each 0.1 s
+            assert not command.done()
+        [row] = command.result().rows
+        assert (row["epoch"], pair.route()) == (2, {0: address_of(pair.slave)})
+
+
+def _is_master(broker: BrokerProcess) -> bool:
+    try:
+        with broker.connect() as client:
+            return is_master(client)
+    except OSError:
+        return False
