@@ -82,6 +82,8 @@ class CheckService:
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._running = False
         self._round_start_ms = 0
+        self._is_sparse = False
+        """At the start of the round, most half messages from the first open one on had ended."""
         self._next_round_ms = 0
         self._at = 0
 
@@ -112,6 +114,8 @@ class CheckService:
         self._round_start_ms = self._clock.now_ms()
         self._at = self._open_halves.base
         self._op_writer.write_queued()
+        end = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0)
+        self._is_sparse = 2 * self._open_halves.open_count(end) < end - self._at
         self._slice()
 
     def _slice(self) -> None:
@@ -195,9 +199,10 @@ class CheckService:
         return half_message.check_count(record.properties) - (record.queue_offset in self._unsent)
 
     def _wait(self, record: Record, now: int) -> CheckStep | bool:
-        """Leave it where it is, or copy it, uncounted."""
+        """Leave it where it is, or copy it, uncounted. Where most messages wait, copies would make nothing shorter."""
         after = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0) - record.queue_offset
-        if now - record.store_timestamp > STAY_MS or after > self._config.options.halves_max // 2:
+        holds_back = self._is_sparse and after > self._config.options.halves_max // 2
+        if now - record.store_timestamp > STAY_MS or holds_back:
             return self._copy(record, counted=False)
         return True
 

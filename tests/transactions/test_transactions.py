@@ -313,6 +313,17 @@ def test_many_messages_after_one_that_waits_do_not_wait_with_it(tmp_path: Path) 
     harness.close()
 
 
+def test_many_that_wait_are_not_copied_each_round(tmp_path: Path) -> None:
+    harness = TransactionHarness(tmp_path, halves_max=8)
+    asked = harness.join("other")
+    for _ in range(7):
+        harness.prepare()
+    for _ in range(3):
+        assert harness.next_round(asked) == []
+    assert len(harness.records(HALF)) == 7
+    harness.close()
+
+
 def test_the_producers_of_a_group_are_checked_in_turn(harness: TransactionHarness) -> None:
     peers = [harness.join() for _ in range(3)]
     stranger = harness.join("other")
