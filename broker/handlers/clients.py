@@ -172,7 +172,7 @@ class ClientsHandler:
                 if config is None:
                     continue
                 member = _member(heartbeat, request, peer, now)
-                newer = self._clients.renew_consumer(beat.group, member)
+                newer = self._clients.newer_consumer(beat.group, member)
                 if newer is not None:
                     self._warn_of_namesake(beat.group, member, newer)
                     continue

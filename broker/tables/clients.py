@@ -203,16 +203,16 @@ class ClientTable:
 
     # --- heartbeats ---
 
-    def renew_consumer(self, group: str, member: Member) -> Peer | None:
-        """If the member's client has a newer connection in the group: renew that one, and return it."""
+    def newer_consumer(self, group: str, member: Member) -> Peer | None:
+        """The newer connection of the member's client in the group; None: it has none that is not silent."""
         online = self._consumers.get(group)
-        return None if online is None else online.members.renew_newer(member)
+        return None if online is None else online.members.newer(member)
 
     def begin_consumer(
         self, group: str, member: Member, consume_type: str, message_model: str, consume_from_where: str
     ) -> bool:
         """Add a consumer to its group, or update it; True if its connection is new in the group. An older connection of
-        the same client is no member any more. Call it only if `renew_consumer` is False. ClientsFull."""
+        the same client is no member any more. Call it only if `newer_consumer` is None. ClientsFull."""
         self._admit(self._consumes, member.peer, group, len(self._consumers), group in self._consumers)
         online = self._consumers.get(group)
         if online is None or (online.consume_type, online.message_model) != (consume_type, message_model):
@@ -357,7 +357,7 @@ class ClientTable:
         ClientsFull."""
         self._admit(self._produces, member.peer, group, len(self._producers), group in self._producers)
         members = self._producers.setdefault(group, Members())
-        if members.renew_newer(member) is not None:
+        if members.newer(member) is not None:
             return
         replaced = members.put(member)
         self._join(self._produces, member.peer, group)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from firearrow._native.wire.codes import LanguageCode
 from firearrow.broker.base.peer import Peer
 
+SILENT_MS = 90_000
+"""Without a heartbeat, of which clients send one each 30 s; the connection is closed after channelExpiredTimeout."""
 LANGUAGES: dict[int, str] = {int(language): language.name for language in LanguageCode}
 
 
@@ -46,8 +48,8 @@ class Members(Mapping[Peer, Member]):
     """By connection, in the order in which they joined.
 
     A client that connects again after its connection died without a word is not two members: half of the queues would
-    be a namesake's. A client is an id and its user, so that no other user can take a member's place. What an older
-    connection still sends shows that the client is alive, no more: two connections that both work do not take turns.
+    be a namesake's. A client is an id and its user, so that no other user can take a member's place. An older
+    connection takes the place back only if the newer one is silent: two that both work do not take turns.
     """
 
     __slots__ = ("_by_client", "_by_peer")
@@ -65,13 +67,12 @@ class Members(Mapping[Peer, Member]):
     def __len__(self) -> int:
         return len(self._by_peer)
 
-    def renew_newer(self, member: Member) -> Peer | None:
-        """If the client has a newer connection here: renew it, and return it."""
+    def newer(self, member: Member) -> Peer | None:
+        """The client's newer connection here, unless that is silent while the member's is not."""
         newest = self._by_client.get((member.client_id, member.user))
         if newest is None or newest.peer.number <= member.peer.number:
             return None
-        newest.seen_ms = max(newest.seen_ms, member.seen_ms)
-        return newest.peer
+        return None if member.seen_ms - newest.seen_ms > SILENT_MS else newest.peer
 
     def put(self, member: Member) -> Peer | None:
         """Add or update; returns the older connection of the same client that it replaces. What a client subscribes to

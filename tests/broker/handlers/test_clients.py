@@ -7,6 +7,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.handlers import clients
 from firearrow.broker.handlers.clients import LARGE_BYTES, STEP
 from firearrow.broker.tables.topics import TopicConfig
@@ -419,15 +420,30 @@ def test_subscriptions_follow_their_client_to_its_new_connection() -> None:
 
 
 def test_two_connections_that_both_work_do_not_take_turns(caplog: pytest.LogCaptureFixture) -> None:
-    """Two processes with one instance name: the newer counts as long as one of both sends heartbeats."""
+    """Two processes with one instance name: the newer one counts until it is silent, as if it hangs."""
     harness, older, newer = HandlerHarness(), RecordedPeer(), RecordedPeer()
-    body = beat(consumer("G", "T"))
-    for peer in (older, newer):
-        alive(harness, body, peer)
+    body = beat(consumer("G", "T"), producers=("P",))
+
+    def member() -> Peer:
+        group = harness.table.consumer_group("G")
+        assert group is not None
+        [consumer_peer], [producer] = group.members, harness.table.producers("P")
+        assert producer.peer is consumer_peer
+        return consumer_peer
+
     for _ in range(3):
+        for peer in (older, newer, older):
+            alive(harness, body, peer)
+        assert member() is newer
         harness.clock.advance(60_000)
-        alive(harness, body, older)
         harness.clients.sweep()
+    alive(harness, body, older)
+    assert member() is newer
+    harness.clock.advance(31_000)
+    alive(harness, body, older)
+    assert member() is older
+    alive(harness, body, newer)
+    assert member() is newer
     assert not newer.closed
     [warning] = [record.message for record in caplog.records if "two connections" in record.message][:1]
     assert "instance name" in warning
