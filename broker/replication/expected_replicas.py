@@ -70,6 +70,9 @@ class ExpectedReplicas:
         self._file = ConfigFile(config_folder / FILE_NAME)
         self._all: list[ExpectedReplica] = []
         self._connected: dict[Hashable, ExpectedReplica] = {}
+        self._beside: set[ExpectedReplica] = set()
+        """Those known by their host only that joined while another one of that host was connected: one may be the
+        other, connected again after its connection died without a word."""
         self.unknown = 0
         """Slaves that there must be, but of which nothing is known."""
         if not self._file.load(self._read) and stored_pair(config_folder) != NO_ID:
@@ -116,16 +119,27 @@ class ExpectedReplicas:
                 place.host,
             )
         found = ExpectedReplica(*place)
+        if _is_plain(place) and any(_is_alike(each, found) for each in self._connected.values()):
+            self._beside.add(found)
         self._all.append(found)
         self._connected[connection] = found
         self.unknown = max(self.unknown - 1, 0)
         self._write()
         return None
 
-    def left(self, connection: Hashable, end: int, now_ms: int) -> None:
+    def left(self, connection: Hashable, end: int, now_ms: int, later: Iterable[Hashable] = ()) -> None:
+        """`later`: if it was silent until it was closed, the connections that were made after its last byte."""
         found = self._connected.pop(connection, None)
-        if found is not None:
-            found.end, found.seen_ms = end, now_ms
+        if found is None:
+            return
+        found.end, found.seen_ms = end, now_ms
+        self._beside.discard(found)
+        again = (self._connected.get(each) for each in later)
+        same = next((each for each in again if each in self._beside and _is_alike(each, found)), None)
+        if same is not None and found not in self._connected.values():
+            self._beside.discard(same)
+            self._all.remove(found)
+            self._write()
 
     def expect(self, numbers: Iterable[int]) -> None:
         """Controllers say that these brokers are in sync."""
@@ -241,6 +255,10 @@ def parsed(value: object) -> list[ExpectedReplica]:
 def _is_plain(each: ExpectedReplica | Place) -> bool:
     """Known by its host only."""
     return not each.node and not each.broker_id
+
+
+def _is_alike(one: ExpectedReplica, other: ExpectedReplica) -> bool:
+    return _is_plain(one) and _is_plain(other) and one.host == other.host
 
 
 def _identity(replica: ExpectedReplica) -> tuple[str, int, str, int]:

@@ -316,7 +316,9 @@ class HAService:
             self._refuse(*slave.remote, why, state)
         elif slave.end >= 0:
             log.warning("slave %s:%d left at %d", *slave.remote, slave.end)
-        self._expected.left(slave, slave.end, self._clock.now_ms())
+        silent = self._loop.time() - slave.last_read >= self._config.options.ha_housekeeping_ms / 1000
+        later = [other for other in self._slaves if silent and other.began > slave.last_read]
+        self._expected.left(slave, slave.end, self._clock.now_ms(), later)
         self._confirm()
 
     def _acknowledged(self, slave: SlaveConnection) -> None:

@@ -141,3 +141,21 @@ def test_a_list_that_cannot_be_is_refused(tmp_path: Path, entry: object) -> None
     assert (file.parent / "expectedReplicas.json.damaged-1").exists()
     assert len(parsed([{}] * 1000)) == REPLICAS_MAX
     assert parsed([{"host": "a" * HOST_CHARS_MAX}])[0].host
+
+
+def test_one_that_connects_again_before_its_silent_connection_is_closed_is_one(tmp_path: Path) -> None:
+    """One of Apache's: its host alone says who it is. A second one at the host that is silent is not the first."""
+    expected, plain = ExpectedReplicas(str(tmp_path)), Place("", 0, "h", 0)
+    for connection in ("first", "second"):
+        expected.connected(connection, plain)
+        expected.in_sync(connection, plain)
+    expected.left("first", 100, 5_000, ["second"])
+    assert [names(each) for each in (expected, ExpectedReplicas(str(tmp_path)))] == [[], ["h"]]
+    expected.connected("third", plain)
+    expected.in_sync("third", plain)
+    expected.left("second", 100, 6_000)  # it closed its connection
+    assert names(expected) == ["h"]
+    expected.connected("fourth", plain)
+    expected.in_sync("fourth", plain)
+    expected.left("third", 100, 7_000, ["fourth"])  # that was known before
+    assert names(expected) == ["h#2"]
