@@ -11,7 +11,7 @@ Each change is on the disk before the call returns. Loop thread.
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -62,6 +62,9 @@ class ExpectedReplica:
         return f"it has not been connected since {_time_text(self.seen_ms)}"
 
 
+Known = ExpectedReplica | Place
+
+
 class ExpectedReplicas:
     """StartError: the file cannot be read; a damaged one is set aside."""
 
@@ -71,8 +74,8 @@ class ExpectedReplicas:
         self._all: list[ExpectedReplica] = []
         self._connected: dict[Hashable, ExpectedReplica] = {}
         self._beside: set[ExpectedReplica] = set()
-        """Those known by their host only that joined while another one of that host was connected: one may be the
-        other, connected again after its connection died without a word."""
+        """Those that joined while another one of their number or place was connected: one may be the other, connected
+        again after its connection died without a word."""
         self.unknown = 0
         """Slaves that there must be, but of which nothing is known."""
         if not self._file.load(self._read) and stored_pair(config_folder) != NO_ID:
@@ -119,7 +122,7 @@ class ExpectedReplicas:
                 place.host,
             )
         found = ExpectedReplica(*place)
-        if _is_plain(place) and any(_is_alike(each, found) for each in self._connected.values()):
+        if any(_is_alike(each, found) for each in self._connected.values()):
             self._beside.add(found)
         self._all.append(found)
         self._connected[connection] = found
@@ -171,13 +174,8 @@ class ExpectedReplicas:
             for each in self._all:
                 if each.node == place.node:
                     return each
-        rules: tuple[Callable[[ExpectedReplica], bool], ...] = (
-            lambda each: each.broker_id == place.broker_id > 0,
-            lambda each: each.port == place.port > 0 and each.host == place.host,
-            lambda each: _is_plain(each) and _is_plain(place) and each.host == place.host,
-        )
-        for is_same in rules:
-            found = next((each for each in missing if is_same(each)), None)
+        for is_same in RULES:
+            found = next((each for each in missing if is_same(each, place)), None)
             if found is not None:
                 return found
         return None
@@ -252,13 +250,30 @@ def parsed(value: object) -> list[ExpectedReplica]:
     return found
 
 
-def _is_plain(each: ExpectedReplica | Place) -> bool:
+def _is_plain(each: Known) -> bool:
     """Known by its host only."""
     return not each.node and not each.broker_id
 
 
-def _is_alike(one: ExpectedReplica, other: ExpectedReplica) -> bool:
+def _has_number(one: Known, other: Known) -> bool:
+    return one.broker_id == other.broker_id > 0
+
+
+def _has_address(one: Known, other: Known) -> bool:
+    return one.port == other.port > 0 and one.host == other.host
+
+
+def _has_host(one: Known, other: Known) -> bool:
+    """And no more is known of the two."""
     return _is_plain(one) and _is_plain(other) and one.host == other.host
+
+
+RULES = _has_number, _has_address, _has_host
+"""By which one may be the other where no id of its store says it, the best first."""
+
+
+def _is_alike(one: Known, other: Known) -> bool:
+    return any(is_same(one, other) for is_same in RULES)
 
 
 def _identity(replica: ExpectedReplica) -> tuple[str, int, str, int]:

@@ -144,7 +144,13 @@ def test_a_list_that_cannot_be_is_refused(tmp_path: Path, entry: object) -> None
 
 
 def test_one_that_connects_again_before_its_silent_connection_is_closed_is_one(tmp_path: Path) -> None:
-    """One of Apache's: its host alone says who it is. A second one at the host that is silent is not the first."""
+    """By its number, with a new store; one of Apache's by its host, where another one may be."""
+    lost = ExpectedReplicas(str(tmp_path / "lost"))
+    for node in (FIRST, SECOND):
+        lost.connected(node, Place(node, 1, node, 1))
+        lost.in_sync(node, Place(node, 1, node, 1))
+    lost.left(FIRST, 100, 5_000, [SECOND])
+    assert (len(lost.all), lost.missing()) == (1, [])
     expected, plain = ExpectedReplicas(str(tmp_path)), Place("", 0, "h", 0)
     for connection in ("first", "second"):
         expected.connected(connection, plain)

@@ -255,6 +255,25 @@ def test_slaves_on_apaches_wire_are_known_by_their_host(cluster: Cluster) -> Non
         assert in_sync(master) == {"127.0.0.1": 1}
 
 
+def test_a_slave_on_apaches_wire_that_connects_again_is_one(cluster: Cluster) -> None:
+    """Its first connection died without a word."""
+    master = cluster.master()
+    with master.connect() as client:
+        fill(client, 5)
+    written = int(value(master.scrape(), "firearrow_log_end_bytes"))
+    with RawSlave(("127.0.0.1", cluster.ha_port)) as first:
+        first.say(written)
+        wait_for(lambda: in_sync(master) == {"127.0.0.1": 1}, "the slave")
+        with RawSlave(("127.0.0.1", cluster.ha_port)) as again:
+
+            def seen() -> dict[str, float]:
+                again.say(written)
+                return in_sync(master)
+
+            wait_for(lambda: seen() == {"127.0.0.1": 1, "127.0.0.1#2": 1}, "both connections")
+            wait_for(lambda: seen() == {"127.0.0.1": 1}, "that the first one is closed")
+
+
 def test_a_dead_master_is_critical_and_expected_back(cluster: Cluster) -> None:
     """Before the promotion of a slave it is missing as the master, then as a slave; so is the other slave."""
     master, first, second = cluster.master(), cluster.slave(1), cluster.slave(2)
