@@ -34,6 +34,9 @@ SLICE, SLICE_BYTES = 32, 1 << 20
 HOUR_MS = 3_600_000
 STAY_MS = HOUR_MS
 """How long a message that waits for its check stays where it is in the log: then a copy is made."""
+AHEAD_MS = HOUR_MS
+"""How far a producer's clock may be ahead of ours. A message that was born later would never be too old: it does not
+wait, and its checks count, sent or not, as Apache's do."""
 UNSENT_MAX = 100_000
 """Copies whose counted check could not be sent that are remembered."""
 CHECKED, TOO_OLD, DELETED = "checks", "age", "deleted"
@@ -191,9 +194,10 @@ class CheckService:
         if immunity is None and 0 <= age <= options.transaction_timeout_ms:
             return None
         is_immune = immunity is not None and age <= immunity
-        if is_immune or not self._check_sender.can_ask(properties):
+        can_ask = self._check_sender.can_ask(properties)
+        if (is_immune or not can_ask) and age >= -AHEAD_MS:
             return self._wait(record, now)
-        return self._copy(record, counted=True)
+        return self._copy(record, counted=True, asks=can_ask)
 
     def _checks_sent(self, record: Record) -> int:
         return half_message.check_count(record.properties) - (record.queue_offset in self._unsent)
@@ -203,16 +207,16 @@ class CheckService:
         after = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0) - record.queue_offset
         holds_back = self._is_sparse and after > self._config.options.halves_max // 2
         if now - record.store_timestamp > STAY_MS or holds_back:
-            return self._copy(record, counted=False)
+            return self._copy(record, counted=False, asks=False)
         return True
 
-    def _copy(self, record: Record, *, counted: bool) -> CheckStep:
+    def _copy(self, record: Record, *, counted: bool, asks: bool) -> CheckStep:
         message = half_message.check_copy(record, counted=counted)
         if record.queue_offset in self._unsent:
             message.properties[Property.TRANSACTION_CHECKS] = str(self._checks_sent(record) + counted)
         put = self._put(record, message)
         self._open_halves.copy(record.queue_offset, put.queue_offset)
-        return CheckStep(record, message, put, copied=True, asks=counted)
+        return CheckStep(record, message, put, copied=True, asks=asks)
 
     def _discard(self, record: Record, reason: str) -> CheckStep:
         if half_message.DISCARD_TOPIC not in self._topics:

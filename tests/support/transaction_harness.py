@@ -71,13 +71,16 @@ class TransactionHarness(Harness):
         self.clients.note_producer(group, member)
         return peer
 
-    def prepare(self, body: bytes = b"x", topic: str = "T", **properties: str) -> Record:
+    def prepare(
+        self, body: bytes = b"x", topic: str = "T", *, ahead_ms: int = 0, **properties: str
+    ) -> Record:
+        """`ahead_ms`: of its producer's clock."""
         message = Message(
             topic,
             1,
             body,
             {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U"} | properties,
-            born_ms=self.clock.now_ms(),
+            born_ms=self.clock.now_ms() + ahead_ms,
         )
         self.service.prepare(message)
         self.appender.put(message)

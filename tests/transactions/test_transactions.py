@@ -360,6 +360,19 @@ def test_an_immune_transaction_waits_uncounted(tmp_path: Path) -> None:
     harness.close()
 
 
+@pytest.mark.parametrize("properties", [{"CHECK_IMMUNITY_TIME_IN_SECONDS": "9999999999"}, {"PGROUP": "away"}])
+def test_one_born_far_in_the_future_does_not_wait_for_ever(
+    tmp_path: Path, properties: dict[str, str]
+) -> None:
+    """It would never be older than fileReservedTime."""
+    harness = TransactionHarness(tmp_path, transaction_check_max=2)
+    harness.prepare(ahead_ms=365 * 86_400_000, **properties)
+    for _ in range(4):
+        harness.next_round()
+    assert len(harness.records(DISCARD)) == 1
+    harness.close()
+
+
 def test_an_immune_transaction_is_checked_afterwards(harness: TransactionHarness) -> None:
     asked = harness.join()
     harness.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="40")
