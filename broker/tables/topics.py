@@ -255,6 +255,7 @@ class TopicTable:
     def delete(self, name: str) -> bool:
         if self._table.pop(name, None) is None:
             return False
+        self._expanded.pop(name, None)
         self._unknown.forget("topicConfigTable", name)
         self._bump_version([name])
         return True

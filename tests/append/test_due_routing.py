@@ -111,3 +111,6 @@ def test_an_expanded_retry_topic_is_known_after_a_while() -> None:
     topics.expand("none", 3)
     assert topics.get("%RETRY%G") == config
     assert "none" not in topics
+    topics.expand("%RETRY%G", 9)
+    topics.delete("%RETRY%G")
+    assert topics._expanded == {}
