@@ -53,7 +53,7 @@ def test_a_pair_of_ours(tmp_path: Path) -> None:
             with RawSlave((master.address[0], port)) as raw:
                 raw.say(0)
                 wait_for(lambda: len(shown(master).lines) == 3, "the slave that no name server knows")
-                third = shown(master).rows[2]
+                third = shown(master).lines[2]
                 assert third["brokerId"] is None
                 assert third["address"] == "{}:{}".format(*raw.socket.getsockname())
                 assert (third["offset"], third["lagBytes"]) == (0, master_row["offset"])
