@@ -64,8 +64,8 @@ class PartEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartSettings:
-    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds; empty: not known. `index_from`: the
-    index has the keys of records from this physical offset on. `trims`, `deletions` and `topics`: see
+    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds; empty: not known.
+    `index_from`: the index has the keys of records from this physical offset on. `trims`, `deletions` and `topics`: see
     `AuditedStore`."""
 
     check_crc: bool = True

@@ -63,8 +63,8 @@ class Survey:
         faults_max: int = 1000,
         deletions: Mapping[bytes, tuple[int, int]] = ...,
     ) -> None:
-        """`delays_ms`: of the delay levels, from 1 on; empty: not known, so that any time of delivery counts that is not
-        before the record was stored. `deletions`: topic → end of the log and time (ms) when it was deleted."""
+        """`delays_ms`: of the delay levels, from 1 on; empty: not known, so that any time of delivery counts that is
+        not before the record was stored. `deletions`: topic → end of the log and time (ms) when it was deleted."""
     def walk(
         self, window: bytes | bytearray | memoryview | mmap, start: int, stop: int, *, base: int
     ) -> tuple[int, End]:
