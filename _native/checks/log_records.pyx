@@ -262,8 +262,8 @@ cdef class Survey:
         return number
 
     cdef int64_t code_of(self, const RecordView *view, const Properties *properties) except? -1:
-        """Java's hash of the whole TAGS value; in the schedule topic the time of delivery, or the time of storing if
-        the delay levels are not known."""
+        """Java's hash of the whole TAGS value; in the schedule topic the time of delivery, or the time of
+        storing if the delay levels are not known."""
         cdef int64_t level
         if properties.delay.length and is_schedule(view):
             level = digits(properties.delay.at, properties.delay.length)

@@ -36,8 +36,8 @@ cdef int next_frame(
 
 
 PROXY_HEADER_REFUSED = (
-    "it sent a PROXY protocol header: only addresses in proxyProtocolTrustedAddresses may, once, before anything "
-    "else"
+    "it sent a PROXY protocol header: only addresses in proxyProtocolTrustedAddresses may, once, "
+    "before anything else"
 )
 
 
