@@ -160,7 +160,7 @@ def test_the_job_replaces_the_command(tmp_path: Path) -> None:
     found = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PYSPARK_PYTHON")}
     found |= {"SPARK_HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ran = subprocess.run(
-        [*FIREARROW, "redrive", "--group", "G", "--master", "local[1]"],
+        [*FIREARROW, "redrive", "--name-server", "127.0.0.1:1", "--group", "G", "--master", "local[1]"],
         env=found,
         capture_output=True,
         text=True,

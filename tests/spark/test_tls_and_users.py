@@ -87,7 +87,7 @@ def test_one_reads_one_writes_and_one_is_refused(
     assert read("From", **guarded.options(READER)) == ROWS
     refused = run(*source, *target, *words("--target-option", READER), checkpoint="other")
     assert refused.code != 0
-    assert "firearrow user grant reader Topic:To" in refused.err
+    assert "firearrow user grant reader Topic:To" in refused.out  # the broker refuses the send
 
 
 def test_accounts(spark: "SparkSession", tmp_path: Path) -> None:
