@@ -11,6 +11,7 @@ import pytest
 from firearrow._native.audit.findings import Kind
 from firearrow._native.checks.index_files import slots_of
 from firearrow._native.store.files.errors import StoreLocked, StoreUnreadable
+from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.maintenance import process_pool, report
 from firearrow.broker.maintenance.lock import held
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
@@ -27,6 +28,7 @@ from tests.maintenance.damaged import (
 from tests.maintenance.damages import DAMAGES, Damage, bad_body
 from tests.maintenance.tool import run
 from tests.support.broker_process import BrokerProcess
+from tests.support.requests import send_ext
 from tests.support.stores import open_store, properties_of, put
 
 
@@ -212,3 +214,22 @@ def test_damaged_epochs_are_reported(root: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"1-0", b"1-9"))
     [finding] = verify(str(root)).findings
     assert (finding.kind, finding.file) == (Kind.CONFIG, str(path))
+
+
+def test_delayed_messages_of_other_levels_than_apaches(tmp_path: Path) -> None:
+    """Without the configuration any time of delivery counts, but one before the message was stored."""
+    root = tmp_path / "store"
+    with BrokerProcess(root, "--set", "messageDelayLevel=4s 3h") as broker:
+        with broker.connect() as connection:
+            for level in (1, 2):
+                answer = connection.ask(
+                    RequestCode.SEND_MESSAGE_V2, send_ext("T", i=f"DELAY\x01{level}\x02"), b"x"
+                )
+                assert answer.code == 0
+        assert broker.stop() == 0
+    levels = {level: VerifyOptions(jobs=1, delays_s=level) for level in ((), (4, 10_800), (4, 60))}
+    assert [verify(str(root), options).clean for options in levels.values()] == [True, True, False]
+    overwrite(
+        root / "consumequeue/SCHEDULE_TOPIC_XXXX/1" / f"{0:020d}", 12, (1_700_000_000_000).to_bytes(8, "big")
+    )
+    assert [each.kind for each in verify(str(root), levels[()]).findings] == [Kind.WRONG_TAGS]
