@@ -99,5 +99,5 @@ def test_two_slaves_that_were_promoted_without_a_name_server(tmp_path: Path) -> 
             found = here("doctor", "--json", name_server=text)
             assert f"{address_of(pair.slave)}" in found.out
             assert "are masters of the same epoch" in found.out
-            [row] = here("replica", "status", "--broker", "pair", name_server=text).lines
-            assert "is a master of the same epoch, too" in row["reason"]
+            rows = here("replica", "status", "--broker", "pair", name_server=text).lines
+            assert any("is a master of the same epoch, too" in row["reason"] for row in rows), rows
