@@ -149,7 +149,10 @@ def test_one_more_connection_than_the_limit_is_closed_while_all_are_answered() -
 
         with ThreadPoolExecutor(1) as thread:
             listener = HttpListener(
-                loop, answer, lambda host, port, make: loop.create_server(make, host, port), thread
+                loop,
+                answer,
+                lambda host, port, make: loop.create_server(lambda: make(None), host, port),
+                thread,
             )
             address = await listener.listen("127.0.0.1", 0)
             opened = [await asyncio.open_connection(*address) for _ in range(CONNECTIONS_MAX)]
