@@ -29,7 +29,9 @@ class WatchedBroker(BrokerProcess):
         super().__init__(store, *fixed, *args, environment=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("firearrow metrics: http://127.0.0.1:"), line
+        assert line.startswith(
+            ("firearrow metrics: http://127.0.0.1:", "firearrow metrics: https://127.0.0.1:")
+        ), line
         self.http_port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
 
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str, bytes]:
