@@ -38,6 +38,7 @@ def test_a_disk_over_its_limit_is_not_ready(tmp_path: Path) -> None:
         assert send(connection, "T", b"x").code == 0
         disk.fill(leave_bytes=500_000)
         assert "the disk is nearly full" in until_ready(broker, 503)
+        disk.free_space()
 
 
 def test_a_broker_without_its_name_server_is_not_ready(tmp_path: Path) -> None:
