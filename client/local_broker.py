@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from firearrow.client.base.service_state import Uncopied
 
@@ -66,12 +66,8 @@ class LocalBroker(Uncopied):
     def start(self) -> None:
         """Start the process and return when it is ready. LocalBrokerError."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", self._module, "--store", str(self.store), *self._arguments],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=os.environ | self._environment,
+            self.process = self._spawn(
+                ["--store", str(self.store), *self._arguments], os.environ | self._environment, log
             )
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], self._wait_s)[0]:
@@ -120,6 +116,17 @@ class LocalBroker(Uncopied):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _spawn(
+        self, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", self._module, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+        )
 
     def _keep_ports(self) -> None:
         """Make the next start listen on the same ports."""

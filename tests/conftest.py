@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, Peer
 from tests.interop.toolchain import java_class_path, need
 from tests.support.broker_process import CHOSEN
+from tests.support.fork_server import use_fork_server
 from tests.support.ways import skip_what_cannot_hold
 
 
@@ -25,6 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+use_fork_server()
 
 FOLDERS_WITH_LONG_FILES = ("interop", "spark", "replication", "quotas", "client", "integration")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from tests.interop.toolchain import go_driver, java_class_path
+from tests.interop.toolchain import class_data, go_driver, java_class_path
 
 Event = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,15 +188,17 @@ class Driver:
 def java(version: str, main: str, home: Path, heap: str, *properties: str) -> list[str]:
     """A JVM with that class path, which writes its logs to `home` and starts quickly."""
     home.mkdir(parents=True, exist_ok=True)
+    class_path, shared = java_class_path(version), class_data(version)
     options = [
         heap,
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-Xshare:auto",
+        *([f"-XX:SharedArchiveFile={shared}"] if shared.exists() else []),
         f"-Duser.home={home}",
         *properties,
     ]
-    return ["java", *options, "-cp", java_class_path(version), main]
+    return ["java", *options, "-cp", class_path, main]
 
 
 def started(command: list[str], log: Path, line: bytes, wait_s: float) -> subprocess.Popen[bytes]:

@@ -1,12 +1,14 @@
 """The brokers that clients are tested against: ours, and Apache's with its name server in one JVM. One interface."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, Self
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import end, java, started
+from tests.interop.toolchain import class_data
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 
@@ -87,7 +89,10 @@ class Apache:
         all_settings = self._settings(broker, ha) | settings
         tls = {key: text for key, text in settings.items() if key.startswith("tls.")} or WITHOUT_TLS
         properties = [f"-D{key}={text}" for key, text in tls.items()]
-        options = ("-Xms256m", f"-Drocketmq.home.dir={self.home}", *self.options, *properties)
+        options = ["-Xms256m", f"-Drocketmq.home.dir={self.home}", *self.options, *properties]
+        self._class_data = class_data(self.program).with_suffix(f".{broker}")
+        if not class_data(self.program).exists():
+            options.append(f"-XX:ArchiveClassesAtExit={self._class_data}")
         command = java(self.program, "Apache", self.home, "-Xmx1g", *options)
         confs = [_write(self.home / "namesrv.conf", naming), _write(self.home / "broker.conf", all_settings)]
         self.log = self.home / "out.log"
@@ -141,6 +146,8 @@ class Apache:
         assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(60) == 0, self.log.read_text()[-2000:]
+        with suppress(FileNotFoundError):  # it was there at the start
+            self._class_data.rename(class_data(self.program))
 
     def kill(self) -> None:
         end(self.process)

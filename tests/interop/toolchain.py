@@ -88,7 +88,7 @@ def _digest(paths: list[Path]) -> str:
 
 @cache
 def java_class_path(version: str) -> str:
-    """The class path of one of `PROGRAMS`, with our sources compiled into its first folder."""
+    """The class path of one of `PROGRAMS`, with our sources compiled into its first archive."""
     if lack := missing("java", "javac", "mvn"):
         raise Unavailable(lack)
     pom = JAVA / version / "pom.xml"
@@ -96,7 +96,8 @@ def java_class_path(version: str) -> str:
     with _alone():
         jars, classes = BUILT / f"{version}.classpath", BUILT / version
         stamp, wanted = classes / ".sources", _digest([pom, *sources])
-        if not _whole(jars) or not stamp.exists() or stamp.read_text() != wanted:
+        ours = BUILT / f"{version}.jar"
+        if not _whole(jars) or not ours.exists() or not stamp.exists() or stamp.read_text() != wanted:
             jars.unlink(missing_ok=True)
             shutil.rmtree(classes, ignore_errors=True)
             classes.mkdir()
@@ -104,8 +105,17 @@ def java_class_path(version: str) -> str:
             _run("Maven", [*command, f"-Dmdep.outputFile={jars}"])
             options = ["-nowarn", "-proc:none", "-encoding", "UTF-8", "-cp", jars.read_text()]
             _run("javac", ["javac", *options, "-d", str(classes), *map(str, sources)])
+            # class data can be shared if no class comes from a folder
+            _run("jar", ["jar", "cf", str(ours), "-C", str(classes), "."])
+            class_data(version).unlink(missing_ok=True)
             stamp.write_text(wanted)
-        return f"{classes}:{jars.read_text()}"
+        return f"{ours}:{jars.read_text()}"
+
+
+def class_data(version: str) -> Path:
+    """JVMs with this class path share the loaded classes that the first one left here (`ArchiveClassesAtExit`): they
+    start in two thirds of the CPU time."""
+    return BUILT / f"{version}.jsa"
 
 
 def _whole(jars: Path) -> bool:
