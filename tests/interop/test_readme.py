@@ -34,7 +34,7 @@ def compile_java(source: str, folder: Path) -> list[str]:
     options = ["-proc:none", "-encoding", "UTF-8", "-cp", jars, "-d", str(folder)]
     run(["javac", *options, str(folder / "Orders.java")], folder, COMPILE_S)
     command = java("client5", "Orders", folder / "home", "-Xmx256m")
-    return [f"{folder}:{word}" if word == jars else word for word in command]
+    return [f"{jars}:{folder}" if word == jars else word for word in command]
 
 
 def compile_go(source: str, folder: Path) -> list[str]:
