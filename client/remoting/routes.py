@@ -214,7 +214,7 @@ class RouteTable:
     async def publish_info(
         self, topic: str, template: str = "TBW102", default_queues: int = 4
     ) -> PublishInfo:
-        """The writable queues of the topic. Without a route, it gets the queues of `template`. NoRoute."""
+        """The writable queues of the topic. One that never had a route gets the queues of `template`. NoRoute."""
         info = self._publish.get(topic)
         if info is not None and info.queues:
             return info
@@ -222,7 +222,8 @@ class RouteTable:
             await self.refresh(topic)
             info = self._publish[topic]
         except NoRoute:
-            if template == topic:
+            # the brokers of a known topic are away; those of the template may be others (Apache: haveTopicRouterInfo)
+            if template == topic or info is not None:
                 raise
             try:
                 await self.refresh(template)

@@ -64,7 +64,7 @@ class StoreChecker:
             faults = [
                 *self._log_faults(root, seen, expected, kill=kill),
                 *self._queue_faults(seen, expected),
-                *self._index_faults(seen),
+                *self._index_faults(seen, expected),
             ]
             if expected.commits or expected.saved:
                 faults += progress_faults(root, store, expected, kill=kill)
@@ -178,10 +178,13 @@ class StoreChecker:
                 faults.append(f"queue {queue} ends at {last}, its last message is {all_records[-1].entry}")
         return faults
 
-    def _index_faults(self, seen: Snapshot) -> list[str]:
+    def _index_faults(self, seen: Snapshot, expected: ExpectedState) -> list[str]:
+        """A key leads to the records that an entry of a queue points to."""
         faults = []
         for record in self._truth.records:
-            there = seen.low <= record.at and record.end <= seen.end
+            if record.topic in expected.forgotten:
+                continue
+            there = seen.low <= record.at and record.end <= seen.end and record.entry >= 0
             wanted = [bytes(self._truth.log[record.at : record.end])] if there else []
             if record.key and seen.found[record.key] != wanted:
                 faults.append(
