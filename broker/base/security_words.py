@@ -5,7 +5,6 @@ Who writes `requireLogin=true` relies on it: a server that ignored the key would
 """
 
 import re
-from itertools import pairwise
 
 AUTHENTICATION, ACCESS_CONTROL, TLS, AUDIT_LOG = "authentication", "access control", "TLS", "an audit log"
 SWITCHES = {
@@ -33,28 +32,56 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LISTS = {
     AUTHENTICATION: """
         login logins logon signin signon password passwords passwd passphrase pwd credential credentials auth authn
-        oauth oidc jwt token tokens ldap kerberos krb sasl scram gssapi sso mfa otp user users username admin admins
-        superuser superusers secret secrets apikey apikeys accesskey signature signatures sign signed signing hmac
-        secure secured security protect protected protection harden hardened hardening lockdown anonymous guest
-        insecure unauthenticated spnego radius identityprovider
+        oauth oauth2 oidc saml jwt token tokens ldap kerberos krb krb5 keytab jaas sasl scram gssapi spnego radius pam
+        sso mfa 2fa otp totp user users username admin admins superuser superusers principal principals secret secrets
+        apikey apikeys accesskey accesskeys signature signatures sign signed signing hmac secure secured security
+        protect protected protection harden hardened hardening lockdown lockout lockouts bruteforce anonymous guest
+        insecure unauthenticated identityprovider requirepass masterauth masteruser safemode private privatemode
+        failedattempts
     """,
     ACCESS_CONTROL: """
         acl acls authz rbac role roles permission permissions privilege privileges whitelist whitelists allowlist
         blacklist blocklist denylist deny denied restrict restricted restriction restrictions firewall ipfilter
-        access accesscontrol accesslist everyone unauthorized allowip allowips allowhost allowhosts allowfrom allowedip
-        allowedips allowedhost allowedhosts allowedclients allowedaddresses ipallow loopbackonly localonly localhostonly
+        access accesscontrol accesslist everyone unauthorized loopbackonly localonly localhostonly internalonly
+        policyfile policyfiles policypath policyfolder policydir policyurl policyengine policies
+        ban banned bans banlist ipallow
     """,
     TLS: """
-        ssl tls mtls https cert certs cipher ciphers keystore truststore trust trusted x509 pem verifyhostname
-        verifypeer verifypeers verifyclient verifyclients checkhostname hostnameverification privatekey keyfile keypath
-        cafile capath cacert rootca fips plaintext cleartext unencrypted
+        ssl tls mtls https cert certs cipher ciphers keystore truststore trust trusted x509 pem pkcs12 jks crl ocsp
+        verifyhostname verifypeer verifypeers verifyclient verifyclients checkhostname hostnameverification privatekey
+        keyfile keypath cafile capath cacert rootca fips plaintext cleartext unencrypted
     """,
     AUDIT_LOG: "audit audits auditing auditlog",
 }
+_ALLOWED, _PEERS = (
+    "allow allowed permit permitted approved",
+    "ip ips host hosts client clients address addresses network networks subnet subnets cidr cidrs source sources "
+    "origin origins from",
+)
 _WORDS = {word: protection for protection, text in _LISTS.items() for word in text.split()}
+_WORDS |= {verb + noun: ACCESS_CONTROL for verb in _ALLOWED.split() for noun in _PEERS.split()}
+_DATA = "message messages property properties"
+_ORDINARY = {
+    "user users": f"{_DATA} home dir directory agent defined data space thread threads memory cpu time timezone "
+    "language country region",
+    "token tokens": f"{_DATA} bucket buckets rate refill burst per limit count",
+    "secret accesskey accesskeys": "store oss",
+    "access": f"{_DATA} store memory disk time frequency random pattern order count addr address url",
+    "role roles": "broker ha node process replica change changed changes",
+    "admin": "broker port host addr address url thread threads pool queue timeout topic tool",
+    "keyfile keypath": f"{_DATA} cache index partition sort row hash routing sharding",
+    "sign signed": "bit extension number numbers integer",
+    "protect protected protection": f"{_DATA} overload load memory heap overflow brain flow disk crash",
+    "restrict restricted": "memory heap cpu",
+    "private": f"{_DATA} ip ips addr address host port memory heap dirty topic",
+    "policyfile policypath policydir policyfolder": "retention cleanup clean delete flush compaction retry",
+}
+"""Words → words next to them with which they mean something else: `tokenBucketSize`, `messageUsers`."""
+_EXCEPTIONS = {word: frozenset(text.split()) for words, text in _ORDINARY.items() for word in words.split()}
 _PARTS = {
     re.compile(
-        r"login(?!terval)|passw|passphrase|credential|authentic|kerberos|anonym|superuser|secur|signature"
+        r"login(?!terval|dex|fo)|passw|passphrase|credential|authentic|kerberos|anonym|superuser|secur|signature"
+        r"|lockout|bruteforce"
     ): AUTHENTICATION,
     re.compile(r"authori[sz]|whitelist|allowlist|blacklist|denylist|firewall|permission"): ACCESS_CONTROL,
     re.compile(r"certificate|keystore|truststore|encrypt|cipher|plaintext"): TLS,
@@ -112,9 +139,12 @@ def _sounds(key: str) -> dict[str, str]:
     """What sounds like security → the protection; the most certain one first."""
     words = words_of(key)
     found = {part: _ABBREVIATIONS[part] for part in _ABBREVIATIONS if part in key}
-    for word in (*words, *(first + second for first, second in pairwise(words))):
-        if word in _WORDS:
-            found[word] = _WORDS[word]
+    for length in (1, 2):
+        for start in range(len(words) - length + 1):
+            word = "".join(words[start : start + length])
+            beside = {*words[max(start - 1, 0) : start], *words[start + length : start + length + 1]}
+            if word in _WORDS and not beside & _EXCEPTIONS.get(word, frozenset()):
+                found[word] = _WORDS[word]
     for word in words:
         for part, protection in _PARTS.items():
             if (match := part.search(word)) is not None:

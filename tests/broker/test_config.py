@@ -201,6 +201,11 @@ def refused_at_start(path: Path, key: str, value: str, fault: str) -> None:
         ("protected-mode", "yes"),
         ("keyStorePath", "/etc/keys"),
         ("encryptMessages", "true"),
+        ("privateMode", "true"),
+        ("safeMode", "true"),
+        ("policyFile", "/etc/policy"),
+        ("pam", "true"),
+        ("lockoutSeconds", "600"),
     ],
 )
 def test_a_configuration_that_asks_for_security_is_refused(tmp_path: Path, key: str, value: str) -> None:
@@ -247,6 +252,10 @@ def test_a_misspelt_key_that_asks_for_security_is_refused(tmp_path: Path, key: s
         "logInterval",
         "accessMessageInMemoryRatio",
         "brokerPermissions",
+        "userHome",
+        "messageUsers",
+        "tokenBucketSize",
+        "cacheKeyPath",
     ],
 )
 def test_other_unknown_keys_are_warnings(key: str, tmp_path: Path) -> None:
