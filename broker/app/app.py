@@ -82,7 +82,7 @@ from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.route_lookup import RouteLookup
 from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.table_saver import TableSaver
-from firearrow.broker.services.thread_watch import SYNC_HUNG_S, LogSync, ThreadWatch
+from firearrow.broker.services.thread_watch import LOOK_S, SYNC_HUNG_S, LogSync, ThreadWatch
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
 from firearrow.broker.tables.broker_name import remember
@@ -95,7 +95,7 @@ log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
 CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
-THREADS_LOOK_S, MEMORY_LOOK_S = 1, 1
+MEMORY_LOOK_S = 1
 VIP_PORT_GAP = 2
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -238,11 +238,7 @@ class App:
     def _start_writing(self, options: Options, running: AsyncExitStack) -> None:
         """Start flusher and table saver; create the server, whose last answers are sent before the flusher
         stops."""
-        self._threads = ThreadWatch(
-            self._loop,
-            self._store,
-            lambda reason: self._write_batch.sync_failed(f"service not available now. {reason}"),
-        )
+        self._threads = ThreadWatch(self._loop, self._store, self._refuse_waiting)
         self._flusher = Flusher(
             self._loop,
             self._store,
@@ -270,6 +266,11 @@ class App:
         running.push_async_callback(self._server.close, STOP_S)
         self._tls.start(self._loop)
         running.callback(self._tls.stop)
+
+    def _refuse_waiting(self, reason: str) -> None:
+        """A thread has ended."""
+        self._write_batch.sync_failed(f"service not available now. {reason}")
+        self._saver.finish()
 
     def _watch_threads(self) -> None:
         """Those that keep what was acknowledged; others add themselves when they are built."""
@@ -585,7 +586,7 @@ class App:
         self._memory.report()
         periodic.every(MEMORY_LOOK_S, self._server.look_at_memory)
         periodic.every(SYNC_TIMEOUT_SWEEP_S, lambda: report_entry_repairs(self._store))
-        periodic.every(THREADS_LOOK_S, self._threads.look)
+        periodic.every(LOOK_S, self._threads.look)
         running.callback(self._server.stop_reading)
 
     async def _start_metrics(self, options: Options, running: AsyncExitStack) -> None:

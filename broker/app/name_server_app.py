@@ -28,6 +28,8 @@ from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.server import Server
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.table_saver import TableSaver
+from firearrow.broker.services.thread_watch import LOOK_S, ThreadWatch
+from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.naming_options import ACTING, NamingOptions
@@ -156,14 +158,15 @@ class NameServerApp:
             running.push_async_callback(server.close, STOP_S)
             self._tls.start(self._loop)
             running.callback(self._tls.stop)
-            own = [reply_when_saved(routes, saver) for routes in access.routes()]
-            dispatch = Dispatch([*naming.handlers(), *own], check=access.check)
+            routes = [reply_when_saved(each, saver) for each in (*naming.handlers(), *access.routes())]
+            dispatch = Dispatch(routes, check=access.check)
             host, port = await server.listen(*self._listen, dispatch)
             server.start_serving()
             passed.close()
             naming.describe((host, port), kv_file)
             naming.start(self._loop)
             running.callback(naming.stop)
+            running.callback(self._watch(saver).stop)
             StopSignals(self._loop, self._reload).handle(stopping.set)
             may = "say which brokers there are, and read routes"
             warn_of_open_ports([(host, port)], may, users=access.check is not None, tls=self._tls)
@@ -173,6 +176,19 @@ class NameServerApp:
             await stopping.wait()
             systemd.notify(systemd.STOPPING)
         announce(f"firearrow stopped: name server {host}:{port}")
+
+    def _watch(self, saver: TableSaver) -> Periodic:
+        """Look at the threads from now on; what waits for one that has ended is refused."""
+
+        def stopped(reason: str) -> None:
+            systemd.notify(f"STATUS={reason}")
+            saver.finish()
+
+        threads, periodic = ThreadWatch(self._loop, None, stopped), Periodic(self._loop)
+        for thread in saver.threads:
+            threads.watch(thread)
+        periodic.every(LOOK_S, threads.look)
+        return periodic
 
     def _access(self, kv_file: Path | None, saver: TableSaver, clock: Clock) -> Access:
         """Users and rules are in the folder of the KV entries. StartError: a file cannot be used."""

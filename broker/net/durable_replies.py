@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
 from firearrow.broker.services.table_saver import TableSaver
 
@@ -31,13 +32,14 @@ CHANGE_CODES = frozenset(
 )
 
 UNSAVED = (
-    "the change is in effect, but the broker cannot write its config files and would lose it at a restart: "
-    "free disk space at the broker and send the request again; the broker's log has the reason"
+    "the change is in effect, but the server cannot write its config files and would lose it at a restart: "
+    "free disk space there and send the request again; the server's log has the reason"
 )
 
 
 def reply_when_saved(routes: Routes, saver: TableSaver) -> Routes:
-    """The same handlers; those of `CHANGE_CODES` answer after the table saver has written their changes."""
+    """The same handlers; those of `CHANGE_CODES` answer after the table saver has written their changes, and change
+    nothing if it writes no more."""
     return {
         code: _reply_after_save(handler, saver) if code in CHANGE_CODES else handler
         for code, handler in routes.items()
@@ -48,6 +50,8 @@ def _reply_after_save(handler: Handler, saver: TableSaver) -> Handler:
     """Answers keep the order of their requests: each is a future created when its request is handled."""
 
     def handle(request: RemotingCommand, peer: Peer) -> Answer:
+        if (ended := saver.ended()) is not None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"nothing was changed, as {ended}")
         answer = handler(request, peer)
         saver.retry_failed()
         if not saver.busy:

@@ -227,6 +227,15 @@ class TableSaver:
                 return f"the {state.table} file was not written for {state.late_s:.0f} s: {why}"
         return None
 
+    def ended(self) -> str | None:
+        """Why no change is written before `stop` that an answer would wait for; None: it is."""
+        return None if self._thread.is_alive() else "the saver thread has ended: restart the server"
+
+    def finish(self) -> None:
+        """A thread has ended: complete what waits for it."""
+        self._finish(self._waiters)
+        self._finish(self._periodic_waiters)
+
     def run_in_writer(self, work: Callable[[], None]) -> None:
         """Run `work` in the thread of periodic saves, or not at all after stop. `work` must not raise."""
         if not self._stopped:
@@ -242,7 +251,7 @@ class TableSaver:
         for table in self._tables.values():
             if table.timer is not None:
                 table.timer.cancel()
-            if table.saving is not None and not table.saving.cancelled() and table.saving.exception() is None:
+            if _succeeded(table.saving):
                 table.written = table.covers
             if table.changed:
                 try:
@@ -296,8 +305,7 @@ class TableSaver:
             self._save_in(table, SAVE_DELAY_S)
         elif error is not None:
             self._save_in(table, RETRY_S)
-        self._finish(self._waiters)
-        self._finish(self._periodic_waiters)
+        self.finish()
 
     def _written(self, table: SavedTable, seconds: float) -> None:
         if seconds > SLOW_S and table.last_s <= SLOW_S:
@@ -314,11 +322,24 @@ class TableSaver:
         return future
 
     def _finish(self, waiters: deque[tuple[asyncio.Future[bool], dict[str, int]]]) -> None:
-        """Complete the futures at the head whose changes were tried."""
-        while waiters and all(self._tables[name].tried >= goal for name, goal in waiters[0][1].items()):
+        """Complete the futures at the head whose changes were tried, or never will be."""
+        while waiters and all(
+            self._is_over(self._tables[name], goal) for name, goal in waiters[0][1].items()
+        ):
             future, goals = waiters.popleft()
             if not future.done():
                 future.set_result(all(self._tables[name].written >= goal for name, goal in goals.items()))
+
+    @staticmethod
+    def _is_over(table: SavedTable, goal: int) -> bool:
+        return table.tried >= goal or not table.thread.is_alive()
+
+
+def _succeeded(saving: Future[float] | None) -> bool:
+    """A save whose thread has ended is never done."""
+    if saving is None or not saving.done() or saving.cancelled():
+        return False
+    return saving.exception() is None
 
 
 def _collected(pieces: Iterator[bytes]) -> list[bytes]:

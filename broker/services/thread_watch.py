@@ -1,7 +1,8 @@
 """ThreadWatch: notices service threads that ended or hang, and stops the store then.
 
 A broker without one of its threads keeps some promise no more, and nothing else would show it: the broker refuses
-messages, is not ready, and logs it. Loop thread; the threads are only looked at.
+messages, is not ready, and logs it. A name server alone, which has no store, logs it and refuses changes. Loop thread;
+the threads are only looked at.
 """
 
 import asyncio
@@ -18,8 +19,18 @@ HUNG_S = 60.0
 """A job of a thread that takes longer hangs: an fsync, a file that is deleted or written."""
 SYNC_HUNG_S = 30.0
 """The same for a sync of the log, without which nothing may be acknowledged."""
+LOOK_S = 1.0
+"""How often to look at the threads."""
 LOOK_MAX_S = 2.0
 """A longer time between two looks does not count: the process was stopped, or the loop was busy."""
+
+
+BROKER = ("broker", "No more messages are accepted until then, stored ones can still be read")
+NAME_SERVER = (
+    "name server",
+    "No more changes of KV entries and users are accepted until then, routes are still answered",
+)
+"""What is to be restarted, and what the end of a thread means until then."""
 
 
 class WatchedThread(Protocol):
@@ -74,16 +85,18 @@ class LogSync:
 
 
 class ThreadWatch:
-    """`stopped(reason)` is called once, when a thread has ended: what waits is to be refused."""
+    """`stopped(reason)` is called once, when a thread has ended: what waits is to be refused. `store` None: that of a
+    name server."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, store: MessageStore, stopped: Callable[[str], None]
+        self, loop: asyncio.AbstractEventLoop, store: MessageStore | None, stopped: Callable[[str], None]
     ) -> None:
         self._loop = loop
         self._store = store
         self._stopped = stopped
         self._watched: list[_Watched] = []
         self._looked_at = loop.time()
+        self._server, self._effect = BROKER if store is not None else NAME_SERVER
 
     def watch(
         self,
@@ -102,12 +115,12 @@ class ThreadWatch:
                 self._end(each, reason)
 
     def look(self) -> None:
-        """Look at all threads; to be called about every second."""
+        """Look at all threads; to be called each `LOOK_S`."""
         now = self._loop.time()
         passed_s, self._looked_at = min(now - self._looked_at, LOOK_MAX_S), now
         for each in self._watched:
             if not each.ended and not each.thread.is_alive():
-                self._end(each, f"the {each.thread.name} thread has ended: restart the broker")
+                self._end(each, f"the {each.thread.name} thread has ended: restart the {self._server}")
             progress = each.thread.progress()
             each.busy_s = each.busy_s + passed_s if progress is not None and progress == each.seen else 0.0
             each.seen = progress
@@ -128,9 +141,7 @@ class ThreadWatch:
 
     def _end(self, each: _Watched, reason: str) -> None:
         if all(other.ended != reason for other in self._watched):  # two threads see one fault of the disk
-            log.critical(
-                "%s. No more messages are accepted until then, stored ones can still be read", reason
-            )
+            log.critical("%s. %s", reason, self._effect)
         each.ended = reason
         self._set_stopped()
         self._stopped(reason)
@@ -149,6 +160,8 @@ class ThreadWatch:
             )
 
     def _set_stopped(self) -> None:
+        if self._store is None:
+            return
         faults = [
             each.fault() for each in self._watched if each.ended or (each.hangs and each.stops_when_hung)
         ]

@@ -9,7 +9,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.net.dispatch import Dispatch
-from firearrow.broker.net.durable_replies import reply_when_saved
+from firearrow.broker.net.durable_replies import UNSAVED, reply_when_saved
 from firearrow.broker.services import table_saver as module
 from firearrow.broker.services.table_saver import TableSaver
 from tests.support.peers import RecordedPeer
@@ -127,6 +127,45 @@ def test_a_response_to_a_change_waits_for_the_file() -> None:
         dispatch(RemotingCommand(RequestCode.GET_TOPIC_CONFIG), peer)
         assert len(peer.replies) == 2
         saver.stop()
+
+    asyncio.run(run())
+
+
+def test_a_thread_that_ended_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of answers too, and no more changes are made."""
+
+    def fail(work: object) -> None:
+        raise RuntimeError("injected")
+
+    async def run() -> None:
+        file, saver, peer = File(), TableSaver(asyncio.get_running_loop()), RecordedPeer()
+        saver.add("t", file.save)
+        changes: list[RemotingCommand] = []
+
+        def change(request: RemotingCommand, peer: Peer) -> RemotingCommand:
+            changes.append(request)
+            saver.schedule("t")
+            return request.answer()
+
+        dispatch = Dispatch([reply_when_saved({RequestCode.PUT_KV_CONFIG: change}, saver)])
+        with monkeypatch.context() as patched:
+            patched.setattr("concurrent.futures.thread._WorkItem.run", fail)
+            dispatch(RemotingCommand(RequestCode.PUT_KV_CONFIG), peer)
+            async with asyncio.timeout(10):
+                while saver.threads[0].is_alive():  # noqa: ASYNC110 (it is no task)
+                    await asyncio.sleep(0)
+        assert not peer.replies
+        saver.finish()
+        await dispatch.drain()
+        assert [(answer.code, UNSAVED in (answer.remark or "")) for answer in peer.replies] == [(1, True)]
+        dispatch(RemotingCommand(RequestCode.PUT_KV_CONFIG), peer)
+        await dispatch.drain()
+        assert (len(changes), peer.replies[-1].code) == (1, 1)
+        assert "nothing was changed, as the saver thread has ended" in (peer.replies[-1].remark or "")
+        assert not await saver.saved()
+        assert file.writes == 0
+        saver.stop()
+        assert file.writes == 1
 
     asyncio.run(run())
 

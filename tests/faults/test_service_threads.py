@@ -1,17 +1,24 @@
 """Service threads that end by a fault of the broker: it refuses messages, is not ready, and reports it everywhere."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.cli.status import main as status_command
 from tests.doctor.running import doctor_of
 from tests.faults.acknowledged_messages import AcknowledgedMessages, until
 from tests.faults.shim import Call, Shim
 from tests.metrics.scrapes import WatchedBroker
+from tests.support.client_socket import ClientSocket
 from tests.support.startup import ThreadFault
 
 QUICK = (
@@ -19,6 +26,8 @@ QUICK = (
     *("--set", "flushIntervalConsumeQueue=50"),
 )
 SWEEP = "firearrow.broker.services.flusher:Flusher._flush_queues"
+COMMAND = str(Path(sys.executable).with_name("firearrow"))
+JOB = "concurrent.futures.thread:_WorkItem.run"
 COLLECT = "firearrow.broker.services.flusher:GroupCommit.collect_synced"
 
 
@@ -108,3 +117,57 @@ def test_a_disk_that_hangs_stops_the_broker_until_it_goes_on(tmp_path: Path, flu
         until(lambda: acknowledged.send(connection, "T") == 0, within_s=60)
         until(lambda: broker.get("/readyz")[0] == 200)
         assert broker.stop() == 0
+
+
+@contextmanager
+def name_server(
+    folder: Path, environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[str], ClientSocket]]:
+    """With a connection. Its log is `log`, its KV entries are in `kvConfig.json`."""
+    config = folder / "namesrv.conf"
+    config.write_text(f"kvConfigPath={folder}/kvConfig.json\n")
+    command = [COMMAND, "namesrv", "--listen", "127.0.0.1:0", "--config", str(config)]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **environment}
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            found = re.search(r"name server ([\d.]+):(\d+)", process.stdout.readline())
+            assert found
+            with ClientSocket((found[1], int(found[2]))) as connection:
+                yield process, connection
+        finally:
+            process.kill()
+
+
+def test_a_name_server_without_its_saver_refuses_changes(tmp_path: Path) -> None:
+    fault = ThreadFault(JOB, "RuntimeError", tmp_path / "now")
+    with name_server(tmp_path, fault.environment) as (process, connection):
+
+        def put(key: str) -> tuple[int, str]:
+            answer = connection.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": key, "value": "v"})
+            return answer.code, answer.remark or ""
+
+        assert put("a") == (0, "")
+        assert '"a":"v"' in (tmp_path / "kvConfig.json").read_text()  # before the answer
+        fault.when.touch()
+        code, remark = put("b")  # the thread ends with it
+        assert (code, "the change is in effect, but" in remark) == (ResponseCode.SYSTEM_ERROR, True)
+        refused = (
+            ResponseCode.SYSTEM_ERROR,
+            "nothing was changed, as the saver thread has ended: restart the server",
+        )
+        assert put("c") == refused
+        assert connection.ask(RequestCode.GET_KV_CONFIG, {"namespace": "n", "key": "c"}).code != 0
+        assert connection.ask(RequestCode.GET_KV_CONFIG, {"namespace": "n", "key": "a"}).code == 0
+        critical = [line for line in (tmp_path / "log").read_text().splitlines() if "CRITICAL" in line]
+        reason = (
+            "the saver thread has ended: restart the name server. No more changes of KV entries and users are"
+        )
+        assert [reason in line for line in critical if "firearrow.threads" in line] == [True]
+        process.terminate()
+        assert process.wait(10) == 0
+        assert '"b":"v"' in (tmp_path / "kvConfig.json").read_text()
