@@ -98,8 +98,38 @@ def expressions() -> list[str]:
     return [text.replace("$__rate_interval", "1m").replace("$node", ".*") for text in found]
 
 
+FIRING = {
+    "FireArrowThreadEnded": ("firearrow_thread_up", {"thread": "flusher"}, 0),
+    "FireArrowSavesLate": ("firearrow_table_save_late_seconds", {"table": "topics"}, 61),
+    "FireArrowSendsRefused": ("firearrow_sends_refused", {}, 1),
+    "FireArrowReplicaMissing": ("firearrow_replicas_missing", {}, 1),
+    "FireArrowNotReady": ("firearrow_ready", {}, 0),
+}
+"""Alert → metric, labels and a value at which it fires."""
+
+
+def rule_tests() -> dict[str, object]:
+    """For `promtool test rules`: these alerts fire, and none fires at the value of a healthy broker."""
+    tests: list[dict[str, object]] = []
+    for alert, (metric, labels, value) in FIRING.items():
+        series = metric + "{" + ",".join(f'{name}="{text}"' for name, text in labels.items()) + "}"
+        firing = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
+        for number in (value, 1 if value == 0 else 0):
+            found = [{"labels": "{}", "value": 1}] if number == value else []
+            tests.append(
+                {
+                    "interval": "1m",
+                    "input_series": [{"series": series, "values": f"{number}x10"}],
+                    "promql_expr_test": [{"expr": firing, "eval_time": "5m", "exp_samples": found}],
+                }
+            )
+    return {"rule_files": [str(RULES)], "tests": tests}
+
+
 def check(folder: Path, prometheus: str, promtool: str) -> None:
     subprocess.run([promtool, "check", "rules", RULES], check=True, stdout=subprocess.DEVNULL)
+    (folder / "alerts.yml").write_text(json.dumps(rule_tests()))
+    subprocess.run([promtool, "test", "rules", folder / "alerts.yml"], check=True)
     with WatchedBroker(folder / "store") as broker:
         with broker.connect() as connection:
             for number in range(7):
@@ -144,6 +174,8 @@ OPTIONAL = {
     "firearrow_slave_following",
     "firearrow_slave_lag_bytes",
     "firearrow_slave_lag_seconds",
+    "firearrow_redirected_messages_total",
+    "firearrow_transactions_given_up_total",
 }
 """Families that have no series before something happened, or on a broker without slaves."""
 
