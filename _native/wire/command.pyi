@@ -26,7 +26,7 @@ class RemotingCommand:
     held: bool
     """The request waited for messages."""
     user: str | None
-    """Who sent it, verified; None: nobody, or it is not known."""
+    """Who sent it, verified; None: not signed, or not known."""
     secret: str | None
     """The password with which its signature was verified; None: it was not verified."""
     def __init__(

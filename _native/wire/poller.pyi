@@ -10,7 +10,7 @@ from firearrow._native.wire.tls_session import TlsContext
 TURN_BOUNDS_US: tuple[int, ...]
 
 class PassListener:
-    """Native code that is told when each pass began and ended."""
+    """Native code that is called when each pass began and ended."""
 
 class EpollPoller:
     """Serves sockets without the loop's transports, many in one pass. Loop thread.

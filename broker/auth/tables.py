@@ -43,7 +43,7 @@ class UserTable:
         return self._users.get(name)
 
     def is_last_super(self, user: User) -> bool:
-        """Whether no other enabled Super user exists: without one, nobody could create or change users."""
+        """Whether no other enabled Super user exists: without one, no user could create or change users."""
         others = (each for each in self._users.values() if each.name != user.name)
         is_one = user.is_super and user.is_enabled
         return is_one and not any(each.is_super and each.is_enabled for each in others)

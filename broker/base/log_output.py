@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 QUEUE_CHARS_MAX = 1 << 20
 """Most characters of one output that wait; further ones are dropped."""
 EXIT_S = 1.0
+RETRY_S = 0.1
+"""After a write that failed for another reason than the disk or the pipe."""
 REPEATS_SHOWN, REPEATS_S = 20, 10.0
 """Warnings of one kind that are logged within this time; further ones are counted."""
 KINDS_MAX = 1000
@@ -118,19 +120,27 @@ class QueuedOutput(io.TextIOBase):
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                self._writing = False
-                self._changed.notify_all()
-                tick = self._wait()
-                data = "".join(self._texts).encode(self.encoding, self.errors)
-                count = len(self._texts)
-                self._texts.clear()
-                self._chars, self._writing = 0, True
-            if tick is not None:
-                tick()
-            if count and not self._write_all(data):
+            try:
+                self._write_next()
+            except Exception:  # without memory: the log must go on, nothing else would show that it ended
                 with self._changed:
-                    self._dropped += count
+                    self._dropped += 1
+                time.sleep(RETRY_S)
+
+    def _write_next(self) -> None:
+        with self._changed:
+            self._writing = False
+            self._changed.notify_all()
+            tick = self._wait()
+            data = "".join(self._texts).encode(self.encoding, self.errors)
+            count = len(self._texts)
+            self._texts.clear()
+            self._chars, self._writing = 0, True
+        if tick is not None:
+            tick()
+        if count and not self._write_all(data):
+            with self._changed:
+                self._dropped += count
 
     def _wait(self) -> Callable[[], None] | None:
         """Wait for a text, or until a `tick` is due; return it then."""

@@ -16,7 +16,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 LABELS_MAX = 16
 HA_SECRET_BYTES_MIN = 16
-"""Whoever reads a handshake of a pair can try secrets against its proof, so short ones are refused."""
+"""Who reads a handshake of a pair can try secrets against its proof, so short ones are refused."""
 LEAST_BYTES = {"maxConnectionBytes": 16 << 20, "maxReplyBytesWaiting": 1 << 16}
 """Of options for which 0 means that the broker chooses."""
 PROXIES_KEY = "proxyProtocolTrustedAddresses"

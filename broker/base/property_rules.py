@@ -1,6 +1,6 @@
 """PROPERTY_RULES: the properties that the broker acts on, what each does, and who may set it. The one place for it.
 
-Whoever may send to a topic chooses the properties of its messages, and the header of the request names the topic alone.
+Who may send to a topic chooses the properties of its messages, and the header of the request names the topic alone.
 So each property either concerns the message that has it, or needs a right on what it names, or is the broker's: then
 what a client has set is removed before the broker acts on it. All requests that store properties follow the table:
 sends, batches, replies, send-backs and transactions. tests/auth/test_property_rules.py compares it with the code.

@@ -1,4 +1,4 @@
-"""What only FireArrow tells of itself, and CLOSE_CONNECTION (30011). Loop thread.
+"""What only FireArrow reports of itself, and CLOSE_CONNECTION (30011). Loop thread.
 
 - `LagHandler`: LIST_QUEUE_LOCKS (30004), GET_LAG (30006).
 - `ConnectionsHandler`: LIST_REFUSALS (30007), LIST_CONNECTIONS (30010), CLOSE_CONNECTION (30011).

@@ -12,7 +12,7 @@ from firearrow.broker.tables import name_rules
 SLICE_ROWS = 500
 """Rows that are read, in about a millisecond, before the loop may do other work."""
 REUSED_ROWS, REUSED_MS = 20_000, 12_000
-"""A snapshot of so many rows is not made again for this time."""
+"""A snapshot with more rows is not made again for this time."""
 
 
 class LagSnapshots:

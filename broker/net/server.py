@@ -89,7 +89,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         remote, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if not remote or not local:  # closed already
             return self.abort()
-        if self.forwarded is not None:  # our port stays: it tells which of our ports this is
+        if self.forwarded is not None:  # our port stays: it is the one of our ports that was reached
             remote, local = self.forwarded.source, (self.forwarded.destination[0], local[1])
         if not self._server.admits(None if self._outgoing else remote[0]):
             return self.abort()

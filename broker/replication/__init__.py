@@ -27,12 +27,12 @@
 - `pair_tables`: the tables that a master pushes, and how a slave takes them over
 - `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile
 - `promotion`: a slave becomes the master of its pair, by request
-- `rebuild`: a slave begins again with an empty log; the old one is kept
+- `rebuild`: a slave starts over with an empty log; the old one is kept
 - `role`: what a store remembers of its role: promoted, or fenced
 - `sync_state_set`: the brokers whose copies count under controllers
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
 - `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed
-- `slave_requests`: which requests a slave refuses, and what it tells of itself
+- `slave_requests`: which requests a slave refuses, and what it reports of itself
 - `slave_tables`: SlaveSynchronize: copies topics, groups, offsets and timers of the master
 """

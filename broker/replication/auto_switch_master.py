@@ -261,7 +261,7 @@ class AutoSwitchService(HAService):
             self._ask(self._set.members | {greeting.number})
 
     def _check(self) -> None:
-        """Look for slaves that have to leave the set, and for those that may join it since nobody else writes."""
+        """Look for slaves that have to leave the set, and for those that may join it since no other broker writes."""
         now, options = self._loop.time(), self._config.options
         idle = [
             slave.greeting

@@ -15,7 +15,7 @@ from firearrow.broker.base.options import Options
 log = logging.getLogger("firearrow.replication")
 
 EVERYTHING = (1 << 62) - 1
-"""An offset beyond every record: nobody waits."""
+"""An offset beyond every record: no client waits."""
 
 MERGED_FROM = 1024
 """Pieces of a log that are remembered with their queues; later ones count as one."""

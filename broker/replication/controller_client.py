@@ -242,7 +242,7 @@ class ControllerClient:
 
     async def alter_members(self, wanted: frozenset[int]) -> bool:
         """Ask for another sync state set, as the master; the answer comes by `take_members`. False: it was refused, or
-        nobody answered."""
+        none answered."""
         role = self.role
         if role is None or not role.is_master:
             return False

@@ -40,7 +40,7 @@ class Members(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """Who is the master, of which epoch. `number` None: nobody."""
+    """Who is the master, of which epoch. `number` None: there is none."""
 
     number: int | None
     address: str

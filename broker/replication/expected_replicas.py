@@ -190,7 +190,7 @@ class ExpectedReplicas:
             self._write()
 
     def _drop_oldest(self) -> bool:
-        """Make room: one without an id that has been away for the longest time."""
+        """Make space: one without an id that has been away for the longest time."""
         nameless = [each for each in self.missing() if not each.node and not each.broker_id]
         if nameless:
             self._all.remove(min(nameless, key=lambda each: each.seen_ms))

@@ -29,7 +29,7 @@ from firearrow.broker.replication.slave_requests import REFUSALS
 log = logging.getLogger("firearrow.replication")
 
 CHANGES = frozenset({*REFUSALS, RequestCode.UPDATE_CONSUMER_OFFSET})
-"""What the slave that takes over would not hear of."""
+"""What the slave that takes over would not learn of."""
 LEASE_S = 30.0
 CHALLENGE, PREPARE, FENCE, CANCEL = "challenge", "prepare", "fence", "cancel"
 NONCE_BYTES = 16

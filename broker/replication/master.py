@@ -221,7 +221,7 @@ class HAService:
         )
 
     def _begins(self, slave: HAConnection, first: int) -> bool:
-        """The first byte tells the wire: whether it is Apache's. Ours is served from here on, with TLS or without."""
+        """The first byte decides the wire: whether it is Apache's. Ours is served from here on, with TLS or without."""
         host = slave.remote[0]
         is_tls = first == FIRST_BYTE and self._tls.listening is not None
         if is_tls or first == MAGIC[0]:

@@ -1,5 +1,5 @@
 """Promotion: PROMOTE_BROKER 30015, of FireArrow alone: makes a slave the master of its pair; REBUILD_REPLICA 30017: one
-begins again with an empty log. Loop thread.
+starts over with an empty log. Loop thread.
 
 If its master is FireArrow's and answers, nothing is lost, in this order: the slave has nearly all; the master stops
 writing to its log; the slave copies what is left, the tables last; the master is fenced on its disk; the slave is

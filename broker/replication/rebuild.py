@@ -1,4 +1,4 @@
-"""Rebuild: a slave whose log its master cannot continue begins again with an empty one; the old one is kept.
+"""Rebuild: a slave whose log its master cannot continue starts over with an empty one; the old one is kept.
 
 The wish is in the store before anything is moved, so that a start after a crash goes on with it. Loop thread, at start,
 or a tool.

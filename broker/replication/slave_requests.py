@@ -1,4 +1,4 @@
-"""What a slave answers otherwise than a master: which requests it refuses, and what it tells of itself.
+"""What a slave answers otherwise than a master: which requests it refuses, and what it reports of itself.
 
 Codes and remarks are those of Apache 5.5.0, but topics and groups are refused as by 4.9 (5.5.0 takes them and
 undoes them later), and pops are refused (Apache gives messages out and cannot store their check point). Loop

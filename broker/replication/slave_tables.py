@@ -1,9 +1,9 @@
 """SlaveSynchronize: copies the master's tables, each second (Apache: each minute). Loop thread.
 
 Topics, groups and the timer's metrics are copied when their data version changes; the others have none that
-tells each change, and are copied when their bytes differ. Progress (offsets, delays, timers) takes effect once our log
-has all that the master's had when it was asked for: it passes over work whose outcome is in the log. Both are asked for
-in turns of their own, all of a turn at once. A master that does not know a request (4.9: 402, 60, 61) is not asked
+grows with each change, and are copied when their bytes differ. Progress (offsets, delays, timers) takes effect once our
+log has all that the master's had when it was asked for: it passes over work whose outcome is in the log. Both are asked
+for in turns of their own, all of a turn at once. A master that does not know a request (4.9: 402, 60, 61) is not asked
 again until it changes its address."""
 
 import asyncio

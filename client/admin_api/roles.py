@@ -14,7 +14,7 @@ from firearrow.client.base.errors import ClientError, OnlyFireArrow, check
 CHANGE_S = 60.0
 """A planned change waits until the slave has the whole log of its master."""
 STOPPED = ("diverged", "behind the log", "corrupted")
-"""States of a slave that begins again."""
+"""States of a slave that starts over."""
 AGAIN_S = 0.1
 AGAIN_WITHIN_S = 60.0
 REGISTERED_WITHIN_S = 15.0

@@ -88,7 +88,7 @@ class Call:
     def may(self, what: str) -> bool:
         """Whether a verb that moves or deletes something may do it; `what` it does: such as `delete topic orders`.
 
-        False after `--dry-run` or a "no": the verb has nothing more to do. ConfigError: nobody can be asked.
+        False after `--dry-run` or a "no": the verb has nothing more to do. ConfigError: there is no terminal to ask at.
         """
         if self.arguments.dry_run:
             self.output.note(f"would {what}")

@@ -249,7 +249,7 @@ async def _redrive(call: Call, topic: str, spans: dict[MessageQueue, Span], lett
 
 
 def _to_send(call: Call, letter: ReceivedMessage) -> Any:  # noqa: ANN401 (a Message)
-    """None: nobody knows where it came from. BodyUnreadable."""
+    """None: it is not known where it came from. BodyUnreadable."""
     given = call.arguments
     origin = origin_topic(_wrapped_group(call), letter.properties)
     if origin is None:

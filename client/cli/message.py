@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         example="firearrow message resend orders 7F0000010001… --group shop",
     )
     _topic_and_id(verb).moving()
-    verb.argument("--group", help="let one member of this group consume it now, and nobody else")
+    verb.argument("--group", help="let one member of this group consume it now, and no other")
     verb.argument("--client", metavar="ID", help="this member (default: any)")
     return command.run(arguments)
 

@@ -44,7 +44,7 @@ Position = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`at_ms` 0: at no time that is known, such as a state. `trouble`: somebody should look at it."""
+    """`at_ms` 0: at no time that is known, such as a state. `trouble`: an operator should look at it."""
 
     step: str
     at_ms: int = 0

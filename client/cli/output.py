@@ -108,7 +108,7 @@ class Output:
         print(printable(line), file=sys.stderr)
 
     def close(self) -> None:
-        """BrokenPipeError: nobody reads the output."""
+        """BrokenPipeError: the output is not read."""
         sys.stdout.flush()
 
 

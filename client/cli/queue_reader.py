@@ -280,6 +280,6 @@ async def last_of(messages: AsyncIterator[ReceivedMessage], count: int) -> Itera
 
 
 def _seen(pull: asyncio.Task[PullResult]) -> None:
-    """The failure of a pull whose result nobody needs any more is no news."""
+    """The failure of a pull whose result is not needed any more is no news."""
     if not pull.cancelled():
         pull.exception()

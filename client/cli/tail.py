@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         "--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="how bodies are shown"
     )
     verb.argument("--format", metavar="TEMPLATE", help=r"such as '{time} {queueId}:{offset} {body}'")
-    verb.argument("-n", "--count", type=count, metavar="COUNT", help="end after so many messages")
+    verb.argument("-n", "--count", type=count, metavar="COUNT", help="end after COUNT messages")
     verb.argument("-e", "--no-follow", action="store_true", help="end at the present end")
     return command.run(arguments)
 

@@ -47,7 +47,7 @@ async def init(call: Call) -> None:
         ) from None
     files = {
         f"{AUTHORITY}.pem": "the authority, for clients",
-        f"{AUTHORITY}.key": "its key: whoever has it can make certificates",
+        f"{AUTHORITY}.key": "its key: who has it can make certificates",
         f"{SERVER}.pem": f"certificate for {', '.join(names)}",
         f"{SERVER}.key": "its key",
         f"{CLIENT}.pem": "certificate for clients, if the broker wants one",

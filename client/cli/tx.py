@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     verb.argument("--group", help="of this producer group")
     verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"at most N (default {LIMIT})")
-    verb.argument("--discarded", action="store_true", help="those that nobody decided after all checks")
+    verb.argument("--discarded", action="store_true", help="those that were not decided after all checks")
     verb = command.verb(
         "ask",
         ask,

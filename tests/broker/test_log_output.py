@@ -220,3 +220,22 @@ def test_what_an_output_says_of_itself_is_json_too(pipe: tuple[int, int]) -> Non
     handler.handleError(logging.LogRecord("firearrow.x", logging.ERROR, "", 0, "%d", ("x",), None))
     record = json.loads(everything(pipe[0], 10))
     assert record["message"] == "a log record could not be formatted: firearrow.x: '%d'"
+
+
+def test_the_log_goes_on_after_an_error_of_its_thread(pipe: tuple[int, int]) -> None:
+    """As without memory."""
+
+    def fail() -> None:
+        raise MemoryError
+
+    output = QueuedOutput(pipe[1])
+    output._wait = lambda: fail  # type: ignore[method-assign]
+    print("lost", file=output)
+    deadline = time.monotonic() + 10
+    while not output._dropped:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    del output._wait  # type: ignore[method-assign]
+    print("goes on", file=output)
+    while "goes on" not in (found := os.read(pipe[0], 4096).decode()):
+        assert time.monotonic() < deadline, found

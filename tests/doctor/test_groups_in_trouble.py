@@ -166,11 +166,11 @@ def test_unread_dead_letters(broker: BrokerProcess, client: ClientSocket) -> Non
         for number in range(3):
             _bury(client, "Dead", number)
         finding = doctor_of(broker).about("group Dead")["unread-dead-letters"]
-        assert finding["found"] == "3 dead letters that nobody has read"
+        assert finding["found"] == "3 dead letters that were not read"
         beat(client, "Reader", "reader", {"%DLQ%Dead": "*"})
         commit(client, "Reader", "%DLQ%Dead", 2)
         finding = doctor_of(broker).about("group Dead")["unread-dead-letters"]
-        assert finding["found"] == "1 dead letter that nobody has read"
+        assert finding["found"] == "1 dead letter that were not read"
         commit(client, "Reader", "%DLQ%Dead", 3)
         assert "unread-dead-letters" not in doctor_of(broker).about("group Dead")
 
@@ -181,7 +181,7 @@ def test_messages_that_were_due_for_a_deleted_topic(broker: BrokerProcess, clien
     assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == 0
     until_stored(client, "%DLQ%SCHEDULE_CONSUMER", 1)
     finding = doctor_of(broker).about("group SCHEDULE_CONSUMER")["unread-dead-letters"]
-    assert finding["found"] == "1 dead letter that nobody has read"
+    assert finding["found"] == "1 dead letter that were not read"
     assert "deleted topics" in finding["why"]
 
 

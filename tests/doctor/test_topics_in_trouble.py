@@ -62,7 +62,7 @@ def test_a_topic_without_a_permission(
 ) -> None:
     make(client, f"Perm{perm}", perm=perm)
     finding = doctor_of(broker).about(f"topic Perm{perm}")["topic-permissions"]
-    assert finding["found"].endswith(f"nobody may {word} it")
+    assert finding["found"].endswith(f"no client may {word} it")
 
 
 def test_skewed_queues(broker: BrokerProcess, client: ClientSocket) -> None:

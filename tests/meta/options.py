@@ -57,8 +57,9 @@ does not say otherwise.
 
 The keys `tls.…` are Java system properties in Apache, with the same names. `--tls-cert FILE --tls-key FILE` set
 `tls.server.certPath` and `tls.server.keyPath`. Every port then accepts TLS 1.2 and 1.3 and, unless `tls.server.mode` is
-`enforcing`, plain connections: the first byte tells. Certificates, keys and authorities are read again within a second
-after they change; connections stay open. If the new ones do not fit together, the log says so and the old ones stay.
+`enforcing`, plain connections: the first byte decides. Certificates, keys and authorities are read again within
+a second after they change; connections stay open. If the new ones do not fit together, the log reports it and the old
+ones stay.
 The file is read as `java.util.Properties` reads it. Keys and values must be ASCII or `\\uXXXX`; comments may have any
 encoding.
 

@@ -51,7 +51,7 @@ Look = Callable[[Facts, Broker, Any], Said]
 
 
 def of_machines(*needs: str) -> Callable[[Look], Callable[[Facts], Said]]:
-    """A check of these members of what GET_MACHINE says; where nobody says them, it is not done."""
+    """A check of these members of what GET_MACHINE says; where they are missing, it is not done."""
 
     def made(look: Look) -> Callable[[Facts], Said]:
         def check(facts: Facts) -> Said:
@@ -105,7 +105,7 @@ def listen_addresses(facts: Facts, broker: Broker, machine: Any) -> Said:  # noq
             Severity.CRITICAL,
             f"broker {broker.name}",
             f"it listens on {listens[0]} only, and advertises {machine['advertised']}",
-            "nobody can connect to the address that clients are given, unless something forwards it",
+            "no client can connect to the address that clients are given, unless something forwards it",
             "start it with --listen 0.0.0.0:PORT",
         )
     elif facts.name_server and not _is_loopback(_host(facts.name_server)):
@@ -119,7 +119,7 @@ def listen_addresses(facts: Facts, broker: Broker, machine: Any) -> Said:  # noq
 
 
 def broker_permission(facts: Facts) -> Said:
-    """Brokers that let nobody send or read"""
+    """Brokers that let no client send or read"""
     if facts.store is not None:
         yield NotChecked("a store folder does not say it")
     for broker in facts.asked_brokers():
@@ -174,7 +174,7 @@ def _shares(broker: Broker) -> Iterator[tuple[str, float, str]]:
 
 
 def free_bytes(facts: Facts) -> Said:
-    """Disks without room for the next files of the log, or without inodes"""
+    """Disks without space for the next files of the log, or without inodes"""
     for broker in facts.asked_brokers():
         segment = broker.number("mappedFileSizeCommitLog", SEGMENT_BYTES)
         disks = [(broker.machine or {}).get(name) for name in ("log", "store")]
@@ -186,7 +186,7 @@ def free_bytes(facts: Facts) -> Said:
                 Severity.CRITICAL,
                 f"broker {broker.name}",
                 f"{bytes_text(free)} are free for the log, whose files have {bytes_text(segment)}",
-                "without room for the next file, all messages are refused",
+                "without space for the next file, all messages are refused",
                 "free space, or a larger disk; `firearrow config set fileReservedTime=HOURS` keeps less",
             )
         inodes = [disk["inodesFree"] for disk in disks if disk and disk["inodesFree"] is not None]
@@ -196,7 +196,7 @@ def free_bytes(facts: Facts) -> Said:
                 f"broker {broker.name}",
                 f"{counted(min(inodes), 'inode')} are free",
                 "each queue of each topic has a file: without inodes no file can be made, however many bytes are free",
-                "delete topics that nobody needs, or make the file system again with more inodes",
+                "delete topics that are not needed, or make the file system again with more inodes",
             )
 
 

@@ -496,5 +496,5 @@ def _sample(message: ReceivedMessage) -> Sample:
 
 
 def _unopened(_flags: int, body: bytes) -> bytes:
-    """Bodies stay compressed: nobody looks at them."""
+    """Bodies stay compressed: nothing looks at them."""
     return body

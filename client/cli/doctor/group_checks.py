@@ -98,7 +98,7 @@ def unread_expired(facts: Facts) -> Said:
                 "read them",
                 "retention or a purge deleted them: they are lost for this group",
                 f"raise fileReservedTime (`firearrow config set fileReservedTime=HOURS`), or delete the group if "
-                f"nobody needs it: `firearrow group delete {group.name}`",
+                f"if it is not needed: `firearrow group delete {group.name}`",
             )
 
 
@@ -134,7 +134,7 @@ def groups_without_members(facts: Facts) -> Said:
                 Severity.WARNING if lag else Severity.NOTE,
                 f"group {group.name}",
                 f"it has no members, and {counted(lag, 'message')} wait" if lag else "it has no members",
-                "nobody reads for it: its consumers are down, or it is a relic",
+                "no client reads for it: its consumers are down, or it is a relic",
                 f"start its consumers, or `firearrow group delete {group.name}`",
             )
 
@@ -154,7 +154,7 @@ def ordered_queues_without_owner(facts: Facts) -> Said:
                 Severity.WARNING,
                 f"group {lock.group}",
                 f"{lock.queue}{at}, is locked by {lock.client_id}, which is not connected",
-                "an ordered queue is read by the owner of its lock alone: until the lock ends, nobody reads it",
+                "an ordered queue is read by the owner of its lock alone: until the lock ends, no client reads it",
                 f"wait a minute, until the lock expires; then `firearrow queue who {lock.group}`",
             )
 
@@ -216,7 +216,7 @@ def retry_storms(facts: Facts) -> Said:
 
 
 def unread_dead_letters(facts: Facts) -> Iterator[Finding]:
-    """Dead letters that nobody has read"""
+    """Dead letters that were not read"""
     for topic in facts.topics.values():
         group = topic.group_of(DLQ)
         if group is None:
@@ -234,7 +234,7 @@ def unread_dead_letters(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 f"group {group}",
-                f"{counted(unread, 'dead letter')} that nobody has read",
+                f"{counted(unread, 'dead letter')} that were not read",
                 f"{_why_dead(group)}: no consumer gets them again, and retention deletes them",
                 f"`firearrow dlq show {group}`, then `firearrow dlq redrive {group}`",
             )

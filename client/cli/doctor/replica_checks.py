@@ -31,7 +31,7 @@ def _unless_unseen(facts: Facts) -> Said:
 
 
 def replicas_stopped(facts: Facts) -> Said:
-    """Slaves that do not follow their master, and will not until somebody acts"""
+    """Slaves that do not follow their master, and will not until an operator acts"""
     yield from _unless_unseen(facts)
     for replica in _slaves(facts):
         fix = KEPT_APART.get(replica.state or "")
@@ -87,7 +87,7 @@ def replicas_missing(facts: Facts) -> Said:
 
 
 def masters_missing(facts: Facts) -> Said:
-    """Masters that are dead, or that nobody knows while their slaves are there"""
+    """Masters that are dead, or that no name server knows while their slaves are there"""
     yield from _unless_unseen(facts)
     for replica in facts.replicas:
         if replica.is_master and not replica.answers:
@@ -95,7 +95,7 @@ def masters_missing(facts: Facts) -> Said:
                 Severity.CRITICAL,
                 f"broker {replica.broker}",
                 f"its master{replica.address and f' {replica.address}'} is not there: {replica.reason}",
-                "nobody can send to this broker, and what the slaves lack cannot be read",
+                "no client can send to this broker, and what the slaves lack cannot be read",
                 "start the master, or make the slave with the most of the log the master: `firearrow promote ADDRESS`",
             )
 

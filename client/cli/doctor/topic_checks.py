@@ -15,7 +15,7 @@ from firearrow.client.cli.times import age_text
 SKEW_MESSAGES_MIN = 1000
 """With fewer messages, unequal queues say nothing."""
 SKEW_FACTOR = 5
-"""A queue is skewed if it has so many times the messages of the others' mean."""
+"""A queue is skewed if it has this many times the messages of the others' mean."""
 BIG_BYTES = 1 << 20
 AHEAD_MS = 5_000
 BEHIND_MS = 300_000
@@ -30,7 +30,7 @@ def topics_without_groups(facts: Facts) -> Said:
                 Severity.NOTE,
                 f"topic {topic.name}",
                 f"{counted(topic.messages, 'message')}, and no group reads it",
-                "its messages are stored for nobody, until retention deletes them",
+                "no group reads its messages, until retention deletes them",
                 f"start a consumer, or `firearrow topic delete {topic.name}`",
             )
 
@@ -121,7 +121,7 @@ def draining_queues(facts: Facts) -> Said:
 
 
 def topic_permissions(facts: Facts) -> Said:
-    """Topics that nobody may write or read"""
+    """Topics that no client may write or read"""
     for topic in facts.plain_topics():
         for broker, config in sorted(topic.configs.items()):
             lacks = [word for bit, word in ((READ, "read"), (WRITE, "write")) if not config.perm & bit]
@@ -129,8 +129,8 @@ def topic_permissions(facts: Facts) -> Said:
                 yield Finding(
                     Severity.WARNING,
                     f"topic {topic.name}",
-                    f"at {broker} nobody may {' or '.join(lacks)} it",
-                    "clients get no queue of it there: somebody took the permission away, and did not give it back",
+                    f"at {broker} no client may {' or '.join(lacks)} it",
+                    "clients get no queue of it there: the permission was taken away, and not given back",
                     f"`firearrow topic set {topic.name} --perm rw`",
                 )
 
