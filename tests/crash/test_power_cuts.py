@@ -29,8 +29,10 @@ from tests.timers.test_recovery import lose_from
 def test_a_half_message_whose_copy_is_lost_is_checked(tmp_path: Path) -> None:
     """The journal was synced, the copies were not."""
     harness = TransactionHarness(tmp_path)
+    asked = harness.join()
     harness.prepare()
     end = harness.store.written
+    harness.next_round(asked)
     harness.timers.run(3 * ROUND_MS)
     assert len(harness.records(HALF)) > 1
     harness.journal.sync()

@@ -45,6 +45,11 @@ def try_spark(tree: Path, bin_folder: Path) -> None:
     assert run(bin_folder / "python", "-c", program).strip().endswith("3")
 
 
+def try_tls(tree: Path, bin_folder: Path) -> None:
+    run(bin_folder / "firearrow", "tls", "init", "--dir", tree / "certificates")
+    assert (tree / "certificates" / "authority.pem").exists(), sorted((tree / "certificates").iterdir())
+
+
 def try_packages(tree: Path, bin_folder: Path) -> None:
     made = {path.suffix for path in (tree / "dist").iterdir()}
     assert {".whl", ".deb", ".tar"} <= made, made
@@ -54,6 +59,7 @@ def try_packages(tree: Path, bin_folder: Path) -> None:
 
 CHECKS: dict[str, Callable[[Path, Path], None]] = {
     "pip install .": try_client_and_broker,
+    "pip install '.[tls]'": try_tls,
     "pip install '.[spark]'": try_spark,
     "make wheels deb image": try_packages,
 }
