@@ -193,6 +193,7 @@ def java(version: str, main: str, home: Path, heap: str, *properties: str) -> li
         heap,
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        "-Xlog:disable",  # that the shared classes are of another class path, which would go to stdout
         "-Xshare:auto",
         *([f"-XX:SharedArchiveFile={shared}"] if shared.exists() else []),
         f"-Duser.home={home}",
