@@ -31,4 +31,3 @@ cdef class StoreReader:
     cdef bint points_to(
         self, bytes topic, int32_t queue_id, int64_t queue_offset, const RecordView *view
     ) except -1
-    cdef int64_t newest_entry_until(self, int64_t physical_offset) except -2

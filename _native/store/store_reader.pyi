@@ -56,9 +56,13 @@ class StoreReader:
         """The record that starts at an offset, which may come from outside; None if no queue's entry points to one
         there, also if its topic was deleted, or its queue was trimmed of it. `unconfirmed`: also one that readers do
         not see yet."""
-    def begins_record(self, physical_offset: int) -> bool:
-        """Whether a record begins at an offset, with an entry or without: by a walk from the last entry before it
-        in any queue. For brokers that compare their logs: it may read a whole file of the log."""
+    def begins_record(self, physical_offset: int) -> bool | None:
+        """Whether a record begins at an offset: True if a queue's entry points to it. None: what looks like one there
+        has no entry, as in a body, or of a deleted topic; only a walk to it by `skip_records` can say."""
+    def skip_records(self, physical_offset: int, until: int, max_bytes: int) -> int:
+        """Walk from a record's start over whole records to `until`, in one file of the log: from the file's first
+        record if that comes later. Where the walk ended: at the first record from `until` on, or at least `max_bytes`
+        further, or before something that is no record. -1: the log does not have `until`."""
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]: ...
     def query(
         self,

@@ -15,7 +15,7 @@ from firearrow._native.store.get_message cimport get_message
 from firearrow._native.base.hash cimport index_hash
 from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, KEY_SEPARATOR, PRE_BLANK_SIZE
+from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, KEY_SEPARATOR
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.log.queue_check cimport matches
 from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
@@ -151,45 +151,27 @@ cdef class StoreReader:
 
     def begins_record(self, int64_t physical_offset):
         cdef RecordView view
-        cdef int64_t at
-        cdef Segment segment = self.log.segment_at(physical_offset)
-        if segment is None or physical_offset >= self.log.written:
+        if self.log.segment_at(physical_offset) is None or physical_offset >= self.log.written:
             return False
         if self.log.look(physical_offset, False, &view) != RECORD_OK:
             return False
         if view.physical_offset != physical_offset:
             return False
-        if self.has_entry(&view):
-            return True
-        at = max(segment.base, self.newest_entry_until(physical_offset))
-        while at < physical_offset:
-            if self.log.look(at, False, &view) != RECORD_OK or view.physical_offset != at:
-                return False
-            at += view.size
-        return at == physical_offset
+        return True if self.has_entry(&view) else None
 
-    cdef int64_t newest_entry_until(self, int64_t physical_offset) except -2:
-        """The last offset up to here that an entry of any queue points to; -1: there is none."""
-        cdef uint8_t entry[ENTRY_BYTES]
-        cdef ConsumeQueue queue
-        cdef int64_t low, high, middle, newest = -1
-        for queue in self.dispatch.queues.values():
-            low, high = queue.min_entry, queue.end_entry
-            if queue.max_physical <= physical_offset:
-                low = high
-            while low < high:
-                middle = (low + high) // 2
-                if queue.look(middle, entry) and get_i64(entry) <= physical_offset:
-                    low = middle + 1
-                else:
-                    high = middle
-            if (
-                low > queue.min_entry and queue.look(low - 1, entry) and get_i64(entry) > newest
-                and matches(self.log, queue, low - 1, False)
-                and get_i32(entry + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
-            ):
-                newest = get_i64(entry)
-        return newest
+    def skip_records(self, int64_t physical_offset, int64_t until, int64_t max_bytes):
+        cdef RecordView view
+        cdef Segment segment = self.log.segment_at(until)
+        cdef int64_t at, stop
+        if segment is None or until > self.log.written:
+            return -1
+        at = max(physical_offset, segment.base, self.log.min_offset)
+        stop = min(until, at + max_bytes)
+        while at < stop:
+            if self.log.look(at, False, &view) != RECORD_OK or view.physical_offset != at:
+                break
+            at += view.size
+        return at
 
     def query(
         self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms,

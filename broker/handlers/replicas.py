@@ -4,7 +4,6 @@ has the smallest id (NOTIFY_MIN_BROKER_ID_CHANGE 905).
 Loop thread.
 """
 
-import struct
 from collections.abc import Callable
 
 import orjson
@@ -13,17 +12,12 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Peer, Routes, with_host
+from firearrow.broker.base.peer import Answer, Peer, Routes, with_host
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.pair_handshake import LATEST as PAIR_LATEST
 from firearrow.broker.replication.pair_handshake import VERSION as PAIR_VERSION
-from firearrow.broker.replication.slave_master import (
-    LATEST_MEMBER,
-    PAIR_MEMBER,
-    RECORD_OFFSET,
-    RECORD_SUM,
-    record_sum,
-)
+from firearrow.broker.replication.record_sums import RecordSums
+from firearrow.broker.replication.slave_master import LATEST_MEMBER, PAIR_MEMBER, RECORD_OFFSET, RECORD_SUM
 from firearrow.broker.tables.registration import BrokerIdentity
 
 CLIENT = (
@@ -33,9 +27,6 @@ CLIENT = (
     "maxOffset",
     "transferredByteInSecond",
 )
-RECORD_SIZE = struct.Struct(">i")
-SUMMED_MAX = 32 << 20
-"""Bytes of a record that is summed on the loop; a longer one is compared as a whole (VIEW_MESSAGE_BY_ID)."""
 
 
 class ReplicasHandler:
@@ -53,6 +44,7 @@ class ReplicasHandler:
         registers: Callable[[], bool],
     ) -> None:
         self._store = store
+        self._record_sums = RecordSums(store)
         self._identity = identity
         self._master = master
         self._other_master = other_master
@@ -71,7 +63,7 @@ class ReplicasHandler:
         """A master, and a slave that does not act, have nothing to do (enableSlaveActingMaster)."""
         return request.answer()
 
-    def exchange(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+    def exchange(self, request: RemotingCommand, peer: Peer) -> Answer:
         """Tell a slave from where it copies, and of a record whether it is the same; what a slave would take from the
         request, a master does not need."""
         if self._master is None or "masterHaAddress" in request.ext:
@@ -84,21 +76,13 @@ class ReplicasHandler:
             "masterHaAddress": with_host(self._identity.ha_address(""), peer),
         }
         if RECORD_OFFSET in request.ext:
-            found = self._record_sum(request.integer(RECORD_OFFSET))
-            ext |= {} if found is None else {RECORD_SUM: found}
+            return self._with_record_sum(request, request.integer(RECORD_OFFSET), ext, peer)
         return request.answer(ext=ext)
 
-    def _record_sum(self, offset: int) -> str | None:
-        """Also of a record that readers do not see, as it is not confirmed yet, or was trimmed; empty if there is
-        none, None if it is too long."""
-        head = self._store.log_bytes(offset, RECORD_SIZE.size) if offset >= 0 else None
-        if head is None or not self._store.reader.begins_record(offset):
-            return ""
-        (size,) = RECORD_SIZE.unpack(head)
-        if size > SUMMED_MAX:
-            return None
-        record = self._store.log_bytes(offset, size)
-        return "" if record is None else record_sum(record)
+    async def _with_record_sum(
+        self, request: RemotingCommand, offset: int, ext: dict[str, str], peer: Peer
+    ) -> RemotingCommand:
+        return request.answer(ext={**ext, RECORD_SUM: await self._record_sums.of(offset, peer)})
 
     def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Ours are `refused`: slaves that get nothing, and why; `members`: those that are expected, `neverJoined`: how

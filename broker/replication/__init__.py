@@ -28,6 +28,7 @@
 - `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile
 - `promotion`: a slave becomes the master of its pair, by request
 - `rebuild`: a slave starts over with an empty log; the old one is kept
+- `record_sums`: checksums of the records that slaves compare with theirs, found in short turns of the loop
 - `role`: what a store remembers of its role: promoted, or fenced
 - `sync_state_set`: the brokers whose copies count under controllers
 - `slave`: the parts of a slave: its client, its tables, its state

@@ -306,7 +306,11 @@ class MasterStream(asyncio.BaseProtocol):
 
 def record_sum(record: bytes | memoryview) -> str:
     """Size and CRC32: a record is compared without giving it to another process."""
-    return f"{len(record)}-{crc32(record)}"
+    return sum_text(len(record), crc32(record))
+
+
+def sum_text(size: int, checksum: int) -> str:
+    return f"{size}-{checksum}"
 
 
 def address_or_none(text: str, host: str = "") -> Address | None:

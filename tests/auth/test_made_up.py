@@ -5,12 +5,15 @@ What concerns the messages of others holds without users, too.
 
 import base64
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bench.ports import free_port
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.message_ids import offset_of
@@ -29,7 +32,7 @@ from tests.store.test_made_up_records import BODY_AT, made_up
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull_ext, records, send_ext, topic_ext
-from tests.support.stores import item
+from tests.support.stores import item, put
 
 LMQS = ("enableLmq=true", "enableMultiDispatch=true")
 HALF, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -314,3 +317,37 @@ def test_a_slave_is_shown_no_record_inside_a_body(tmp_path: Path) -> None:
                 scene.root, RequestCode.EXCHANGE_BROKER_HA_INFO, {"firearrowRecordOffset": str(offset)}
             )
             assert bool(answer.ext["firearrowRecordSum"]) == known
+
+
+def test_a_walk_to_a_record_without_an_entry_holds_up_no_other_request(tmp_path: Path) -> None:
+    """By 906, of a deleted topic that takes more than 100 MB. Its answer is the same as before."""
+    body = bytes(300)
+    with MessageStore.open(tmp_path / "store", StoreConfig()) as store:
+        while store.written < 110 << 20:
+            for _ in range(1000):
+                last = put(store, body, "large")
+            store.write()
+    with scene_of(tmp_path / "store", False, f"haListenPort={free_port()}") as scene:
+        ask_ok(scene.root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("large", 1))
+        ask = partial(ask_ok, scene.root, RequestCode.EXCHANGE_BROKER_HA_INFO)
+        expected = ask({"firearrowRecordOffset": str(last.physical_offset)}).ext["firearrowRecordSum"]
+        ask_ok(scene.root, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "large"})
+        inside = scene.place()
+        assert send(scene.app, "mine", made_up(inside, "mine", 1 << 40)).code == 0
+        with ThreadPoolExecutor(1) as pool:
+            for offset, found in ((last.physical_offset, expected), (inside, "")):
+                walk = pool.submit(known_sum, scene.root, offset)
+                served = 0
+                while not walk.done():
+                    ask_ok(scene.owner, RequestCode.GET_MAX_OFFSET, {"topic": "secret", "queueId": "0"})
+                    served += 1
+                assert walk.result() == found
+                assert served > 10 or offset == inside  # which is near what the first walk found
+
+
+def known_sum(connection: ClientSocket, offset: int) -> str:
+    """Ask until the walk is done, as a slave does."""
+    while True:
+        answer = connection.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, {"firearrowRecordOffset": str(offset)})
+        if answer.code != ResponseCode.SYSTEM_BUSY:
+            return answer.ext["firearrowRecordSum"]

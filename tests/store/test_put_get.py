@@ -135,7 +135,8 @@ def test_prepared_and_rolled_back_messages_stay_out_of_queues(store: MessageStor
     assert [record.sys_flag for record in read(store)] == [0x8, 0]
     found = [store.reader.record_at(one.physical_offset) is not None for one in placed]
     assert found == [False, False, True, True]  # an offset leads to what an entry points to
-    assert all(store.reader.begins_record(one.physical_offset) for one in placed)
+    assert [store.reader.begins_record(one.physical_offset) for one in placed] == [None, None, True, True]
+    assert store.reader.skip_records(0, placed[1].physical_offset, 1) == placed[1].physical_offset
 
 
 def test_a_delayed_message_has_its_deliver_time_in_the_queue(store: MessageStore) -> None:
