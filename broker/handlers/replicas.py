@@ -108,13 +108,15 @@ class ReplicasHandler:
         return request.answer(body=orjson.dumps(body))
 
     def forget(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """`name`: of a slave that is missing, which is not expected any more; missing: those of which nothing is
-        known."""
+        """`name`: of a slave that is missing, which is not expected any more; `all`: every one that is, the answer is
+        how many; neither: those of which nothing is known."""
         if self._master is None:
             raise Refusal(
                 ResponseCode.ILLEGAL_OPERATION,
                 "this broker is no master that replicates: ask the master of its name",
             )
+        if request.boolean_or("all", False):
+            return request.answer(body=orjson.dumps({"forgotten": self._master.forget_missing()}))
         if fault := self._master.forget(request.text_or("name", "")):
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         return request.answer()

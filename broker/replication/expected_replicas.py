@@ -1,10 +1,10 @@
 """ExpectedReplicas: the other brokers of our brokerName, connected or not, until an operator removes them;
 `config/expectedReplicas.json`.
 
-A master expects each slave that was once in sync, and a promoted one also what its old master expected, and that
-itself: slaves keep their master's list. A slave of ours is known by the id of its store, then by its brokerId; one of
-controllers by its number; one of Apache by its host, on which there may be several. A store from before this file that
-belongs to a pair expects one slave, of which nothing is known.
+A master expects each slave that was once in sync for some seconds, and a promoted one also what its old master
+expected, and that itself: slaves keep their master's list. A slave of ours is known by the id of its store, then by its
+brokerId; one of controllers by its number; one of Apache by its host, on which there may be several. A store from
+before this file that belongs to a pair expects one slave, of which nothing is known.
 
 Each change is on the disk before the call returns. Loop thread.
 """
@@ -76,6 +76,8 @@ class ExpectedReplicas:
         self._beside: set[ExpectedReplica] = set()
         """Those that joined while another one of their number or place was connected: one may be the other, connected
         again after its connection died without a word."""
+        self._new: set[ExpectedReplica] = set()
+        """Those that are expected only as long as they are connected."""
         self.unknown = 0
         """Slaves that there must be, but of which nothing is known."""
         if not self._file.load(self._read) and stored_pair(config_folder) != NO_ID:
@@ -111,8 +113,13 @@ class ExpectedReplicas:
             self._connected[connection] = found
             self._take_place(found, place)
 
+    @property
+    def new(self) -> int:
+        """How many are expected only as long as they are connected."""
+        return len(self._new)
+
     def in_sync(self, connection: Hashable, place: Place) -> None:
-        """It has the whole log: it is expected from now on."""
+        """It has the whole log: it is expected as long as it is connected."""
         if connection in self._connected:
             return
         if len(self._all) >= REPLICAS_MAX and not self._drop_oldest():
@@ -125,10 +132,18 @@ class ExpectedReplicas:
         if any(_is_alike(each, found) for each in self._connected.values()):
             self._beside.add(found)
         self._all.append(found)
+        self._new.add(found)
         self._connected[connection] = found
-        self.unknown = max(self.unknown - 1, 0)
-        self._write()
         return None
+
+    def stayed(self, connection: Hashable, place: Place) -> None:
+        """It has been in sync for a while: it is expected from now on."""
+        self.in_sync(connection, place)
+        found = self._connected.get(connection)
+        if found in self._new:
+            self._new.discard(found)
+            self.unknown = max(self.unknown - 1, 0)
+            self._write()
 
     def left(self, connection: Hashable, end: int, now_ms: int, later: Iterable[Hashable] = ()) -> None:
         """`later`: if it was silent until it was closed, the connections that were made after its last byte."""
@@ -137,10 +152,17 @@ class ExpectedReplicas:
             return
         found.end, found.seen_ms = end, now_ms
         self._beside.discard(found)
+        is_known = found in self._connected.values()  # by another connection of the same store
+        if found in self._new:
+            if not is_known:
+                self._new.discard(found)
+                self._all.remove(found)
+            return
         again = (self._connected.get(each) for each in later)
         same = next((each for each in again if each in self._beside and _is_alike(each, found)), None)
-        if same is not None and found not in self._connected.values():
+        if same is not None and not is_known:
             self._beside.discard(same)
+            self._new.discard(same)
             self._all.remove(found)
             self._write()
 
@@ -160,6 +182,15 @@ class ExpectedReplicas:
                 self._write()
                 return True
         return False
+
+    def forget_missing(self) -> int:
+        """All that are not connected, and those of which nothing is known; returns how many there were."""
+        missing = self.missing()
+        if count := len(missing) + self.unknown:
+            self._all = [each for each in self._all if each not in missing]
+            self.unknown = 0
+            self._write()
+        return count
 
     def forget_unknown(self) -> bool:
         was, self.unknown = self.unknown, 0
@@ -216,7 +247,8 @@ class ExpectedReplicas:
         self.unknown = json_fields.number(of, "unknown", 0, high=REPLICAS_MAX)
 
     def _write(self) -> None:
-        body = {"replicas": [asdict(each) for each in self._all], "unknown": self.unknown}
+        kept = [asdict(each) for each in self._all if each not in self._new]
+        body = {"replicas": kept, "unknown": self.unknown}
         try:
             self._file.write(orjson.dumps(body))
         except OSError as error:

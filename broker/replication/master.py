@@ -54,6 +54,8 @@ HANDSHAKE_S = 10.0
 SlaveConnection = HAConnection | PairConnection
 STATES: dict[int, str] = {RefusalCode.DIVERGED: "diverged", RefusalCode.BEHIND: "behind the log"}
 PACE_S, TICK_S, RATES_S, LOG_AGAIN_S = 0.001, 0.1, 1.0, 60.0
+EXPECTED_AFTER_S = 2.0
+"""In sync without a break: who connects and leaves keeps no place among REPLICAS_MAX."""
 LATE_S = 2.0
 """The log's past is noted each RATES_S, so a lag in time is known no better."""
 
@@ -339,9 +341,15 @@ class HAService:
             slave.target, slave.target_at = written, now
             if slave.in_sync:
                 self._expected.in_sync(slave, self._place(slave))
+                self._loop.call_later(EXPECTED_AFTER_S, self._stayed, slave, slave.target_at)
         if slave.in_sync and written - slave.end >= options.ha_gap_bytes:
             self._drop_out(slave, f"is {written - slave.end} bytes behind (haMaxGapNotInSync)")
         self._confirm()
+
+    def _stayed(self, slave: SlaveConnection, since: float) -> None:
+        """It was in sync all that time, if it is in sync since then."""
+        if slave in self._slaves and slave.in_sync and slave.target_at == since:
+            self._expected.stayed(slave, self._place(slave))
 
     def _place(self, slave: SlaveConnection) -> Place:
         """By what a slave is known."""
@@ -504,7 +512,8 @@ class HAService:
         wanted = max(options.in_sync_replicas, options.min_in_sync_replicas) if self._waits else 1
         unexpected = sum(slave.end >= 0 and self._expected.of(slave) is None for slave in self._slaves)
         known = len(self._expected.all) + unexpected
-        return max(max(options.total_replicas, wanted) - 1 - known, self._expected.unknown - unexpected, 0)
+        unknown = self._expected.unknown - self._expected.new - unexpected
+        return max(max(options.total_replicas, wanted) - 1 - known, unknown, 0)
 
     def members(self) -> list[dict[str, object]]:
         """All that are expected, as GET_BROKER_HA_STATUS lists them. `reason`: why one is not connected."""
@@ -532,6 +541,10 @@ class HAService:
         return (
             "every slave that never joined is one that totalReplicas or inSyncReplicas asks for: change these"
         )
+
+    def forget_missing(self) -> int:
+        """Expect no slave any more that is not connected, unless an option asks for it; returns how many they were."""
+        return self._expected.forget_missing()
 
     def write_fault(self) -> str:
         """Why sends are refused; empty: they are not."""

@@ -78,6 +78,14 @@ async def forget(admin: Admin, broker: str, name: str) -> None:
     await _change(admin, address, RequestCode.FORGET_REPLICA, {"name": name} if name else {})
 
 
+async def forget_missing(admin: Admin, broker: str) -> int:
+    """Let the master of this name expect no slave any more that is not connected, unless an option of it asks for one;
+    returns how many they were. BrokerError, OnlyFireArrow."""
+    address = await admin.calls.master(broker)
+    answer = await _change(admin, address, RequestCode.FORGET_REPLICA, {"all": "true"})
+    return read(answer.body, lambda of: of.number("forgotten"))
+
+
 async def _change(admin: Admin, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
     request = RemotingCommand.request(code, ext)
     answer = await admin.calls.instance.call(address, request, CHANGE_S)

@@ -61,8 +61,13 @@ def main(arguments: Sequence[str]) -> int:
         "remove a slave that is away for good: its master, and all that watches it, expect it no more",
         example="firearrow replica forget 10.0.0.2:10911",
     )
-    verb.argument("replica", metavar="ADDRESS|never-joined", help="as `firearrow replica status` shows it")
-    verb.argument("--broker", metavar="NAME", help="its brokerName, if several miss one of this address")
+    verb.argument(
+        "replica", metavar="ADDRESS|never-joined", nargs="?", help="as `firearrow replica status` shows it"
+    )
+    verb.argument(
+        "--all", action="store_true", help="all that are missing at one master, instead of one slave"
+    )
+    verb.argument("--broker", metavar="NAME", help="its brokerName, if several brokers miss one")
     verb.moving()
     return command.run(arguments)
 
@@ -91,24 +96,29 @@ async def rebuild(call: Call) -> int:
 
 
 async def forget(call: Call) -> int:
-    admin, name = await call.admin(), call.arguments.replica
-    found = [
-        each
-        for each in await replicas(admin, call.arguments.broker)
-        if each.state == MISSING and (each.address or NEVER_JOINED) == name
-    ]
+    name, is_all = call.arguments.replica, call.arguments.all
+    if is_all == (name is not None):
+        raise ClientError("name one slave, as `firearrow replica status` shows it, or give --all")
+    admin = await call.admin()
+    missing = [each for each in await replicas(admin, call.arguments.broker) if each.state == MISSING]
+    found = [each for each in missing if is_all or (each.address or NEVER_JOINED) == name]
     brokers = sorted({each.broker for each in found})
     if len(brokers) != 1:
-        known = (
-            "several brokers miss it: add --broker" if brokers else "no master misses a slave of this address"
-        )
-        raise ClientError(f"{name}: {known} (firearrow replica status)")
-    if not call.may(f"let the master of {brokers[0]} expect {name} no more"):
+        what = "a slave" if is_all else "a slave of this address"
+        known = f"several brokers miss {what}: add --broker" if brokers else f"no master misses {what}"
+        raise ClientError(f"{name or '--all'}: {known} (firearrow replica status)")
+    (broker,) = brokers
+    names = ", ".join(each.address or NEVER_JOINED for each in found)
+    if not call.may(f"let the master of {broker} expect {names} no more"):
         return OK
-    await roles.forget(admin, brokers[0], found[0].address)
-    call.output.done(
-        f"the master of {brokers[0]} expects {name} no more", {"broker": brokers[0], "replica": name}
-    )
+    if is_all:
+        count = await roles.forget_missing(admin, broker)
+        call.output.done(
+            f"the master of {broker} expects {count} slaves no more", {"broker": broker, "forgotten": count}
+        )
+        return OK
+    await roles.forget(admin, broker, found[0].address)
+    call.output.done(f"the master of {broker} expects {name} no more", {"broker": broker, "replica": name})
     return OK
 
 

@@ -19,10 +19,11 @@ FIRST, SECOND = "a" * 32, "b" * 32
 
 
 def joined(expected: ExpectedReplicas, *places: Place) -> None:
-    """Each was in sync, and left."""
+    """Each was in sync for a while, and left."""
     for place in places:
         expected.connected(place, place)
         expected.in_sync(place, place)
+        expected.stayed(place, place)
         expected.left(place, 100, 5_000)
 
 
@@ -36,9 +37,11 @@ def test_slaves_are_told_apart_over_restarts(tmp_path: Path) -> None:
     expected.connected("one", pair)
     assert expected.all == []  # it was not in sync yet
     expected.in_sync("one", pair)
+    assert [names(expected), names(ExpectedReplicas(str(tmp_path)))] == [[], []]  # nor for long
+    expected.stayed("one", pair)
     assert names(expected) == []
     joined(expected, plain, Place(SECOND, 0, "h", 0))
-    expected.in_sync("two", plain)  # a second one of Apache's at the host
+    expected.stayed("two", plain)  # a second one of Apache's at the host
     assert names(ExpectedReplicas(str(tmp_path))) == ["h:10911", "h", "h#2", "h#3"]
     again = ExpectedReplicas(str(tmp_path))
     again.connected("moved", Place(FIRST, 3, "other", 1))
@@ -70,7 +73,7 @@ def test_of_two_that_look_alike_the_missing_one_is_forgotten(tmp_path: Path) -> 
     expected = ExpectedReplicas(str(tmp_path))
     place = Place("", 0, "h", 0)
     for connection in (1, 2):
-        expected.in_sync(connection, place)
+        expected.stayed(connection, place)
     for connection in (1, 2):
         expected.left(connection, 100, 5_000)
     expected.connected(3, place)
@@ -92,6 +95,19 @@ def test_the_list_is_bounded(tmp_path: Path) -> None:
     with_ids = ExpectedReplicas(str(tmp_path / "other"))
     joined(with_ids, *(Place(f"{number:032x}", number, "h", number) for number in range(1, 200)))
     assert [each.broker_id for each in with_ids.all] == list(range(1, REPLICAS_MAX + 1))
+
+
+def test_all_that_are_missing_are_forgotten_at_once(tmp_path: Path) -> None:
+    expected = ExpectedReplicas(str(tmp_path))
+    joined(expected, *(Place(f"{number:032x}", number, "h", number) for number in range(1, 60)))
+    there = Place(f"{7:032x}", 7, "h", 7)
+    expected.connected(there, there)
+    expected.unknown = 1
+    assert expected.forget_missing() == 59
+    assert expected.forget_missing() == 0
+    again = ExpectedReplicas(str(tmp_path))
+    assert (names(again), again.unknown) == (["h:7"], 0)
+    assert (names(expected), expected.of(there)) == ([], expected.all[0])
 
 
 def test_a_store_of_a_pair_from_before_the_list_expects_one(tmp_path: Path) -> None:
@@ -149,16 +165,20 @@ def test_one_that_connects_again_before_its_silent_connection_is_closed_is_one(t
     for node in (FIRST, SECOND):
         lost.connected(node, Place(node, 1, node, 1))
         lost.in_sync(node, Place(node, 1, node, 1))
+        if node == FIRST:
+            lost.stayed(node, Place(node, 1, node, 1))
     lost.left(FIRST, 100, 5_000, [SECOND])
     assert (len(lost.all), lost.missing()) == (1, [])
+    lost.left(SECOND, 100, 6_000)  # at once, but as the one that was known
+    assert names(lost) == [f"{SECOND}:1"]
     expected, plain = ExpectedReplicas(str(tmp_path)), Place("", 0, "h", 0)
     for connection in ("first", "second"):
         expected.connected(connection, plain)
-        expected.in_sync(connection, plain)
+        expected.stayed(connection, plain)
     expected.left("first", 100, 5_000, ["second"])
     assert [names(each) for each in (expected, ExpectedReplicas(str(tmp_path)))] == [[], ["h"]]
     expected.connected("third", plain)
-    expected.in_sync("third", plain)
+    expected.stayed("third", plain)
     expected.left("second", 100, 6_000)  # it closed its connection
     assert names(expected) == ["h"]
     expected.connected("fourth", plain)

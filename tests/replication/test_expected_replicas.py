@@ -1,6 +1,7 @@
 """Slaves that were in sync, or have to be there, are reported until an operator removes them: by `replica status`,
 `status`, `doctor`, /readyz and metrics."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from bench.ports import free_port
 from tests.doctor.running import doctor
 from tests.metrics.scrapes import WatchedBroker, value
 from tests.replication.pairs import SIZES, fill, name_server, own_ports, paused, wait_for, words
-from tests.replication.promoted_pair import address_of
+from tests.replication.promoted_pair import address_of, is_master
 from tests.replication.raw_slave import RawSlave
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, here
@@ -80,15 +81,29 @@ class Cluster:
         assert ran.code == (1 if row["trouble"] else 0)
         return "; ".join(row["trouble"])
 
-    def forget(self, name: str) -> Ran:
-        return here("replica", "forget", name, "--broker", "b", "--yes", name_server=name_server(self.names))
+    def forget(self, *which: str) -> Ran:
+        return here(
+            "replica", "forget", *which, "--broker", "b", "--yes", name_server=name_server(self.names)
+        )
 
     def well(self, count: int) -> None:
         """Wait until that many slaves are in sync; then everything says so."""
         wait_for(lambda: list(self.rows().values()) == [(True, "following")] * count, f"{count} in sync")
+        wait_for(lambda: max(map(expected, self.running.values())) == count, "that they are expected")
         assert self.status().code == 0
         assert self.findings() == set()
         assert self.trouble() == ""
+
+
+def expected(broker: BrokerProcess) -> int:
+    """How many slaves a master expects, also once they have left; 0: it is none, or dead."""
+    file = broker.store / "config" / "expectedReplicas.json"
+    try:
+        with broker.connect() as client:
+            found = is_master(client) and file.exists()
+    except OSError:
+        return 0
+    return len(json.loads(file.read_text())["replicas"]) if found else 0
 
 
 def in_sync(master: WatchedBroker) -> dict[str, float]:
@@ -225,9 +240,13 @@ def test_one_of_two_slaves_is_dead(cluster: Cluster) -> None:
     second.kill()
     gone = address_of(second)
     wait_for(lambda: cluster.rows().get(gone) == (False, "missing"), "the row")
-    assert cluster.forget(gone).code == 0
-    cluster.well(1)
-    assert in_sync(master) == {"127.0.0.1": 1}
+    cluster.running.pop("slave1").kill()
+    wait_for(lambda: [state for _, state in cluster.rows().values()] == ["missing"] * 2, "the rows")
+    assert "name one slave" in cluster.forget().err
+    assert cluster.forget("--all").code == 0
+    cluster.well(0)
+    assert "no master misses a slave" in cluster.forget("--all").err
+    assert in_sync(master) == {}
 
 
 def test_slaves_on_apaches_wire_are_known_by_their_host(cluster: Cluster) -> None:
@@ -235,6 +254,14 @@ def test_slaves_on_apaches_wire_are_known_by_their_host(cluster: Cluster) -> Non
     with master.connect() as client:
         fill(client, 5)
     written = int(value(master.scrape(), "firearrow_log_end_bytes"))
+    for _ in range(3):  # which only visits is expected by no one
+        with RawSlave(("127.0.0.1", cluster.ha_port)) as visitor:
+            visitor.file_bytes = int(SIZES["mappedFileSizeCommitLog"])
+            visitor.say(0)
+            visitor.copy(written)
+            wait_for(lambda: in_sync(master) == {"127.0.0.1": 1}, "that it is in sync")
+        wait_for(lambda: in_sync(master) == {}, "that it has left")
+    assert expected(master) == 0
     with (
         RawSlave(("127.0.0.1", cluster.ha_port)) as first,
         RawSlave(("127.0.0.1", cluster.ha_port)) as second,
@@ -244,6 +271,7 @@ def test_slaves_on_apaches_wire_are_known_by_their_host(cluster: Cluster) -> Non
             each.say(0)
             each.copy(written)
         wait_for(lambda: in_sync(master) == {"127.0.0.1": 1, "127.0.0.1#2": 1}, "both")
+        wait_for(lambda: expected(master) == 2, "that both are expected")
     wait_for(
         lambda: cluster.rows() == dict.fromkeys(("127.0.0.1", "127.0.0.1#2"), (False, "missing")), "both"
     )
@@ -264,6 +292,12 @@ def test_a_slave_on_apaches_wire_that_connects_again_is_one(cluster: Cluster) ->
     with RawSlave(("127.0.0.1", cluster.ha_port)) as first:
         first.say(written)
         wait_for(lambda: in_sync(master) == {"127.0.0.1": 1}, "the slave")
+
+        def known() -> bool:
+            first.say(written)
+            return expected(master) == 1
+
+        wait_for(known, "that it is expected")
         with RawSlave(("127.0.0.1", cluster.ha_port)) as again:
 
             def seen() -> dict[str, float]:
