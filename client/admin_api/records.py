@@ -89,6 +89,15 @@ class QueueRange:
     last_ms: int
 
 
+def unread_messages(first: int, end: int, committed: int | None, *, is_given: bool) -> int:
+    """What a group has not read of a queue. `is_given`: the queue is one of the topic's read queues. Without an offset
+    of the group it counts whole then, as in Apache's consumerProgress; a queue that was taken away does not count, as
+    there and in the metrics: the group may never have been given it."""
+    if committed is None and not is_given:
+        return 0
+    return max(end - max(committed or 0, first), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueLag:
     """The next offsets to be written, consumed and pulled (-1: not known)."""

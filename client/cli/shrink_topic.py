@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from firearrow.client.admin_api.admin import Admin
-from firearrow.client.admin_api.records import QueueRange, TopicConfig
+from firearrow.client.admin_api.records import QueueRange, TopicConfig, unread_messages
 from firearrow.client.base.errors import BrokerError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call
@@ -38,8 +38,8 @@ class Unread(NamedTuple):
 
 
 async def unread_beyond(admin: Admin, topic: str, kept: Mapping[str, int]) -> list[Unread]:
-    """Of each group and broker with something unread in queues from `kept[broker]` on. Without an offset, all is
-    unread. Broadcasting groups do not count: their members keep the offsets."""
+    """Of each group and broker with something unread in queues from `kept[broker]` on. Broadcasting groups do not
+    count: their members keep the offsets."""
     stats = await admin.topic_stats(topic)
     leaving = [
         (queue, found)
@@ -49,10 +49,16 @@ async def unread_beyond(admin: Admin, topic: str, kept: Mapping[str, int]) -> li
     ]
     if not leaving:
         return []
+    configs = await admin.topic_config(topic)
+    given = {
+        queue
+        for queue, _ in leaving
+        if queue.broker_name in configs and queue.queue_id < configs[queue.broker_name].read_queues
+    }
     listed = await admin.groups_of(topic)
     groups = [group for group in listed if not await _is_broadcasting(admin, group)]
     left = [
-        (group, queue, await _left(admin, group, queue, found))
+        (group, queue, await _left(admin, group, queue, found, is_given=queue in given))
         for group in groups
         for queue, found in leaving
     ]
@@ -72,9 +78,9 @@ async def _is_broadcasting(admin: Admin, group: str) -> bool:
         return False
 
 
-async def _left(admin: Admin, group: str, queue: MessageQueue, found: QueueRange) -> int:
-    offset = await admin.offset(group, queue)
-    return max(found.max_offset - max(offset or 0, found.min_offset), 0)
+async def _left(admin: Admin, group: str, queue: MessageQueue, found: QueueRange, *, is_given: bool) -> int:
+    committed = await admin.offset(group, queue)
+    return unread_messages(found.min_offset, found.max_offset, committed, is_given=is_given)
 
 
 def unread_rows(unread: list[Unread]) -> list[dict[str, Any]]:

@@ -178,6 +178,15 @@ def test_mqadmin_is_obeyed_and_both_log_and_doctor_say_what_is_lost(shop: Shop) 
     assert finding["severity"] == "CRITICAL"
     assert f"4 of group audit-{topic}" in finding["found"]
     assert f"firearrow topic set {topic} --read-queues 4" in finding["fix"]
+    shop.commit(f"new-{topic}", topic, 0, 5)  # which never had the queues that are away
+    for queue in (2, 3):
+        shop.commit(f"audit-{topic}", topic, queue, 5)
+    assert not shop.findings(topic)
+    [row] = [row for row in shop.firearrow("group", "list", "-l").lines if row["group"] == f"new-{topic}"]
+    assert row["lag"] == 5  # of queue 1, which it can be given
+    assert shop.firearrow("topic", "shrink", topic, "--queues", "2", "--yes").code == 0
     assert shop.firearrow("topic", "set", topic, "--read-queues", "4", "--yes").code == 0
+    ran = shop.firearrow("topic", "set", topic, "--queues", "2", "--yes")
+    assert (ran.code, ran.lines[0]["group"], ran.lines[0]["unread"]) == (1, f"new-{topic}", 10)
     assert shop.firearrow("topic", "set", topic, "--queues", "2", "--force", "--yes").code == 0
     assert shop.queues(topic) == (2, 2)

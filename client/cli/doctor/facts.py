@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from firearrow.client.admin_api.records import Connection, GroupConfig, TopicConfig
+from firearrow.client.admin_api.records import Connection, GroupConfig, TopicConfig, unread_messages
 from firearrow.client.admin_api.replicas import Replica
 from firearrow.client.base.names import DLQ, RETRY, SYSTEM_GROUP_PREFIX, is_system_topic
 
@@ -118,9 +118,7 @@ class Progress:
     @property
     def lag(self) -> int:
         """A group that has committed nothing begins at the end, as far as anyone knows, unless it stands."""
-        if self.committed is None and not self.stands:
-            return 0
-        return max(self.max_offset - self.next_offset, 0)
+        return unread_messages(self.min_offset, self.max_offset, self.committed, is_given=bool(self.stands))
 
 
 @dataclass(slots=True)

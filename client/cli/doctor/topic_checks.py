@@ -1,5 +1,6 @@
 """Checks of topics: readers, queues, permissions, the size of messages, and the clocks of those who sent them. Pure."""
 
+from firearrow.client.admin_api.records import unread_messages
 from firearrow.client.base.names import DLQ, RETRY
 from firearrow.client.cli.doctor.facts import BROADCASTING, Facts, Queue, QueueState, Topic
 from firearrow.client.cli.doctor.finding import (
@@ -60,7 +61,7 @@ def unreadable_queues(facts: Facts) -> Said:
                 for queue, state in topic.queues.items()
                 if queue.broker == broker and queue.number >= config.read_queues and state.messages
             ]
-            unread = _unread(facts, topic, beyond)
+            unread = _unread(facts, topic, beyond, are_given=False)
             written = config.write_queues > config.read_queues
             if written or unread:
                 queues = max([config.write_queues, *(queue.number + 1 for queue, _ in beyond)])
@@ -78,24 +79,29 @@ def unreadable_queues(facts: Facts) -> Said:
                 )
 
 
-def _unread(facts: Facts, topic: Topic, queues: list[tuple[Queue, QueueState]]) -> str:
-    """What each group has not read of them; empty: each has read all."""
+def _unread(facts: Facts, topic: Topic, queues: list[tuple[Queue, QueueState]], *, are_given: bool) -> str:
+    """What each group has not read of them, or no group has; empty: each has read all. `are_given`: to consumers."""
     total = sum(state.messages for _, state in queues)
     if not topic.is_plain:
         return f"{total:,}" if total else ""
-    counts = {}
+    counts: dict[str, int] = {}
+    known: set[Queue] = set()
     for name in sorted(topic.groups):
         group = facts.groups.get(name)
         if group is None or not group.is_plain or group.model == BROADCASTING:
             continue
-        known = [(group.progress.get(queue), state) for queue, state in queues]
-        counts[name] = sum(
-            max(state.max_offset - (state.min_offset if each is None else each.next_offset), 0)
-            for each, state in known
-        )
+        counts[name] = 0
+        for queue, state in queues:
+            progress = group.progress.get(queue)
+            committed = None if progress is None else progress.committed
+            counts[name] += unread_messages(state.min_offset, state.max_offset, committed, is_given=are_given)
+            if committed is not None:
+                known.add(queue)
     if not counts:
         return f"{total:,}, no group reads it" if total else ""
-    return ", ".join(f"{count:,} of group {name}" for name, count in counts.items() if count)
+    texts = [f"{count:,} of group {name}" for name, count in counts.items() if count]
+    unknown = 0 if are_given else sum(state.messages for queue, state in queues if queue not in known)
+    return ", ".join([*texts, f"{unknown:,} that no group has read"] if unknown else texts)
 
 
 def draining_queues(facts: Facts) -> Said:
@@ -109,7 +115,7 @@ def draining_queues(facts: Facts) -> Said:
                 and config.write_queues <= queue.number < config.read_queues
                 and state.messages
             ]
-            if beyond and (unread := _unread(facts, topic, beyond)):
+            if beyond and (unread := _unread(facts, topic, beyond, are_given=True)):
                 yield Finding(
                     Severity.NOTE,
                     f"topic {topic.name}",
