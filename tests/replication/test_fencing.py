@@ -247,14 +247,14 @@ def test_with_a_secret_no_registration_fences_a_master(tmp_path: Path) -> None:
 def test_with_a_secret_a_newer_master_proves_itself(tmp_path: Path) -> None:
     """At the name server of the old one's process, and at another one, before the old one takes writes."""
     with (
-        start_master(tmp_path / "master", haSecret=SECRET, haListenPort=str(free_port())) as master,
-        start_slave(tmp_path / "slave", name_server(master), haSecret=SECRET) as slave,
+        start_master(tmp_path / "first", haSecret=SECRET, haListenPort=str(free_port())) as master,
+        start_slave(tmp_path / "second", name_server(master), haSecret=SECRET) as slave,
     ):
         wait_for(lambda: state_of(slave) == "following", "the slave")
         with paused(master.process):
             assert promoted(slave).rows[0]["epoch"] == 2
         wait_for(lambda: state_of(master) == "fenced", "that the old master is fenced")
-    with PromotedPair(tmp_path / "pair", haSecret=SECRET) as pair:
+    with PromotedPair(tmp_path, haSecret=SECRET) as pair:
         pair.fill(5)
         pair.caught_up()
         pair.master.kill()
@@ -263,6 +263,7 @@ def test_with_a_secret_a_newer_master_proves_itself(tmp_path: Path) -> None:
         pair.master = pair.start_master()
         wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
         pair.master.kill()
+        (tmp_path / "lost").mkdir()
         pair.folder = tmp_path / "lost"  # the old master's disk was replaced
         pair.master = pair.start_master()
         wait_for(lambda: state_of(pair.master) == "fenced", "that it is fenced, too")
