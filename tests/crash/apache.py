@@ -61,8 +61,8 @@ def compare(ops: list[Op], name: str, seed: int, count: int, scratch: Path, comp
         where = f"{name}, seed {seed}, call {call}, {cut.name}"
         wanted = _by_us(ours, written_log, clean=number % 2 == 0)
         for root, file in product((raw, ours), expected.saved):  # what a workload saves is no JSON
-            for name in (file, f"{file}.bak"):
-                (root / name).unlink(missing_ok=True)
+            for written in (root / file, root / f"{file}.bak"):
+                written.unlink(missing_ok=True)
         try:
             found = by_apache(ours, written_log, sorted(wanted))
         except AssertionError as error:
