@@ -3,7 +3,6 @@
 Loop thread.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -13,7 +12,6 @@ from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow
 from firearrow.broker.replication.fencing import Fencing
-from firearrow.broker.replication.master_proof import MasterProof
 from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.replication.member_group import brokers_of_name
 from firearrow.broker.replication.promotion import Promotion
@@ -25,9 +23,6 @@ from firearrow.broker.tables.routes import RouteTable
 
 log = logging.getLogger("firearrow.replication")
 
-CLAIMS_MAX = 16
-"""Brokers that register with our name at the name server of this process, and are asked for a proof at once."""
-
 
 class PairServices:
     """`slave` None: this broker is a master. `replicates`: slaves copy its log. `stop_services()`: ends deliveries,
@@ -38,7 +33,6 @@ class PairServices:
         context: BrokerContext,
         role: PairRole,
         slave: Slave | None,
-        proof: MasterProof,
         *,
         replicates: bool,
         stop_services: Callable[[], None],
@@ -47,8 +41,6 @@ class PairServices:
         self._role = role
         self._slave = slave
         self._may_be_outdated = slave is None and (replicates or role.epoch > 0)
-        self._proof = proof
-        self._claims: dict[str, asyncio.Task[None]] = {}
         self._promotion = Promotion(context, role, slave)
         self._fencing = Fencing(context, role, is_master=slave is None, stop_services=stop_services)
         self._watch: MasterWatch | None = None
@@ -70,9 +62,9 @@ class PairServices:
         registrar.epoch = lambda: self._role.epoch
         self._promotion.others = partial(brokers_of_name, registrar, identity)
         if self._may_be_outdated:
-            self._watch = MasterWatch(identity, lambda: self._role.epoch, self._proof, self.outdated)
+            self._watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated)
             registrar.watch = self._watch.look
-            names.outdated = self._claimed
+            names.outdated = self.outdated
         if not self._role.fenced:
             registrar.start()
         if self._holds_writes:
@@ -84,25 +76,8 @@ class PairServices:
         """Address of another master with our epoch; empty: none is known."""
         return "" if self._watch is None else self._watch.other_master
 
-    def _claimed(self, epoch: int, by: str) -> None:
-        """A registration at the name server of this process, whatever it is worth."""
-        if not self._proof.is_needed:
-            return self.outdated(epoch, by)
-        if by not in self._claims and len(self._claims) < CLAIMS_MAX:
-            self._claims[by] = self._context.loop.create_task(self._prove(epoch, by))
-        return None
-
-    async def _prove(self, claimed: int, by: str) -> None:
-        try:
-            epoch = await self._proof.epoch_of(by, claimed)
-        finally:
-            del self._claims[by]
-        if epoch is not None and epoch > self._role.epoch:
-            self.outdated(epoch, by)
-
     def outdated(self, epoch: int, by: str) -> None:
-        """Another broker of the pair is the master since this epoch: it is proved or, without haSecret, name servers
-        report it."""
+        """Another broker of the pair is the master since this epoch: it is proved, or name servers say so."""
         if not may_follow(epoch, self._role.epoch):
             if epoch > self._role.epoch:
                 log.error(
@@ -119,8 +94,6 @@ class PairServices:
 
     def stop(self) -> None:
         self._fencing.stop()
-        for task in self._claims.values():
-            task.cancel()
 
     def _refuse_writes(self, why: str) -> None:
         self._context.store.follows = True

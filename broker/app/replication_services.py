@@ -25,7 +25,6 @@ from firearrow.broker.replication.controller_client import ControllerClient
 from firearrow.broker.replication.journal_stream import JournalFollower
 from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.master import HAService
-from firearrow.broker.replication.master_proof import MasterProof
 from firearrow.broker.replication.member_group import MemberGroup
 from firearrow.broker.replication.pair_client import FollowedParts
 from firearrow.broker.replication.pair_handshake import Facts, member_of
@@ -150,25 +149,17 @@ class ReplicationServices:
         self._services = services
         self._online = online
         self._slave = self._make_slave(context, arrivals, connect)
-        proof = MasterProof(
-            self._config.options.ha_secret.encode(),
-            lambda: self._role.identity,
-            lambda: self._store.written,
-            connect,
-            lambda: self._tls.connecting,
-        )
         if self._controller_mode is None:
             self._pair = PairServices(
                 context,
                 self._role,
                 self._slave,
-                proof,
                 replicates=self._ha is not None,
                 stop_services=services.stop,
             )
             files.callback(self._pair.stop)
             self._context = context
-        self._pre_online = self._make_pre_online(context, connect, proof, name_servers)
+        self._pre_online = self._make_pre_online(context, connect, name_servers)
         self._handler = ReplicasHandler(
             self._store,
             self._identity,
@@ -236,7 +227,7 @@ class ReplicationServices:
             self._slave.joined(master)
 
     def _make_pre_online(
-        self, context: BrokerContext, connect: Connect, proof: MasterProof, name_servers: list[Address]
+        self, context: BrokerContext, connect: Connect, name_servers: list[Address]
     ) -> PreOnline | None:
         """A master that starts isolated; only name servers of other processes know slaves that went on without us."""
         options = self._config.options
@@ -248,9 +239,9 @@ class ReplicationServices:
             self._identity,
             self._services,
             connect=connect,
-            proof=proof,
             ask=lambda: self._member_group().ask(),
-            ha=self._ha,
+            replicas=self._ha.replicas,
+            refused=self._ha.refused,
             online=self._go_online,
         )
 

@@ -14,7 +14,6 @@
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
 - `expected_replicas`: the other brokers of our name, connected or not, until an operator removes them
 - `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
-- `master_proof`: whether a broker that name servers report as the master knows haSecret, and of which epoch it is
 - `master_role`: what a slave remembers of its master: its role, and the slaves that it expects
 - `master_watch`: whether name servers have another master with a newer epoch
 - `member_group`: the brokers of our own name, and heartbeats to name servers, with enableSlaveActingMaster

@@ -14,7 +14,6 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.replication.master_proof import MasterProof
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.json_fields import members, members_or_none
 from firearrow.broker.tables.registration import BrokerIdentity
@@ -28,18 +27,12 @@ FORGET_S = 150.0
 
 
 class MasterWatch:
-    """`epoch()`: ours. `proof`: of brokers that name servers report. `outdated(epoch, by)`: another broker is the
-    master since that epoch."""
+    """`epoch()`: ours. `outdated(epoch, by)`: another broker is the master since that epoch."""
 
     def __init__(
-        self,
-        identity: BrokerIdentity,
-        epoch: Callable[[], int],
-        proof: MasterProof,
-        outdated: Callable[[int, str], None],
+        self, identity: BrokerIdentity, epoch: Callable[[], int], outdated: Callable[[int, str], None]
     ) -> None:
         self._identity = identity
-        self._proof = proof
         self._epoch = epoch
         self._outdated = outdated
         self._other = ""
@@ -61,12 +54,9 @@ class MasterWatch:
             epoch = (await self._version(name_server, holder)).state_version
         except (OSError, ValueError) as error:
             return log.warning("a name server does not say who the master is, will ask again: %s", error)
-        proved = None if epoch < self._epoch() else await self._proof.epoch_of(holder, epoch)
-        if proved is None:
-            return None
-        if self._epoch() < proved:
-            self._outdated(proved, holder)
-        elif proved == self._epoch():
+        if self._epoch() < epoch:
+            self._outdated(epoch, holder)
+        elif epoch == self._epoch():
             self._is_shared(holder, our_address)
         return None
 

@@ -92,7 +92,20 @@ class PairClient:
         fault = secret_fault(self._parts.secret, str(peer), option="haSecret")
         if fault:
             raise NotFollowed(State.REFUSED, fault)
-        stream = await connected_stream(host, port, self._parts.tls())
+        context = self._parts.tls()
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, stream = await self._loop.create_connection(
+                    lambda: PairStream(self._loop.time),
+                    host,
+                    port,
+                    ssl=context,
+                    server_hostname=None if context is None else host,
+                )
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+            if context is None:
+                raise
+            raise handshake_fault(host, port, error) from None
         self._status.local, self._status.ha_address = stream.local, f"{host}:{port}"
         try:
             async with asyncio.timeout(HANDSHAKE_S):
@@ -322,25 +335,6 @@ class PairClient:
                 self._noted = self._parts.journal.received_bytes
             flushed = min(self._store.flushed, self._durable)
             self._stream.write(pair_frames.ack_frame(Ack(self._durable, flushed, self._noted)))
-
-
-async def connected_stream(host: str, port: int, context: ssl.SSLContext | None) -> "PairStream":
-    """A new connection to a replication port; `context` None: plain. OSError, TimeoutError."""
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(CONNECT_S):
-            _, stream = await loop.create_connection(
-                lambda: PairStream(loop.time),
-                host,
-                port,
-                ssl=context,
-                server_hostname=None if context is None else host,
-            )
-    except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
-        if context is None:
-            raise
-        raise handshake_fault(host, port, error) from None
-    return stream
 
 
 class PairStream(MasterStream, asyncio.Protocol):

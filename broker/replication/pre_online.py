@@ -16,8 +16,7 @@ from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.replication.master import HAService
-from firearrow.broker.replication.master_proof import MasterProof
+from firearrow.broker.replication.log_times import ReplicaLag
 from firearrow.broker.replication.member_group import Members
 from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
@@ -65,8 +64,8 @@ class DelayProgress(Protocol):
 
 
 class PreOnline:
-    """`ask` returns the brokers of our name. `proof`: of one that is registered as its master. `ha`: knows the slaves
-    that copy the log, and those that get nothing. `online()` is called once."""
+    """`ask` returns the brokers of our name. `replicas()`: the slaves that copy the log; `refused()`:
+    those that get nothing, and why (HAService). `online()` is called once."""
 
     def __init__(
         self,
@@ -75,9 +74,9 @@ class PreOnline:
         progress: DelayProgress,
         *,
         connect: Connect,
-        proof: MasterProof,
         ask: Callable[[], Awaitable[Members]],
-        ha: HAService,
+        replicas: Callable[[], list[ReplicaLag]],
+        refused: Callable[[], list[dict[str, object]]],
         online: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = context.store
@@ -85,9 +84,9 @@ class PreOnline:
         self._identity = identity
         self._progress = progress
         self._connect = connect
-        self._proof = proof
         self._ask = ask
-        self._ha = ha
+        self._replicas = replicas
+        self._refused = refused
         self._clock = context.clock
         self._online = online
         self._end = context.store.written
@@ -139,8 +138,7 @@ class PreOnline:
         members = dict(await self._ask())
         master = members.pop(MASTER_ID, None)
         slaves = sorted(members.items())
-        is_other = slaves and master is not None and not self._is_us(master)
-        if master is not None and is_other and await self._proof.epoch_of(master, 0) is not None:
+        if slaves and master is not None and not self._is_us(master):
             raise NotYet(
                 f"the broker at {master} is registered as the master of this name: stop it, or start this one as a "
                 "slave"
@@ -190,7 +188,7 @@ class PreOnline:
         connections as slaves were asked."""
         deadline, began_ms = asyncio.get_running_loop().time() + COPIES_WITHIN_S, self._clock.now_ms()
         while asyncio.get_running_loop().time() < deadline:
-            remotes = [lag.address[0] for lag in self._ha.replicas() if lag.address is not None]
+            remotes = [lag.address[0] for lag in self._replicas() if lag.address is not None]
             if host in remotes or len(remotes) >= count:
                 return
             if why := self._refusal(host, began_ms):
@@ -203,7 +201,7 @@ class PreOnline:
 
     def _refusal(self, host: str, since_ms: int) -> str:
         """Why a slave of this host got nothing; empty: none was refused."""
-        for entry in self._ha.refused():
+        for entry in self._refused():
             at_ms = entry["atMs"]
             if str(entry["addr"]).rpartition(":")[0] == host and isinstance(at_ms, int) and at_ms >= since_ms:
                 return str(entry["reason"])

@@ -71,7 +71,9 @@ class Slave:
             self.acting = ActingMaster(context, self._master, refresh=naming.refresh, look=naming.look)
         self._parts = parts
         self._client = self._make_client(context)
-        self._synchronize = SlaveSynchronize(context, self._master, progress, pushed=self._are_pushed)
+        self._synchronize = SlaveSynchronize(
+            context, self._master, progress, pushed=lambda: self._client.follows_pair
+        )
         self._requests = SlaveRequests(
             context.config, self._status, self.acting, lambda: self._store.written, self.lag, self._fenced
         )
@@ -81,10 +83,6 @@ class Slave:
             self._runs.append(MasterRole(self._master, self._status, role.heard_master_role).run)
         self._tasks: list[asyncio.Task[None]] = []
         self._master_reported = asyncio.Event()
-
-    def _are_pushed(self) -> bool:
-        """The tables: with haSecret a master that has not proved that it knows it is not asked for them."""
-        return self._client.follows_pair or (self._parts is not None and bool(self._parts.secret))
 
     def _make_master(self, connect: Connect, options: Options) -> Master:
         return Master(connect, options.ha_master_address, leaves=options.acting_master)

@@ -18,20 +18,8 @@ from firearrow.broker.replication.pair_identity import ASYNC_MASTER, PairIdentit
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.topics import TopicConfig
-from tests.replication.pairs import (
-    SECRET,
-    SIZES,
-    TOPIC,
-    end_of,
-    name_server,
-    own_ports,
-    paused,
-    start_master,
-    start_slave,
-    wait_for,
-    words,
-)
-from tests.replication.promoted_pair import PromotedPair, address_of, is_master, promoted, state_of
+from tests.replication.pairs import SECRET, TOPIC, end_of, start_master, wait_for
+from tests.replication.promoted_pair import PromotedPair, is_master, promoted, state_of
 from tests.replication.raw_slave import Master, until
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -212,68 +200,9 @@ def test_the_name_server_in_its_process_tells_a_master_of_a_newer_one(tmp_path: 
         assert not takes_writes(master)
 
 
-def test_with_a_secret_no_registration_fences_a_master(tmp_path: Path) -> None:
-    """Whoever it is from: an address where nothing is, a broker of another secret, this master itself. Neither does
-    one of the same epoch make it report a second master."""
-    options = {"haSecret": SECRET, "haListenPort": str(free_port())}
-    other = {"haSecret": "another secret of sixteen", "haListenPort": str(free_port())}
-    often = {"registerNameServerPeriod": "10000"}
-    ports = own_ports()
-    with (
-        start_master(tmp_path / "names", brokerName="names") as names,
-        start_master(tmp_path / "other", **other) as stranger,
-        BrokerProcess(
-            tmp_path / "store", *ports, "--namesrv", name_server(names), *words(SIZES | options | often)
-        ) as master,
-        names.connect_name_server() as remote,
-        ClientSocket(("127.0.0.1", int(ports[3].rpartition(":")[2]))) as own,
-        master.connect() as client,
-    ):
-        closed = ("127.0.0.1", free_port())
-        for host, port in (closed, stranger.address, master.address, ("x y", 1)):
-            for epoch in (1, 2):
-                identity = BrokerIdentity("DefaultCluster", "pair", host, port, 0)
-                register(own, identity, epoch, host)
-                assert register(remote, identity, epoch, host).code == 0
-            wait_for(
-                lambda at=f"{host}:{port}": master.log.read_text().count(f"reports {at} as") == 1,  # type: ignore[misc]
-                "the warning",
-            )
-        assert is_master(client)
-        assert "otherMaster" not in json.loads(client.ask(RequestCode.GET_BROKER_HA_STATUS).body)
-        assert send(client, TOPIC, b"goes on").code == 0
-
-
-def test_with_a_secret_a_newer_master_proves_itself(tmp_path: Path) -> None:
-    """At the name server of the old one's process, and at another one, before the old one takes writes."""
-    with (
-        start_master(tmp_path / "first", haSecret=SECRET, haListenPort=str(free_port())) as master,
-        start_slave(tmp_path / "second", name_server(master), haSecret=SECRET) as slave,
-    ):
-        wait_for(lambda: state_of(slave) == "following", "the slave")
-        with paused(master.process):
-            assert promoted(slave).rows[0]["epoch"] == 2
-        wait_for(lambda: state_of(master) == "fenced", "that the old master is fenced")
-    with PromotedPair(tmp_path, haSecret=SECRET) as pair:
-        pair.fill(5)
-        pair.caught_up()
-        pair.master.kill()
-        assert promoted(pair.slave).rows[0]["epoch"] == 2
-        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "its registration")
-        pair.master = pair.start_master()
-        wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
-        pair.master.kill()
-        (tmp_path / "lost").mkdir()
-        pair.folder = tmp_path / "lost"  # the old master's disk was replaced
-        pair.master = pair.start_master()
-        wait_for(lambda: state_of(pair.master) == "fenced", "that it is fenced, too")
-
-
-def register(
-    names: ClientSocket, identity: BrokerIdentity, state_version: int, host: str = "10.0.0.9"
-) -> RemotingCommand:
+def register(names: ClientSocket, identity: BrokerIdentity, state_version: int) -> RemotingCommand:
     version = DataVersion(1, state_version, 1)
     topics = [TopicConfig(name, 4, 4, 6) for name in (TOPIC, "Other")]
     announcement = BrokerAnnouncement.of(identity, version, topics, 6)
     [body] = announcement.bodies()
-    return names.ask(RequestCode.REGISTER_BROKER, announcement.ext(host, body), body)
+    return names.ask(RequestCode.REGISTER_BROKER, announcement.ext("10.0.0.9", body), body)

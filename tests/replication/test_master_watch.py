@@ -10,7 +10,6 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.replication import master_watch
-from firearrow.broker.replication.master_proof import MasterProof
 from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import BrokerIdentity
@@ -43,8 +42,7 @@ def test_another_master_of_our_epoch_is_said_once(
 ) -> None:
     outdated: list[int] = []
     identity = BrokerIdentity("DefaultCluster", "pair", "10.0.0.1", 10911, 0)
-    proof = MasterProof(b"", *[cast("Any", None)] * 4)
-    watch = MasterWatch(identity, lambda: 2, proof, lambda epoch, by: outdated.append(epoch))
+    watch = MasterWatch(identity, lambda: 2, lambda epoch, by: outdated.append(epoch))
     names = NameServer()
 
     async def look(holder: str, epoch: int, errors: int) -> str:
