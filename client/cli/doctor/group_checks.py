@@ -98,7 +98,7 @@ def unread_expired(facts: Facts) -> Said:
                 "read them",
                 "retention or a purge deleted them: they are lost for this group",
                 f"raise fileReservedTime (`firearrow config set fileReservedTime=HOURS`), or delete the group if "
-                f"if it is not needed: `firearrow group delete {group.name}`",
+                f"it is not needed: `firearrow group delete {group.name}`",
             )
 
 
