@@ -116,7 +116,9 @@ class ReplicasHandler:
                 "this broker is no master that replicates: ask the master of its name",
             )
         if request.boolean_or("all", False):
-            return request.answer(body=orjson.dumps({"forgotten": self._master.forget_missing()}))
+            count = self._master.forget_missing()
+            if count or not self._master.never_joined:
+                return request.answer(body=orjson.dumps({"forgotten": count}))
         if fault := self._master.forget(request.text_or("name", "")):
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         return request.answer()

@@ -9,6 +9,7 @@ never truncated.
 import asyncio
 import struct
 from bisect import bisect_right, insort
+from collections import Counter
 from zlib import crc32
 
 from firearrow._native.store.message_store import MessageStore
@@ -23,6 +24,8 @@ PAUSE_S = 0.001
 WALK_S = 2.0
 """A slave waits for 3 s; when it asks again, the walk goes on from where it came to."""
 WALKS_MAX = 16
+HOST_WALKS_MAX = 2
+"""So that those of one host leave turns to a slave at another one."""
 STARTS_MAX = 8192
 """Starts of records that are remembered, one for each turn: enough for 8 GiB."""
 RECORD_SIZE = struct.Struct(">i")
@@ -32,7 +35,7 @@ class RecordSums:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._turn = asyncio.Lock()
-        self._walks = 0
+        self._walks: Counter[str] = Counter()
         self._starts: list[int] = []
 
     async def of(self, offset: int, peer: Peer) -> str:
@@ -57,16 +60,19 @@ class RecordSums:
         found = self._store.reader.begins_record(offset)
         if found is not None:
             return found
-        if self._walks >= WALKS_MAX:
+        host = peer.remote[0]
+        if self._walks[host] >= HOST_WALKS_MAX or self._walks.total() >= WALKS_MAX:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                f"the walks to {WALKS_MAX} records without an entry are not done: ask again later",
+                f"{self._walks[host]} walks for {host}, {self._walks.total()} in all, to records without an entry are "
+                "not done: ask again later",
             )
-        self._walks += 1
+        self._walks[host] += 1
         try:
             return await self._walk(offset, peer)
         finally:
-            self._walks -= 1
+            self._walks[host] -= 1
+            self._walks += Counter()  # drop hosts without a walk
 
     async def _walk(self, offset: int, peer: Peer) -> bool:
         loop = asyncio.get_running_loop()

@@ -192,6 +192,7 @@ def test_a_master_that_refuses_sends_reports_it_and_the_slave_that_it_misses(syn
     assert sync.forget(place).code == 0
     assert sync.rows() == {"never-joined": (False, "missing")}  # inSyncReplicas asks for one
     assert "change these" in sync.forget("never-joined").err
+    assert "change these" in sync.forget("--all").err
 
 
 def test_a_frozen_slave_is_not_in_sync(sync: Cluster) -> None:

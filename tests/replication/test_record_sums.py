@@ -1,6 +1,7 @@
 """RecordSums: walks to records without an entry are few, and end with who asked."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.replication import record_sums
-from firearrow.broker.replication.record_sums import TURN_BYTES, WALKS_MAX, RecordSums
+from firearrow.broker.replication.record_sums import HOST_WALKS_MAX, TURN_BYTES, WALKS_MAX, RecordSums
 
 FAR = 1 << 40
 
@@ -22,18 +23,26 @@ def sums() -> RecordSums:
     return RecordSums(SimpleNamespace(reader=reader, log_bytes=lambda at, size: None))  # type: ignore[arg-type]
 
 
-async def walk(count: int) -> list[object]:
-    walks, peer = sums(), SimpleNamespace(closed=False)
-    tasks = [asyncio.create_task(walks.of(FAR, peer)) for _ in range(count)]  # type: ignore[arg-type]
+async def walk(hosts: Iterable[str]) -> list[object]:
+    walks = sums()
+    peers = [SimpleNamespace(closed=False, remote=(host, 1)) for host in hosts]
+    tasks = [asyncio.create_task(walks.of(FAR, peer)) for peer in peers]  # type: ignore[arg-type]
     await asyncio.sleep(0.05)
-    peer.closed = True
+    for peer in peers:
+        peer.closed = True
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_walks_are_bounded() -> None:
-    assert asyncio.run(walk(WALKS_MAX)) == [""] * WALKS_MAX
-    *walked, refused = asyncio.run(walk(WALKS_MAX + 1))
-    assert walked == [""] * WALKS_MAX
+@pytest.mark.parametrize(
+    ("hosts", "count"),
+    [(("h",), HOST_WALKS_MAX), ([f"h{number}" for number in range(WALKS_MAX + 1)], WALKS_MAX)],
+)
+def test_walks_are_bounded(hosts: Sequence[str], count: int) -> None:
+    """In all, and for each host."""
+    askers = [hosts[number % len(hosts)] for number in range(count + 1)]
+    assert asyncio.run(walk(askers[:count])) == [""] * count
+    *walked, refused = asyncio.run(walk(askers))
+    assert walked == [""] * count
     assert isinstance(refused, Refusal)
     assert refused.code == ResponseCode.SYSTEM_BUSY
 
