@@ -3,8 +3,6 @@
 import json
 import random
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from tests.hostile.mutation import mutated
 from tests.hostile.targets_access import ACLS, USERS
 from tests.integration.test_transactions import COMMIT, end_ext, half_ext, half_of
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import run_forked
 from tests.support.requests import send_ext, topic_ext
 
 STRANGERS = 10_000
@@ -129,14 +128,8 @@ def test_a_broker_with_a_damaged_file_does_not_start(tmp_path: Path, name: str, 
         assert broker.stop() == 0
     folder = tmp_path / "store" / "config"
     (folder / f"{name}.json").write_bytes(content)
-    command = [sys.executable, "-m", "firearrow.broker", "--store", str(tmp_path / "store"), *options()]
-    done = subprocess.run(
-        [*command, "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    ports = "--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"
+    done = run_forked("broker", "--store", str(tmp_path / "store"), *options(), *ports)
     assert done.returncode != 0
     assert "ready" not in done.stdout
     assert f"{name}.json is {'damaged' if content else 'empty'}" in done.stderr + done.stdout

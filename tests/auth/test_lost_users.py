@@ -1,7 +1,6 @@
 """Users that are lost: the last Super user stays, and a lost file does not bring the first password back."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, create_user, options, secured
 from tests.support.broker_process import BrokerProcess, create_tester
-from tests.support.command_line import PROGRAM
+from tests.support.fork_server import run_forked
 
 CANNOT_START = 3
 
@@ -39,7 +38,7 @@ def test_the_last_super_user_stays(tmp_path: Path) -> None:
 
 
 def refused(*arguments: str) -> str:
-    ended = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=20, check=False)
+    ended = run_forked(*arguments)
     assert ended.returncode == CANNOT_START, ended
     return ended.stderr.splitlines()[-1]
 

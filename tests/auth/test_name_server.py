@@ -15,6 +15,7 @@ from firearrow._native.wire.codes import RequestCode
 from tests.auth.secured import INITIAL, SignedSocket, ask_ok, create_user, grant
 from tests.auth.test_outgoing import INNER
 from tests.support.broker_process import BrokerProcess
+from tests.support.fork_server import ForkedCommand, run_forked
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
 NO_PERMISSION = 16
@@ -34,7 +35,7 @@ def name_server(folder: Path, white: str = "", more: str = "") -> Iterator[tuple
     config = folder / "namesrv.conf"
     config.write_text(CONFIG.format(initial=INITIAL, folder=folder, white=white) + more)
     command = [COMMAND, "namesrv", "--listen", "127.0.0.1:0", "--config", str(config)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with ForkedCommand(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             found = re.search(r"name server ([\d.]+):(\d+)", process.stdout.readline())
@@ -129,7 +130,6 @@ def test_users_are_kept_and_codes_can_be_open(tmp_path: Path) -> None:
 def test_protection_that_cannot_take_effect_ends_the_start(tmp_path: Path, text: str, wanted: str) -> None:
     config = tmp_path / "namesrv.conf"
     config.write_text(text)
-    command = [COMMAND, "namesrv", "--listen", "127.0.0.1:0", "--config", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = run_forked("namesrv", "--listen", "127.0.0.1:0", "--config", str(config))
     assert done.returncode == 2
     assert wanted in done.stderr

@@ -1,13 +1,12 @@
 """A configuration that sounds like security never starts an open server: exit code 2, and the key to write."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import PROGRAM
+from tests.support.fork_server import run_forked
 
 WRONG_USAGE = 2
 OPEN = {
@@ -27,9 +26,7 @@ OF_A_BROKER = {
 
 def refusal(command: str, *arguments: str) -> str:
     """What it prints before it ends with exit code 2."""
-    ended = subprocess.run(
-        [*PROGRAM, command, *arguments], capture_output=True, text=True, timeout=20, check=False
-    )
+    ended = run_forked(command, *arguments)
     assert ended.returncode == WRONG_USAGE, ended
     assert ended.stdout == ""
     return ended.stderr.splitlines()[-1]

@@ -22,6 +22,7 @@ from tests.interop.peers import Peer
 from tests.meta.cli import verbs
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import PROGRAM, here, process
+from tests.support.fork_server import ForkedCommand
 
 
 @pytest.fixture(autouse=True)
@@ -34,13 +35,8 @@ def on_terminal(*words: str, typed: str = "", columns: int = 120) -> tuple[int, 
     """The exit code and what a terminal showed, for a process whose three streams are one."""
     ours, theirs = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "TZ": "UTC"}
-    running = subprocess.Popen(
-        [*PROGRAM, *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment,
-        start_new_session=True,
+    running = ForkedCommand(
+        ["firearrow", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
     )
     os.close(theirs)
     shown, waiting = b"", typed.encode()
@@ -94,8 +90,8 @@ def test_json_is_to_be_had_on_a_terminal(peer: Peer, topic: str) -> None:
 
 def test_a_reader_may_leave(peer: Peer, topic: str) -> None:
     """Like `firearrow … | head -1`."""
-    words = [*PROGRAM, "config", "get", "-n", peer.name_server]
-    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    words = ["firearrow", "config", "get", "-n", peer.name_server]
+    running = ForkedCommand(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert running.stdout is not None
     running.stdout.close()
     _, err = running.communicate(timeout=30)
@@ -122,6 +118,7 @@ def test_ctrl_c_ends_a_watch(peer: Peer, topic: str) -> None:
 INTERRUPTED_IMPORT = """
 import sys
 from firearrow.client.cli.main import main
+from tests.support.fork_server import ForkedCommand
 
 class Finder:
     @staticmethod
@@ -142,15 +139,11 @@ def test_ctrl_c_while_a_command_is_imported_shows_no_traceback() -> None:
 
 def test_output_that_cannot_be_written_is_one_sentence(peer: Peer, topic: str) -> None:
     with open("/dev/full", "wb") as full:
-        ended = subprocess.run(
-            [*PROGRAM, "topic", "list", "-n", peer.name_server],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        words = ["firearrow", "topic", "list", "-n", peer.name_server]
+        ended = ForkedCommand(words, stdout=full, stderr=subprocess.PIPE, text=True)
+        _, error = ended.communicate(timeout=30)
     says = "firearrow topic list: cannot use the output: No space left on device\n"
-    assert (ended.returncode, ended.stderr) == (1, says)
+    assert (ended.returncode, error) == (1, says)
 
 
 def test_ctrl_c_ends_a_bench_without_complaints(peer: Peer) -> None:

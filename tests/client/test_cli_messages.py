@@ -29,7 +29,7 @@ from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.interop.cli_messages import Cli, open_transaction, until
 from tests.interop.peers import Peer
-from tests.support.command_line import PROGRAM
+from tests.support.fork_server import ForkedCommand
 
 VERBS = [
     "send",
@@ -55,8 +55,8 @@ def on_terminal(name_server: str, *words: str) -> bytes:
     """The output of a command on a terminal, as it was written."""
     outer, inner = pty.openpty()
     environment = os.environ | {"COLUMNS": "200", "TZ": "UTC"}
-    with subprocess.Popen(
-        [*PROGRAM, *words, "--namesrv", name_server],
+    with ForkedCommand(
+        ["firearrow", *words, "--namesrv", name_server],
         stdin=inner,
         stdout=inner,
         stderr=inner,
@@ -212,8 +212,8 @@ def test_a_question_comes_before_what_moves(name_server: str, topics: Topics, fe
     topic = topics(queues=1)
     feeder.feed(topic, [b"x"], UNIQ_KEY="CD" * 16)
     outer, inner = pty.openpty()
-    command = [*PROGRAM, "message", "resend", topic, "CD" * 16, "-n", name_server]
-    with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner) as process:
+    command = ["firearrow", "message", "resend", topic, "CD" * 16, "-n", name_server]
+    with ForkedCommand(command, stdin=inner, stdout=inner, stderr=inner) as process:
         os.close(inner)
         asked = b""
         while b"[y/N]" not in asked:
@@ -257,8 +257,8 @@ def test_tail_goes_on_after_the_broker_was_away() -> None:
     topic = unique("topic")
     with LocalBroker() as broker:
         Cli(broker.name_server)("send", topic, "before")
-        command = [*PROGRAM, "tail", topic, "--from", "start", "-n", "2"]
-        with subprocess.Popen(
+        command = ["firearrow", "tail", topic, "--from", "start", "-n", "2"]
+        with ForkedCommand(
             [*command, "--namesrv", broker.name_server], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stdout is not None

@@ -13,12 +13,11 @@ from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import settings
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import run_forked
 
 
 def init(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    code = "from firearrow.client.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "tls", "init", *names, "--dir", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return run_forked("tls", "init", *names, "--dir", str(folder))
 
 
 def context(folder: Path) -> ssl.SSLContext:
@@ -78,10 +77,7 @@ def listed(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def firearrow(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    code = "from firearrow.client.cli.main import main; main()"
-    command = [sys.executable, "-c", code, *words]
-    environment = os.environ | {"XDG_CONFIG_HOME": str(config)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return run_forked(*words, timeout=60, environment=os.environ | {"XDG_CONFIG_HOME": str(config)})
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +26,9 @@ from tests.doctor.heartbeats import beat
 from tests.doctor.running import QUICK, Said, doctor, doctor_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import send
 
-COMMAND = str(Path(sys.executable).with_name("firearrow")), "doctor"
 GONE = "127.0.0.1:1"
 PLUGIN = re.compile(r"FIREARROW (OK|WARNING|CRITICAL|UNKNOWN): [^|\n]+(\| (\w+=\S+ ?)+)?\n")
 
@@ -89,7 +87,8 @@ def test_each_check_has_a_name_and_a_line() -> None:
 
 
 def doctor_rows(*arguments: str) -> list[dict[str, str]]:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=True)
+    done = run_forked("doctor", *arguments)
+    assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -140,7 +139,7 @@ def test_a_terminal_gets_text_without_control_characters(
     broker: BrokerProcess, in_trouble: ClientSocket
 ) -> None:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([*COMMAND, "-n", broker.running.name_server, *QUICK], stdout=theirs)
+    process = ForkedCommand(["firearrow", "doctor", "-n", broker.running.name_server, *QUICK], stdout=theirs)
     os.close(theirs)
     text = _read_all(ours)
     assert process.wait(30) == 1

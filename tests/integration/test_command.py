@@ -15,6 +15,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import send
 
 COMMAND = [str(Path(sys.executable).with_name("firearrow"))]
@@ -22,13 +23,16 @@ WRONG_USAGE, CANNOT_START = 2, 3
 
 
 def run(*args: str, file_bytes_max: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "300", "TERM": "dumb"}
+    if file_bytes_max == resource.RLIM_INFINITY and "PYTHONPATH" not in environment:
+        return run_forked(*args, environment=environment)
     return subprocess.run(
         [*COMMAND, *args],
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
-        env=os.environ | {"COLUMNS": "300", "TERM": "dumb"},
+        env=environment,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max)),
     )
 
@@ -120,7 +124,7 @@ def test_a_command_whose_library_is_missing_says_so(package: Path) -> None:
 
 
 def test_name_server_alone(tmp_path: Path) -> None:
-    process = subprocess.Popen(
+    process = ForkedCommand(
         [*COMMAND, "namesrv", "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
         text=True,

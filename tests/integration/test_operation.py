@@ -20,6 +20,7 @@ from firearrow.broker.base import properties
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import send
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
@@ -38,10 +39,8 @@ def until(reached: Callable[[], bool], within_s: float = 10) -> None:
 
 def check(config: Path, *args: str) -> tuple[int, list[str], list[str]]:
     """Exit code, lines of stdout, complaints."""
-    done = subprocess.run(
-        [COMMAND, "broker", "--check-config", str(config), *args],
-        capture_output=True, text=True, timeout=30, check=False, env=os.environ | {"HOME": str(config.parent)},
-    )  # fmt: skip
+    environment = os.environ | {"HOME": str(config.parent)}
+    done = run_forked("broker", "--check-config", str(config), *args, environment=environment)
     prefix = f"{config}: "
     complaints = done.stderr.splitlines()
     assert all(line.startswith(prefix) for line in complaints), done.stderr
@@ -98,8 +97,7 @@ def test_a_broker_may_run_with_the_file_that_is_checked(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage(tmp_path: Path, args: tuple[str, ...], named: str) -> None:
-    command = [COMMAND, "broker", "--store", str(tmp_path / "store"), "--listen", "127.0.0.1:0", *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = run_forked("broker", "--store", str(tmp_path / "store"), "--listen", "127.0.0.1:0", *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert named in done.stderr
@@ -121,10 +119,7 @@ def test_the_log_file_has_what_stderr_would_have(tmp_path: Path) -> None:
 def test_a_start_that_fails_is_in_the_log_file_too(tmp_path: Path) -> None:
     path, store = tmp_path / "broker-log", tmp_path / "store"
     store.write_text("not a folder")
-    done = subprocess.run(
-        [COMMAND, "broker", "--store", str(store), "--listen", "127.0.0.1:0", "--log-file", str(path)],
-        capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
+    done = run_forked("broker", "--store", str(store), "--listen", "127.0.0.1:0", "--log-file", str(path))
     assert (done.returncode, done.stdout) == (3, "")
     reason = done.stderr.strip().removeprefix("firearrow: ")
     assert str(store) in reason
@@ -315,7 +310,7 @@ def test_a_change_by_a_client_is_kept(tmp_path: Path) -> None:
 
 @contextmanager
 def name_server(folder: Path, *args: str) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
+    process = ForkedCommand(
         [COMMAND, "namesrv", "--listen", "127.0.0.1:0", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

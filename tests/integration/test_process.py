@@ -18,6 +18,7 @@ from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import send
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
@@ -126,10 +127,8 @@ def test_outputs_that_cannot_be_written_end_nothing(
 def test_the_log_is_complete_and_in_order_when_the_start_fails(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
     config.write_text("".join(f"unknown{number}=1\n" for number in range(200)) + "namesrvAddr=nowhere\n")
-    done = subprocess.run(
-        [COMMAND, "broker", "--config", str(config), "--store", str(tmp_path / "store"), "--listen", "127.0.0.1:0"],
-        capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
+    words = "broker", "--config", str(config), "--store", str(tmp_path / "store")
+    done = run_forked(*words, "--listen", "127.0.0.1:0")
     assert done.returncode == 3
     lines = done.stderr.splitlines()
     assert [line.rpartition("unknown key ")[2] for line in lines[:200]] == [f"unknown{n}" for n in range(200)]
@@ -261,7 +260,7 @@ def test_the_name_server_reads_a_file_of_apache(tmp_path: Path) -> None:
         b"serverWorkerThreads=8\nclusterTest=true\nenableTopicLst=false\n" % (port, bytes(tmp_path))
     )
     command = [COMMAND, "namesrv", "--config", str(config)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with ForkedCommand(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(f"firearrow ready: name server 127.0.0.1:{port}")
@@ -290,7 +289,5 @@ def test_the_name_server_reads_a_file_of_apache(tmp_path: Path) -> None:
 def test_a_wrong_file_of_the_name_server_is_refused(tmp_path: Path, text: str, named: str) -> None:
     config = tmp_path / "namesrv.conf"
     config.write_text(text)
-    done = subprocess.run(
-        [COMMAND, "namesrv", "--config", str(config)], capture_output=True, text=True, timeout=30, check=False
-    )
+    done = run_forked("namesrv", "--config", str(config))
     assert (done.returncode, named in done.stderr) == (2, True)

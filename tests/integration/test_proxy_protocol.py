@@ -20,6 +20,7 @@ from tests.metrics.scrapes import WatchedBroker
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import pull_ext, send, send_ext
 
 LOOPBACK = "127.0.0.1"
@@ -205,7 +206,7 @@ def test_a_name_server_of_its_own_reads_the_option(tmp_path: Path) -> None:
     config = tmp_path / "namesrv.conf"
     config.write_text("proxyProtocolTrustedAddresses=127.0.0.1\n")
     words = [COMMAND, "namesrv", "--listen", "127.0.0.1:0", "--config", str(config)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+    with ForkedCommand(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline().split(b",")[0].rpartition(b":")[2])
@@ -218,9 +219,9 @@ def test_a_name_server_of_its_own_reads_the_option(tmp_path: Path) -> None:
         finally:
             process.terminate()
     config.write_text("proxyProtocolTrustedAddresses=everyone\n")
-    refused_start = subprocess.run(words, capture_output=True, check=False, cwd=tmp_path, timeout=20)
+    refused_start = run_forked(*words[1:], folder=tmp_path)
     assert refused_start.returncode != 0
-    assert b"proxyProtocolTrustedAddresses must be addresses or networks" in refused_start.stderr
+    assert "proxyProtocolTrustedAddresses must be addresses or networks" in refused_start.stderr
 
 
 CONFIG = """

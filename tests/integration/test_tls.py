@@ -23,6 +23,7 @@ from tests.integration.test_process import COMMAND
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles, settings
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import ForkedCommand
 from tests.support.frames import split_frames
 from tests.support.requests import pull, send
 
@@ -338,7 +339,7 @@ def test_a_name_server_alone(tmp_path: Path, files: CertificateFiles) -> None:
     config = tmp_path / "namesrv.conf"
     config.write_text("tls.server.mode=enforcing\n")
     command = [COMMAND, "namesrv", "--listen", "127.0.0.1:0", "--config", str(config), *files.arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with ForkedCommand(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline().split(",")[0].rpartition(":")[2])
         assert works(("127.0.0.1", port), files.client())
@@ -669,7 +670,7 @@ def test_an_open_name_server_is_a_warning(tmp_path: Path, files: CertificateFile
 
     def log(host: str, *more: str) -> str:
         command = [COMMAND, "namesrv", "--listen", f"{host}:0", "--config", str(config), *more]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with ForkedCommand(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline().startswith("firearrow ready")
             process.terminate()

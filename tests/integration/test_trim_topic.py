@@ -1,8 +1,6 @@
 """TRIM_TOPIC (30001): what lies before a queue's new first offset is gone for every reader, also after a kill."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.fork_server import run_forked
 from tests.support.requests import (
     COMMIT,
     SUBSCRIPTION,
@@ -79,8 +78,7 @@ def files(folder: Path) -> list[int]:
 
 
 def verified(store: Path) -> str:
-    command = [sys.executable, "-m", "firearrow.broker.cli", "store", "verify", str(store)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_forked("store", "verify", str(store))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -162,8 +160,7 @@ def test_files_are_freed_and_the_store_stays_whole(tmp_path: Path) -> None:
         got = pull(client, "Other", 0, 1)
         assert [record.queue_offset for record in records(got.body)][:3] == [0, 1, 2]
         assert next(records(pull(client, "T", 410, 1).body)).queue_offset == 410
-        verify_live = [sys.executable, "-m", "firearrow.broker.cli", "store", "verify", "--live", str(store)]
-        done = subprocess.run(verify_live, capture_output=True, text=True, check=False)
+        done = run_forked("store", "verify", "--live", str(store))
         assert done.returncode == 0, done.stdout
         broker.kill()
     with BrokerProcess(store, *SMALL) as broker, broker.connect() as client:

@@ -2,7 +2,6 @@
 
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from firearrow.client.cli.main import run
+from tests.support.fork_server import run_forked
 
 PROGRAM = [sys.executable, "-c", "from firearrow.client.cli.main import main; main()"]
 
@@ -51,15 +51,7 @@ def here(*words: str, name_server: str | None = None) -> Ran:
 
 def process(*words: str, name_server: str | None = None, stdin: str = "", **environment: str) -> Ran:
     with _name_server(name_server):
-        ended = subprocess.run(
-            [*PROGRAM, *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=os.environ | environment,
-            check=False,
-            timeout=60,
-        )
+        ended = run_forked(*words, stdin=stdin, timeout=60, environment=os.environ | environment)
     return Ran(ended.returncode, ended.stdout, ended.stderr)
 
 

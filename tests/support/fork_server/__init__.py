@@ -1,8 +1,8 @@
-"""Brokers that a test process starts by fork: the modules of a broker are imported once, not for each broker.
+"""Commands of `firearrow` that a test process starts by fork: each command's modules are imported once.
 
-A process of its own forks (`__main__`), for a test process has threads. Brokers become children of the test process,
+A process of its own forks (`__main__`), for a test process has threads. Commands become children of the test process,
 the nearest subreaper (prctl(2)): it waits for them and kills them as those that it started itself. What a fork shares
-is what an import leaves; a test of the start itself, or of a process's memory, starts `fresh` ones.
+is what an import leaves; a test of the start itself, of a terminal or of a process's memory starts `fresh` ones.
 """
 
 import ctypes
@@ -13,12 +13,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from typing import IO
+from pathlib import Path
+from typing import IO, Any, AnyStr, Generic
 
 from firearrow.client.local_broker import LocalBroker
 from tests.support.fork_server.messages import Request, send
 
 PR_SET_CHILD_SUBREAPER = 36
+INHERITED = -1
+"""For Popen: not redirected."""
 
 
 class ForkServer:
@@ -33,10 +36,10 @@ class ForkServer:
             command = [sys.executable, "-m", __name__, str(theirs.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
 
-    def fork(self, arguments: list[str], environment: dict[str, str], files: tuple[int, int]) -> int:
-        """The process's id. `files`: its stdout and stderr."""
+    def fork(self, request: Request, files: list[int]) -> int:
+        """The process's id. `files`: its stdin, stdout and stderr."""
         with self._lock:
-            send(self._socket, Request(arguments, environment, os.getcwd()), files)
+            send(self._socket, request, files)
             answer = self._socket.recv(16)
         if not answer:
             raise OSError("the fork server has ended")
@@ -49,23 +52,50 @@ def fork_server() -> ForkServer:
     return ForkServer()
 
 
-class ForkedBroker(subprocess.Popen[str]):
-    """`firearrow broker` with these arguments; the methods are those of a process that Popen started itself."""
+class ForkedCommand(subprocess.Popen[AnyStr], Generic[AnyStr]):
+    """`Popen(["firearrow", …])` of these words, with the other parameters that `_execute_child` uses."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str], log: IO[bytes]) -> None:
-        self._arguments, self._environment, self._log = arguments, environment, log
-        super().__init__(["firearrow", "broker", *arguments], stdout=subprocess.PIPE, text=True)
-
-    def _execute_child(self, *parameters: object) -> None:
-        """What Popen calls to start the process; parameters 12 and 13 are the pipe of its stdout."""
-        read, write = parameters[12], parameters[13]
-        assert isinstance(read, int)
-        assert isinstance(write, int)
+    def _execute_child(self, *parameters: Any) -> None:  # noqa: ANN401
+        """What Popen calls to start the process."""
+        words, folder, environment, pipes = parameters[0], parameters[5], parameters[6], parameters[10:16]
+        request = Request(
+            [os.fspath(word) for word in words[1:]],
+            dict(os.environ if environment is None else environment),
+            os.fspath(folder or os.getcwd()),
+        )
+        theirs = (pipes[0], pipes[3], pipes[5])
         try:
-            self.pid = fork_server().fork(self._arguments, self._environment, (write, self._log.fileno()))
+            files = [number if each == INHERITED else each for number, each in enumerate(theirs)]
+            self.pid = fork_server().fork(request, files)
             self._child_created = True
         finally:
-            os.close(write)
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def run_forked(
+    *words: str,
+    stdin: str = "",
+    timeout: float = 30,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run` of `firearrow WORDS…`, with its output as text."""
+    command = ["firearrow", *words]
+    with ForkedCommand(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    ) as process:
+        try:
+            output, errors = process.communicate(stdin, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 FRESH = {"FIREARROW_TEST_FRESH": "1"}
@@ -80,7 +110,8 @@ def _spawn(
     """A changed environment may act at the start of a process, on libc or on imports."""
     if self._environment or self._module != LocalBroker._module:
         return _spawn_fresh(self, arguments, environment, log)
-    return ForkedBroker(arguments, dict(environment), log)
+    command = ["firearrow", "broker", *arguments]
+    return ForkedCommand(command, stdout=subprocess.PIPE, stderr=log, env=environment, text=True)
 
 
 def use_fork_server() -> None:

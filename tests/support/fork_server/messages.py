@@ -1,4 +1,4 @@
-"""What a test process asks the fork server for: the request as JSON of a known length, with two file descriptors."""
+"""What a test process asks the fork server for: JSON of a known length, and three descriptors."""
 
 import json
 import socket
@@ -10,22 +10,22 @@ LENGTH = struct.Struct("!I")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`arguments` and all of the environment of `firearrow broker`, and its working folder."""
+    """`firearrow ARGUMENTS…`, all of its environment, and its working folder."""
 
     arguments: list[str]
     environment: dict[str, str]
     folder: str
 
 
-def send(connection: socket.socket, request: Request, files: tuple[int, int]) -> None:
+def send(connection: socket.socket, request: Request, files: list[int]) -> None:
     body = json.dumps(asdict(request)).encode()
-    socket.send_fds(connection, [LENGTH.pack(len(body))], list(files))
+    socket.send_fds(connection, [LENGTH.pack(len(body))], files)
     connection.sendall(body)
 
 
 def receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
     """The next request with its files; None: the other side has closed."""
-    head, files, _, _ = socket.recv_fds(connection, LENGTH.size, 2)
+    head, files, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
     if not head:
         return None
     body = b""
