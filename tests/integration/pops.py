@@ -10,6 +10,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
+from tests.support.startup import QUICK_REVIVE
 
 GROUP = "CG"
 QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set", "brokerName=b"
@@ -18,7 +20,7 @@ QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set",
 @contextmanager
 def quick_broker(store: Path, *settings: str) -> Iterator[BrokerProcess]:
     """It revives quickly. It must end cleanly, and without a traceback in its log."""
-    with BrokerProcess(store, *QUICK, *settings) as broker:
+    with BrokerProcess(store, *QUICK, *settings, environment=QUICK_REVIVE) as broker:
         yield broker
         assert broker.stop() == 0
         assert "Traceback" not in broker.log.read_text()
@@ -86,8 +88,10 @@ def ack(connection: ClientSocket, answer: RemotingCommand, record: Record) -> Re
 
 
 def until_popped(connection: ClientSocket, topic: str, within_s: float = 15, **more: str) -> RemotingCommand:
-    deadline = time.monotonic() + within_s
-    while (answer := pop(connection, topic, **more)).code != 0:
-        assert time.monotonic() < deadline, answer.remark
-        time.sleep(0.05)
+    def popped() -> RemotingCommand | None:
+        answer = pop(connection, topic, **more)
+        return answer if answer.code == 0 else None
+
+    answer = eventually(popped, within_s, f"a message of {topic}")
+    assert answer is not None
     return answer

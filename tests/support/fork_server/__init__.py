@@ -18,6 +18,7 @@ from typing import IO, Any, AnyStr, Generic
 
 from firearrow.client.local_broker import LocalBroker
 from tests.support.fork_server.messages import Request, send
+from tests.support.startup import may_be_forked
 
 PR_SET_CHILD_SUBREAPER = 36
 INHERITED = -1
@@ -108,7 +109,7 @@ def _spawn(
     self: LocalBroker, arguments: list[str], environment: Mapping[str, str], log: IO[bytes]
 ) -> subprocess.Popen[str]:
     """A changed environment may act at the start of a process, on libc or on imports."""
-    if self._environment or self._module != LocalBroker._module:
+    if not may_be_forked(self._environment) or self._module != LocalBroker._module:
         return _spawn_fresh(self, arguments, environment, log)
     command = ["firearrow", "broker", *arguments]
     return ForkedCommand(command, stdout=subprocess.PIPE, stderr=log, env=environment, text=True)

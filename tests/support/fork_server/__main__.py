@@ -10,6 +10,8 @@ from typing import NoReturn
 
 from firearrow.client.cli.main import main, own_entries
 from tests.support.fork_server.messages import Request, receive
+from tests.support.startup import CONSTANTS
+from tests.support.startup.sitecustomize import set_constants
 
 IMPORTED_LATE = dict.fromkeys(
     ("broker", "namesrv"), ("firearrow.broker.app.commands", "firearrow.broker.app.app")
@@ -63,6 +65,8 @@ def run(request: Request, files: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request.environment)
     gc.unfreeze()
+    if values := request.environment.get(CONSTANTS):
+        set_constants(values)
     sys.argv[1:] = request.arguments
     main()
 

@@ -1,15 +1,18 @@
-"""What tests change in a process when it starts (`sitecustomize.py`): how often its threads take turns, and faults.
+"""What tests change in a process when it starts (`sitecustomize.py`): how often its threads take turns, faults, and
+how long it waits where there is no option for it.
 
 FIREARROW_TEST_SWITCH_S, such as 1e-6, is the switch interval of every broker that the tests start: then its threads
 take turns after a few bytecodes, and each walk over what another thread changes fails soon.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 SWITCH_S = "FIREARROW_TEST_SWITCH_S"
 FAULT = "FIREARROW_TEST_FAULT"
+CONSTANTS = "FIREARROW_TEST_CONSTANTS"
 QUICK_SWITCHES = {SWITCH_S: "1e-6"}
 
 
@@ -20,6 +23,22 @@ def startup_environment(changes: dict[str, str] | None = None) -> dict[str, str]
         return {}
     folder = str(Path(__file__).parent)
     return changes | {"PYTHONPATH": os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))}
+
+
+def constants(values: dict[str, float]) -> dict[str, str]:
+    """The environment of a process whose module constants, as `package.module:NAME`, have these values."""
+    return startup_environment({CONSTANTS: ";".join(f"{name}={value}" for name, value in values.items())})
+
+
+def may_be_forked(changes: Mapping[str, str]) -> bool:
+    """Whether a process with this changed environment needs nothing of Python's own start."""
+    return not changes or (changes.keys() == {CONSTANTS, "PYTHONPATH"} and SWITCH_S not in os.environ)
+
+
+QUICK_REVIVE = constants(
+    {"firearrow.broker.pop.revive:SETTLE_AFTER_MS": 500, "firearrow.broker.pop.revive:QUIET_MS": 900}
+)
+"""A check point is settled soon after its time, as the acknowledgements of a test do not come late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,19 @@ if interval := os.environ.get("FIREARROW_TEST_SWITCH_S"):
     sys.setswitchinterval(float(interval))
 
 
+def set_constants(values: str) -> None:
+    """`module:NAME=value;…`"""
+    for each in values.split(";"):
+        name, _, value = each.partition("=")
+        module_name, _, constant = name.partition(":")
+        module = importlib.import_module(module_name)
+        setattr(module, constant, type(getattr(module, constant))(float(value)))
+
+
+if constants := os.environ.get("FIREARROW_TEST_CONSTANTS"):
+    set_constants(constants)
+
+
 def _inject(fault: str) -> None:
     method, _, rest = fault.partition("=")
     error, _, when = rest.partition("@")
