@@ -14,6 +14,7 @@ from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, 
 from tests.interop.toolchain import java_class_path, need
 from tests.support.broker_process import CHOSEN
 from tests.support.fork_server import use_fork_server
+from tests.support.startup import QUICK_REVIVE
 from tests.support.ways import skip_what_cannot_hold
 
 
@@ -82,5 +83,5 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         with Apache(store, settings | MARKS_AT_ONCE) as apache:
             yield apache
     else:
-        with FireArrow(store, settings) as ours:
+        with FireArrow(store, settings, QUICK_REVIVE) as ours:
             yield ours

@@ -18,6 +18,7 @@ import pytest
 from firearrow.client import LocalBroker, Message
 from firearrow.client.blocking import Admin, Producer
 from firearrow.client.pytest_plugin import _messages_in
+from tests.support.fork_server import ForkedCommand
 
 ROOT = Path(__file__).parents[2]
 COUNT = 200
@@ -169,16 +170,18 @@ def broker() -> Iterator[LocalBroker]:
         yield broker
 
 
+def topic_of(name: str, drain_s: float) -> str:
+    return re.sub("[ .,]+", "-", f"{name}-{drain_s:g}")
+
+
 class Script:
-    """A script that has started and sent its first message, and now waits for `go`."""
+    """A script that sends its first message, and then waits for `go`."""
 
     def __init__(self, broker: LocalBroker, name: str, text: str, drain_s: float, flag: Path) -> None:
         self.name, self.flag = name, flag
-        self.topic = re.sub("[ .,]+", "-", f"{name}-{drain_s:g}")
-        with Admin(broker.name_server) as admin:
-            admin.create_topic(self.topic, queues=2)
+        self.topic = topic_of(name, drain_s)
         program = f"COUNT = {COUNT}\n" + HEAD + text
-        self.process = subprocess.Popen(
+        self.process = ForkedCommand(
             [sys.executable, "-c", program, broker.name_server, self.topic, str(drain_s), str(flag)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -187,9 +190,11 @@ class Script:
             text=True,
             start_new_session=True,
         )
+
+    def await_ready(self) -> None:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line == "ready\n", (name, line, self.process.communicate())
+        assert line == "ready\n", (self.name, line, self.process.communicate())
 
     def go(self) -> None:
         self.flag.touch()
@@ -210,8 +215,13 @@ def running(
 ) -> Iterator[list[Script]]:
     scripts: list[Script] = []
     try:
+        with Admin(broker.name_server) as admin:
+            for name in texts:
+                admin.create_topic(topic_of(name, drain_s), queues=2)
         for name, text in texts.items():
             scripts.append(Script(broker, name, text, drain_s, flag))
+        for script in scripts:
+            script.await_ready()
         yield scripts
     finally:
         for script in scripts:

@@ -17,6 +17,7 @@ from tests.client.conftest import unique
 from tests.client.pushing import Seen, Topics, again, consumer
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
+from tests.support.fork_server import ForkedCommand
 
 
 async def test_a_consumer_runs_once(name_server: str, topics: Topics) -> None:
@@ -210,7 +211,7 @@ def test_a_signal_drains(
     topic = topics(queues=1)
     feeder.feed(topic, [b"1"])
     command = [sys.executable, "-c", SCRIPT, name_server, unique("group"), topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+    with ForkedCommand(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         process.send_signal(number)
@@ -243,7 +244,7 @@ asyncio.run(main())
 def test_the_manuals_program_runs_as_printed(name_server: str) -> None:
     statement = "print(messages[0].body, messages[0].keys, flush=True)"
     program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", statement)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    with ForkedCommand([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "b'hello' ('42',)\n"
         process.terminate()

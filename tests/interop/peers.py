@@ -52,11 +52,12 @@ class FireArrow:
 
     kind = "firearrow"
 
-    def __init__(self, store: Path, settings: dict[str, str]) -> None:
+    def __init__(
+        self, store: Path, settings: dict[str, str], environment: dict[str, str] | None = None
+    ) -> None:
         self.store = store
-        self.broker = BrokerProcess(
-            store, *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))
-        )
+        words = (word for key, value in settings.items() for word in ("--set", f"{key}={value}"))
+        self.broker = BrokerProcess(store, *words, environment=environment)
         assert self.broker.name_server is not None
         self.address = "{}:{}".format(*self.broker.address)
         self.name_server = "{}:{}".format(*self.broker.name_server)

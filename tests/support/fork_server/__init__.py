@@ -54,7 +54,7 @@ def fork_server() -> ForkServer:
 
 
 class ForkedCommand(subprocess.Popen[AnyStr], Generic[AnyStr]):
-    """`Popen(["firearrow", …])` of these words, with the other parameters that `_execute_child` uses."""
+    """`Popen` of `firearrow …` or `python -c …`, with the parameters that `_execute_child` uses."""
 
     def _execute_child(self, *parameters: Any) -> None:  # noqa: ANN401
         """What Popen calls to start the process."""
@@ -63,6 +63,7 @@ class ForkedCommand(subprocess.Popen[AnyStr], Generic[AnyStr]):
             [os.fspath(word) for word in words[1:]],
             dict(os.environ if environment is None else environment),
             os.fspath(folder or os.getcwd()),
+            session=parameters[21],
         )
         theirs = (pipes[0], pipes[3], pipes[5])
         try:

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 from firearrow.client.cli.main import main, own_entries
@@ -13,10 +14,13 @@ from tests.support.fork_server.messages import Request, receive
 from tests.support.startup import CONSTANTS
 from tests.support.startup.sitecustomize import set_constants
 
-IMPORTED_LATE = dict.fromkeys(
-    ("broker", "namesrv"), ("firearrow.broker.app.commands", "firearrow.broker.app.app")
-)
-"""What these commands import when they run."""
+OF_A_BROKER = ("firearrow.broker.cli", "firearrow.broker.app.commands", "firearrow.broker.app.app")
+IMPORTED = {
+    "broker": OF_A_BROKER,
+    "namesrv": OF_A_BROKER,
+    "-c": ("firearrow.client.public", "firearrow.client.blocking"),
+}
+"""What these commands import when they run, and programs that are clients."""
 
 
 def serve(connection: socket.socket) -> None:
@@ -45,15 +49,17 @@ def serve(connection: socket.socket) -> None:
 @functools.cache
 def load(name: str = "") -> None:
     """Import the modules of this command, once."""
-    if (entry := own_entries().get(name)) is not None:
-        for module in (entry.module, *IMPORTED_LATE.get(name, ())):
-            import_module(module)
-        gc.collect()
-        gc.freeze()
+    entry = own_entries().get(name)
+    for module in IMPORTED.get(name, (entry.module,) if entry else ()):
+        import_module(module)
+    gc.collect()
+    gc.freeze()
 
 
 def run(request: Request, files: list[int]) -> NoReturn:
-    """What `firearrow` does in a process of its own."""
+    """What `firearrow`, or `python -c`, does in a process of its own."""
+    if request.session:
+        os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -67,8 +73,15 @@ def run(request: Request, files: list[int]) -> NoReturn:
     gc.unfreeze()
     if values := request.environment.get(CONSTANTS):
         set_constants(values)
-    sys.argv[1:] = request.arguments
-    main()
+    if request.arguments[:1] != ["-c"]:
+        sys.argv[1:] = request.arguments
+        main()
+    _, program, *arguments = request.arguments
+    sys.argv[:] = ["-c", *arguments]
+    sys.path[0] = ""
+    sys.modules["__main__"] = module = ModuleType("__main__")
+    exec(program, module.__dict__)
+    sys.exit()
 
 
 if __name__ == "__main__":

@@ -10,11 +10,13 @@ LENGTH = struct.Struct("!I")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`firearrow ARGUMENTS…`, all of its environment, and its working folder."""
+    """`firearrow ARGUMENTS…`, or `python -c PROGRAM ARGUMENTS…`; all of its environment, and its working folder.
+    `session`: it leads one of its own."""
 
     arguments: list[str]
     environment: dict[str, str]
     folder: str
+    session: bool = False
 
 
 def send(connection: socket.socket, request: Request, files: list[int]) -> None:
