@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from firearrow._native.wire.codes import RequestCode
 from tests.auth.secured import INITIAL, SignedSocket, ask_ok, create_user, grant
 from tests.auth.test_outgoing import INNER
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
@@ -67,13 +67,8 @@ def test_a_broker_registers_with_its_keys_only(names: tuple[str, int], tmp_path:
         return BrokerProcess(tmp_path / name, *arguments, "--namesrv", at, "--namesrv-listen", "off")
 
     with SignedSocket(names) as root, broker("with", INNER % "12345678"), broker("without") as refused:
-        deadline = time.monotonic() + 10
-        while b'"with"' not in (known := root.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body):
-            assert time.monotonic() < deadline, known
-            time.sleep(0.05)
-        while "set innerClientAuthenticationCredentials" not in refused.log.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: b'"with"' in root.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)
+        eventually(lambda: "set innerClientAuthenticationCredentials" in refused.log.read_text(), 10)
         assert b'"without"' not in root.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
 
 

@@ -1,7 +1,6 @@
 """The accounts of `plain_acl.yml`: its form, its addresses, the checks in Apache's order, hot reload, migration."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from firearrow.broker.auth.plain_yaml import BYTES_MAX, DEPTH_MAX, LINES_MAX, Ya
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
 from tests.auth.secured import SignedSocket, options
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull_ext, send_ext, topic_ext
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
@@ -312,22 +312,19 @@ def test_the_file_is_read_again(tmp_path: Path, connect: Open) -> None:
             return plain.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").code
 
         def await_code(wanted: int) -> None:
-            deadline = time.monotonic() + 20
-            while code() != wanted:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            eventually(lambda: code() == wanted, 20)
 
         assert (code(), code(), code()) == (0, 0, 0)
         path.write_text(FILE.replace("topicB=PUB|SUB", "topicB=SUB"))
         await_code(1)
         path.write_text(FILE + "accounts:\n")
-        deadline = time.monotonic() + 20
-        while "has accounts for the second time" not in broker.log.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        eventually(lambda: "has accounts for the second time" in broker.log.read_text(), 20)
         assert code() == 1
         path.write_text(FILE)
         await_code(0)
+
+
+LOADED = "files with accounts were loaded"
 
 
 def test_a_held_pull_with_a_body_is_answered_after_the_file_is_read_again(
@@ -352,10 +349,7 @@ def test_a_held_pull_with_a_body_is_answered_after_the_file_is_read_again(
             )
             plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupB"))
             path.write_text(text)
-            deadline = time.monotonic() + 12
-            while broker.log.read_text().count("files with accounts were loaded") <= code:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            eventually(lambda least=code: broker.log.read_text().count(LOADED) > least, 20)
             if code:
                 admin.password = "another12"
             assert admin.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicC"), b"x").code == 0
@@ -406,10 +400,7 @@ class Administration:
         return socket.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").code == 0
 
     def await_send(self, socket: SignedSocket, wanted: bool) -> None:
-        deadline = time.monotonic() + 20
-        while self.may_send(socket) != wanted:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        eventually(lambda: self.may_send(socket) == wanted, 20)
 
 
 @pytest.fixture
@@ -552,12 +543,12 @@ def test_files_in_the_folder(administration: Administration, tmp_path: Path) -> 
     assert administration.path.read_bytes() == before
     assert not administration.may_send(member)
     (folder / "b.yaml").unlink()
-    deadline = time.monotonic() + 20
-    while "No acl config" not in (
-        member.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").remark or ""
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually(
+        lambda: (
+            "No acl config" in member.ask(RequestCode.SEND_MESSAGE_V2, send_ext("topicB"), b"x").remark or ""
+        ),
+        20,
+    )
 
 
 def test_files_are_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ from bench.programs import ROOT
 from bench.rows import Row, server_of
 from bench.servers import Server
 from tests.fastpath.fake_broker import FakeBroker, Lie, answer, record
-from tests.faults.acknowledged_messages import until
+from tests.support.eventually import eventually
 
 FIRST = frames.OPAQUE_BASE + 1
 PART = 0.01
@@ -134,7 +134,7 @@ def test_a_reserve_is_handed_out_as_memory_is_taken() -> None:
     reserve = backing.Reserve(4 * backing.RELEASED_BYTES)
     with closing(reserve):
         with reserve:
-            until(lambda: not reserve.left)
+            eventually(lambda: not reserve.left)
         assert not reserve.left
         reserve.fill()
         assert reserve.left == 4 * backing.RELEASED_BYTES

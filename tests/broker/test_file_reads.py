@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,7 @@ from firearrow.broker.base.file_reads import FileReader, read_regular
 from firearrow.broker.base.tls import fault_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles
-
-
-def until(done: Callable[[], bool], within_s: float = 15) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+from tests.support.eventually import eventually
 
 
 def test_only_regular_files_of_bounded_size_are_read(tmp_path: Path) -> None:
@@ -119,7 +112,7 @@ def test_files_that_become_fifos_hold_up_nothing(tmp_path: Path) -> None:
         for path in (files.path("server.key"), files.path("authority.pem"), tls, accounts):
             before = Path(path).read_bytes()
             replace_by_fifo(Path(path))
-            until(lambda path=path: f"{path}: it is no regular file" in logged(broker))  # type: ignore[misc]
+            eventually(lambda path=path: f"{path}: it is no regular file" in logged(broker))  # type: ignore[misc]
             works()
             Path(path).unlink()
             Path(path).write_bytes(before)

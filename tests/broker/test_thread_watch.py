@@ -1,7 +1,6 @@
 """ThreadWatch: a thread that ended or hangs stops the store, and is reported; one that goes on no more."""
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -11,6 +10,7 @@ import pytest
 from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow.broker.base.process import ServiceThread
 from firearrow.broker.services.thread_watch import HUNG_S, SYNC_HUNG_S, LogSync, ThreadWatch, WatchedThread
+from tests.support.eventually import eventually
 from tests.support.stores import open_store, put
 
 
@@ -137,14 +137,11 @@ def test_a_service_thread_shows_whether_it_runs_a_job() -> None:
     with ServiceThread("jobs") as thread:
         assert thread.is_alive()
         running = thread.submit(may_end.wait, 20)
-        until = time.monotonic() + 20
-        while thread.progress() is None:
-            assert time.monotonic() < until
+        eventually(lambda: thread.progress() is not None, 20)
         number = thread.progress()
         may_end.set()
         assert running.result()
-        while thread.progress() == number:
-            assert time.monotonic() < until
+        eventually(lambda: thread.progress() != number, 20)
         assert thread.progress() is None
     assert thread.is_alive()  # ended as it should
 
@@ -155,7 +152,6 @@ def test_a_service_thread_that_ended_is_not_alive() -> None:
     def fail() -> None:
         raise MemoryError
 
-    thread, until = ServiceThread("jobs", fail), time.monotonic() + 20
-    while thread.is_alive():
-        assert time.monotonic() < until
+    thread = ServiceThread("jobs", fail)
+    eventually(lambda: not thread.is_alive())
     thread.shutdown()

@@ -14,6 +14,7 @@ from firearrow.client.remoting import client_instance
 from tests.client.raw_producer import RawProducer
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 
 _numbers = itertools.count(1)
 
@@ -84,7 +85,5 @@ def topics(peer: Peer) -> Callable[..., str]:
 def _await_route(peer: Peer, topic: str) -> None:
     """Apache's broker reports to its name server a moment later."""
     with ClientSocket(address(peer.name_server)) as connection:
-        for _ in range(200):
-            if connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0:
-                return
-    raise AssertionError(f"{topic}: no route")
+        ext = {"topic": topic}
+        eventually(lambda: connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext).code == 0, what=topic)

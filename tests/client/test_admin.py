@@ -25,6 +25,7 @@ from firearrow.client.base.options import ClientOptions
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, CLUSTER, Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 from tests.support.requests import send_ext
 
 QUEUE = MessageQueue("t", "broker-a", 1)
@@ -47,10 +48,13 @@ def send(
 
 async def becomes(wanted: object, ask: Callable[[], Awaitable[object]]) -> None:
     """Apache's broker dispatches messages to queues and index a moment later."""
-    deadline = asyncio.get_running_loop().time() + 10
-    while (found := await ask()) != wanted:
-        assert asyncio.get_running_loop().time() < deadline, f"still {found!r}, not {wanted!r}"
-        await asyncio.sleep(0.01)
+    found: list[object] = []
+
+    async def equal() -> bool:
+        found[:] = [await ask()]
+        return found == [wanted]
+
+    await eventually_async(equal, what=lambda: f"still {found!r}, not {wanted!r}")
 
 
 async def test_a_topic_is_made_seen_changed_and_deleted(name_server: str) -> None:

@@ -10,7 +10,7 @@ from firearrow.client.base.errors import BrokerError, MessageRefused, NotRunning
 from firearrow.client.base.message import Message, MessageQueue, Property, SendResult, SendStatus
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.send.batch import Accumulator, encoded_bytes
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 QUEUE = MessageQueue("t", "b", 1)
 LONG_S = 30.0
@@ -102,7 +102,7 @@ async def test_it_leaves_when_it_is_large() -> None:
 async def test_it_leaves_when_it_is_old() -> None:
     sender = Sender(ProducerOptions(batch_delay_s=0.005))
     way = sender.add(b"x")
-    await wait_until(lambda: sender.batches, 5)
+    await eventually_async(lambda: sender.batches, 5)
     sender.stored(0, 1)
     assert (await way).queue_offset == 100
 

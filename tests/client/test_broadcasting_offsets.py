@@ -17,9 +17,9 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.rebalance import fastjson
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
 from tests.interop.toolchain import java_class_path, need
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 
@@ -39,7 +39,7 @@ async def broadcasting(
     consumer = PushConsumer(group, client=where, options=chosen)
     consumer.subscribe(topic, handle)
     async with consumer:
-        await wait_until(lambda: consumer.queues)
+        await eventually_async(lambda: consumer.queues)
         yield bodies
 
 
@@ -54,7 +54,7 @@ async def test_a_restarted_member_goes_on_where_it_was(
     topic, group = topics(queues=2), unique("group")
     async with broadcasting(name_server, topic, group, tmp_path) as bodies:
         feeder.feed(topic, [b"1", b"2", b"3"], queue_id=1)
-        await wait_until(lambda: len(bodies) == 3)
+        await eventually_async(lambda: len(bodies) == 3)
     path = only_file(tmp_path)
     assert path.parent.name == group
     assert path.parent.parent.name.endswith("@DEFAULT"), "the name stays the same over restarts"
@@ -62,9 +62,9 @@ async def test_a_restarted_member_goes_on_where_it_was(
     assert {queue.queue_id: offset for queue, offset in table.items()}[1] == 3
     feeder.feed(topic, [b"while away"], queue_id=1)
     async with broadcasting(name_server, topic, group, tmp_path) as bodies:
-        await wait_until(lambda: bodies)
+        await eventually_async(lambda: bodies)
         feeder.feed(topic, [b"later"], queue_id=0)
-        await wait_until(lambda: len(bodies) == 2)
+        await eventually_async(lambda: len(bodies) == 2)
     assert bodies == [b"while away", b"later"]
 
 
@@ -122,7 +122,7 @@ async def test_members_of_one_machine_do_not_take_each_other_s_messages(
     async with broadcasting(name_server, topic, group, tmp_path) as bodies:
         feeder.feed(topic, [b"all"])
         assert [await asyncio.to_thread(each.line) for each in (first, second)] == ["all", "all"]
-        await wait_until(lambda: bodies == [b"all"])
+        await eventually_async(lambda: bodies == [b"all"])
     await asyncio.to_thread(second.stop)
     feeder.feed(topic, [b"two are away"])
     assert await asyncio.to_thread(first.line) == "two are away"
@@ -130,7 +130,7 @@ async def test_members_of_one_machine_do_not_take_each_other_s_messages(
     assert again.client_id == second.client_id
     assert await asyncio.to_thread(again.line) == "two are away"
     async with broadcasting(name_server, topic, group, tmp_path) as bodies:
-        await wait_until(lambda: bodies == [b"two are away"])
+        await eventually_async(lambda: bodies == [b"two are away"])
         await asyncio.to_thread(first.stop)
         await asyncio.to_thread(again.kill)
     assert len(set(tmp_path.rglob("offsets.json"))) == 3  # noqa: ASYNC240 (a folder of the test)
@@ -153,17 +153,17 @@ async def test_java_and_python_take_turns_on_one_file(
     try:
         await in_java("consume", group=group, topic=topic, model="BROADCASTING")
         feeder.feed(topic, [b"for Java"])
-        await wait_until(lambda: java_bodies() == [b"for Java"])
+        await eventually_async(lambda: java_bodies() == [b"for Java"])
         await asyncio.sleep(0.5)  # Java reports a message before it counts it, and does not show when it has
         await in_java("stop")
         ip, _, name = only_file(tmp_path).parent.parent.name.partition("@")
         client = ClientOptions(name_server=name_server, client_ip=ip, instance_name=name)
         feeder.feed(topic, [b"for Python"])
         async with broadcasting(client, topic, group, tmp_path / ".rocketmq_offsets") as bodies:
-            await wait_until(lambda: bodies == [b"for Python"])
+            await eventually_async(lambda: bodies == [b"for Python"])
         feeder.feed(topic, [b"for Java again"])
         await in_java("consume", group=group, topic=topic, model="BROADCASTING")
-        await wait_until(lambda: len(java_bodies()) > 1)
+        await eventually_async(lambda: len(java_bodies()) > 1)
     finally:
         java.stop()
     assert java_bodies() == [b"for Java", b"for Java again"]
@@ -192,5 +192,5 @@ async def test_a_new_member_begins_where_it_wants(
     options = {"from_where": where, "from_time": datetime.now() + begins}
     async with broadcasting(name_server, topic, unique("group"), tmp_path, **options) as bodies:
         feeder.feed(topic, [b"new"])
-        await wait_until(lambda: bodies[-1:] == [b"new"])
+        await eventually_async(lambda: bodies[-1:] == [b"new"])
     assert bodies == seen

@@ -1,6 +1,5 @@
 """The verbs that only FireArrow's brokers can serve: purge, trim, closing clients, status, history, own options."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from firearrow.client.cli.top import _graph
 from firearrow.client.cli.values import real
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, here
+from tests.support.eventually import eventually
 
 MESSAGES = 10
 Firearrow = Callable[..., Ran]
@@ -85,10 +85,11 @@ def test_a_client_is_closed_by_its_id_and_by_its_address(
         assert consumer.poll(5)
 
         def address_and_id() -> tuple[str, str]:
-            deadline = time.monotonic() + 10
-            while not (rows := firearrow("clients", "list", "--group", "closed").rows):
-                assert time.monotonic() < deadline, "the client does not come back"
-                time.sleep(0.05)
+            rows = eventually(
+                lambda: firearrow("clients", "list", "--group", "closed").rows,
+                10,
+                "the client does not come back",
+            )
             assert rows[0]["sinceMs"] <= rows[0]["lastRequestMs"]
             return rows[0]["address"], rows[0]["clientId"]
 
@@ -118,10 +119,7 @@ def test_one_broker_is_compared_with_the_defaults(firearrow: Firearrow) -> None:
 
 def test_the_history_has_what_happened(firearrow: Firearrow, topic: str) -> None:
     """The broker adds to it every ten seconds."""
-    deadline = time.monotonic() + 15
-    while not (rows := firearrow("top", "--since", "-10m").rows):
-        assert time.monotonic() < deadline, "there is no history"
-        time.sleep(0.2)
+    rows = eventually(lambda: firearrow("top", "--since", "-10m").rows, 15, "there is no history")
     assert all(row["broker"] == "own" and row["stepMs"] > 0 for row in rows)
     assert any(value is not None for row in rows for value in row["values"])
     assert firearrow("top", "--since", "-10m", "--series", "no-such-series").rows == []

@@ -22,8 +22,9 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
-from tests.client.waiting import found_later, wait_until
+from tests.client.waiting import found_later
 from tests.interop.peers import BROKER, CLUSTER
+from tests.support.eventually import eventually_async
 
 FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 
@@ -115,7 +116,7 @@ async def test_a_message_is_handled_once_more_because_an_operator_wants_it(
         push,
     ):
         message = await stored(admin, producer, topic, "x")
-        await wait_until(lambda: handled.bodies)
+        await eventually_async(lambda: handled.bodies)
         assert push.client_id is not None
         (member,) = (await admin.consumers(push.group)).connections
         assert member.client_id == push.client_id
@@ -197,7 +198,7 @@ async def test_members_are_switched_to_pop_and_back(name_server: str, topics: Ca
         await Operations(admin).set_request_mode(topic, consumer.group, RequestMode.POP)
         async with consumer:
             await producer.send(Message(topic, b"x"))
-            await wait_until(lambda: receipts, 30)
+            await eventually_async(lambda: receipts, 30)
         assert receipts[0], "it came by a POP"
         await Operations(admin).set_request_mode(topic, consumer.group, RequestMode.PULL)
 

@@ -20,7 +20,7 @@ from firearrow.client.consume.listeners import Handler
 from tests.client.concurrent_harness import QUEUE, RETRIES, ConcurrentHarness, Gate, answering
 from tests.client.records import received
 from tests.client.services import settled
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 
 @pytest.mark.parametrize("answer", [None, True, ConsumeResult.SUCCESS, Accepted(99)])
@@ -68,7 +68,7 @@ async def test_messages_of_a_failing_handler_are_redelivered_and_the_others_go_o
 
     harness = ConcurrentHarness(plain_handler if plain else handler, batch_size=1)
     await harness.pulled(10, 11)
-    await wait_until(lambda: harness.process_queue.message_count == 0)
+    await eventually_async(lambda: harness.process_queue.message_count == 0)
     assert sorted(harness.back.given) == [(10, 0), (11, 0)]
     await harness.service.stop(1)
 
@@ -254,7 +254,7 @@ async def test_plain_functions_run_in_threads_side_by_side() -> None:
 
     harness = ConcurrentHarness(handler, batch_size=1, at_a_time=3)
     await harness.pulled(0, 1, 2)
-    await wait_until(lambda: harness.process_queue.message_count == 0)
+    await eventually_async(lambda: harness.process_queue.message_count == 0)
     assert len(names) == 3
     assert threading.main_thread().name not in names
     await harness.service.stop(1)

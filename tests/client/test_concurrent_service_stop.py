@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from tests.client.concurrent_harness import ConcurrentHarness, Gate, answering
 from tests.client.services import settled
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 
 async def test_a_stop_waits_for_handlers_that_run_and_leaves_what_has_not_begun() -> None:
@@ -64,9 +64,9 @@ async def test_a_handler_may_stop_the_service_that_called_it(plain: bool) -> Non
     await settled()
     assert stopped == []
     others.set()
-    await wait_until(lambda: stopped)
+    await eventually_async(lambda: stopped)
     assert stopped == [True]
-    await wait_until(lambda: harness.process_queue.message_count == 0)
+    await eventually_async(lambda: harness.process_queue.message_count == 0)
 
 
 async def test_a_stop_forgets_local_retries() -> None:

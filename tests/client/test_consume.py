@@ -15,9 +15,9 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 
 # ---- retries and dead letters ----
 
@@ -41,7 +41,7 @@ async def test_a_message_that_failed_comes_again_as_itself_and_the_others_once(
     consuming = consumer(name_server)
     consuming.subscribe(topic, journal)
     async with consuming:
-        await wait_until(lambda: len(journal.seen) == 4, 20)
+        await eventually_async(lambda: len(journal.seen) == 4, 20)
         assert sorted(journal.seen) == [
             (b"000", topic, 0),
             (b"001", topic, 0),
@@ -54,7 +54,7 @@ async def test_a_message_that_failed_comes_again_as_itself_and_the_others_once(
     successor.subscribe(topic, again)
     async with successor:
         feeder.feed(topic, [b"last"])
-        await wait_until(lambda: again.seen)
+        await eventually_async(lambda: again.seen)
     assert again.bodies == [b"last"]
 
 
@@ -66,7 +66,7 @@ async def test_a_message_that_fails_too_often_ends_as_a_dead_letter(
     consuming = consumer(name_server, max_reconsume_times=1)
     consuming.subscribe(topic, journal)
     async with consuming:
-        await wait_until(lambda: dead_letters(peer, consuming.group), 20)
+        await eventually_async(lambda: dead_letters(peer, consuming.group), 20)
     (letter,) = dead_letters(peer, consuming.group)
     assert (letter.body, letter.properties["RETRY_TOPIC"]) == (b"poison", topic)
     assert [times for _, _, times in journal.seen] == [0, 1]
@@ -80,7 +80,7 @@ async def test_a_handler_may_send_to_the_dead_letters_at_once(
     consuming = consumer(name_server)
     consuming.subscribe(topic, journal)
     async with consuming:
-        await wait_until(lambda: dead_letters(peer, consuming.group), 20)
+        await eventually_async(lambda: dead_letters(peer, consuming.group), 20)
     assert [letter.body for letter in dead_letters(peer, consuming.group)] == [b"poison"]
     assert len(journal.seen) == 1
 
@@ -98,7 +98,7 @@ async def test_batches_keep_their_size_and_what_was_not_accepted_comes_again(
     consuming = consumer(name_server, batch_size=8)
     consuming.subscribe(topic, handler)
     async with consuming:
-        await wait_until(lambda: len(journal.seen) == 26, 20)
+        await eventually_async(lambda: len(journal.seen) == 26, 20)
     assert max(journal.batches) == 8
     again = Counter(body for body, _, times in journal.seen if times)
     assert again == Counter(numbers(8)[3:] + numbers(16)[11:])
@@ -121,7 +121,7 @@ async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the
     consuming = consumer(name_server)
     consuming.subscribe(topic, handler)
     async with consuming:
-        await wait_until(lambda: found, 20)
+        await eventually_async(lambda: found, 20)
     assert journal.seen == [(b"\x00any\xff", topic, 0), (b"\x00any\xff", topic, 1)]
     assert (found[0].tags, found[0].keys, found[0].get_property("mine")) == ("a", ("k1", "k2"), "x")
 
@@ -131,7 +131,7 @@ async def test_only_the_broker_sees_a_namespace(peer: Peer, name_server: str, fe
     feeder.feed(f"tenant%{topic}", [b"a"])
     with ClientSocket(address(peer.name_server)) as connection:
         asked = {"topic": f"tenant%{topic}"}
-        await wait_until(lambda: connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked).code == 0)
+        await eventually_async(lambda: connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked).code == 0)
     consuming = PushConsumer(
         unique("group"),
         options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET),
@@ -139,7 +139,7 @@ async def test_only_the_broker_sees_a_namespace(peer: Peer, name_server: str, fe
     )
     consuming.subscribe(topic, journal)
     async with consuming:
-        await wait_until(lambda: len(journal.seen) == 2, 20)
+        await eventually_async(lambda: len(journal.seen) == 2, 20)
     assert journal.seen == [(b"a", topic, 0), (b"a", topic, 1)]
     assert consuming.group.startswith("tenant%")
 
@@ -166,7 +166,7 @@ async def test_a_handler_that_raises_what_ends_programs_does_not_end_the_consume
     consuming = consumer(name_server)
     consuming.subscribe(topic, plain_handler if plain else handler)
     async with consuming:
-        await wait_until(lambda: len(seen) == 2, 20)
+        await eventually_async(lambda: len(seen) == 2, 20)
     assert seen == [(b"a", 0), (b"a", 1)]
 
 
@@ -184,10 +184,10 @@ async def test_a_handler_that_blocks_keeps_its_thread_only(
     consuming = consumer(name_server, threads=2)
     consuming.subscribe(topic, handler)
     async with consuming:
-        await wait_until(lambda: len(seen) == 19)
+        await eventually_async(lambda: len(seen) == 19)
         assert sorted(seen) == numbers(20)[1:]
         ends.set()
-        await wait_until(lambda: len(seen) == 20)
+        await eventually_async(lambda: len(seen) == 20)
 
 
 async def test_a_message_that_a_handler_keeps_too_long_comes_to_another_one(
@@ -206,10 +206,10 @@ async def test_a_message_that_a_handler_keeps_too_long_comes_to_another_one(
     consuming = consumer(name_server, consume_timeout_s=0.3)
     consuming.subscribe(topic, handler)
     async with consuming:
-        await wait_until(lambda: len(journal.seen) == 2, 20)
+        await eventually_async(lambda: len(journal.seen) == 2, 20)
         ends.set()
         feeder.feed(topic, [b"next"])
-        await wait_until(lambda: len(journal.seen) == 3, 20)
+        await eventually_async(lambda: len(journal.seen) == 3, 20)
     assert journal.seen == [(b"slow", topic, 0), (b"slow", topic, 1), (b"next", topic, 0)]
 
 
@@ -239,7 +239,7 @@ async def test_an_operator_has_a_message_handled_directly(
     consuming = consumer(name_server)
     consuming.subscribe(topic, handler)
     async with consuming:
-        await wait_until(lambda: ids, 20)
+        await eventually_async(lambda: ids, 20)
         asked = {
             "consumerGroup": consuming.group,
             "clientId": str(consuming.client_id),

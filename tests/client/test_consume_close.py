@@ -10,7 +10,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, numbers
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -36,7 +36,7 @@ async def test_a_close_under_load_loses_nothing_and_repeats_nothing(
         consuming = consumer(name_server, group, threads=4)
         consuming.subscribe(topic, plain_handler if plain else handler)
         async with consuming:
-            await wait_until(lambda: sum(done.values()) >= stop_at, 30)  # noqa: B023
+            await eventually_async(lambda: sum(done.values()) >= stop_at, 30)  # noqa: B023
         assert begun == done
     assert done == Counter(sent)
 
@@ -58,7 +58,7 @@ async def test_a_handler_cut_off_by_a_close_leaves_its_message_to_the_next_membe
     consuming = consumer(name_server, threads=2, drain_s=0.2)
     consuming.subscribe(topic, stuck)
     async with consuming:
-        await wait_until(lambda: len(begun) == 2)
+        await eventually_async(lambda: len(begun) == 2)
         closing = asyncio.get_running_loop().time()
     assert sorted(cancelled) == [b"000", b"001"]
     assert asyncio.get_running_loop().time() - closing < 5
@@ -66,7 +66,7 @@ async def test_a_handler_cut_off_by_a_close_leaves_its_message_to_the_next_membe
     successor = consumer(name_server, consuming.group)
     successor.subscribe(topic, journal)
     async with successor:
-        await wait_until(lambda: len(journal.seen) == 3, 20)
+        await eventually_async(lambda: len(journal.seen) == 3, 20)
     assert sorted(journal.bodies) == numbers(3)
 
 
@@ -93,5 +93,5 @@ async def test_a_handler_may_close_its_consumer(
     successor = consumer(name_server, group)
     successor.subscribe(topic, journal)
     async with successor:
-        await wait_until(lambda: journal.seen, 20)
+        await eventually_async(lambda: journal.seen, 20)
     assert journal.bodies == [b"002"]

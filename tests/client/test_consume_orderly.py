@@ -17,8 +17,8 @@ from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers
 from tests.client.proxy import Detour
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually_async
 
 # ---- in order ----
 
@@ -45,7 +45,7 @@ async def test_order_is_kept_under_failure_while_other_queues_go_on(
     consuming = consumer(name_server, orderly=True, suspend_s=0.05)
     consuming.subscribe(topic, handler)
     async with consuming:
-        await wait_until(lambda: len(seen[0]) == len(seen[1]) == 10, 20)
+        await eventually_async(lambda: len(seen[0]) == len(seen[1]) == 10, 20)
     assert seen == {0: numbers(10), 1: numbers(10)}
     assert failed == [b"003", b"003", b"007", b"007"]
 
@@ -68,7 +68,7 @@ async def test_in_order_plain_handlers_never_meet_in_one_queue(
     consuming = consumer(name_server, orderly=True, batch_size=4)
     consuming.subscribe(topic, handler)
     async with consuming:
-        await wait_until(lambda: len(seen) == 100, 20)
+        await eventually_async(lambda: len(seen) == 100, 20)
     assert set(together) == {1}
     assert [body for queue_id, body in seen if queue_id == 0] == numbers(50)
 
@@ -82,8 +82,8 @@ async def test_in_order_too_many_failures_end_as_a_dead_letter_and_the_queue_goe
     consuming = consumer(name_server, orderly=True, suspend_s=0.05, max_reconsume_times=2)
     consuming.subscribe(topic, journal)
     async with consuming:
-        await wait_until(lambda: b"002" in journal.bodies, 20)
-        await wait_until(lambda: dead_letters(peer, consuming.group), 20)
+        await eventually_async(lambda: b"002" in journal.bodies, 20)
+        await eventually_async(lambda: dead_letters(peer, consuming.group), 20)
     assert journal.bodies == [b"000", b"001", b"001", b"001", b"002"]
     (letter,) = dead_letters(peer, consuming.group)
     assert (letter.body, letter.properties["RETRY_TOPIC"]) == (b"001", topic)
@@ -98,12 +98,12 @@ async def test_without_auto_commit_only_what_was_committed_stays_done(
     consuming = consumer(name_server, orderly=True, auto_commit=False)
     consuming.subscribe(topic, first)
     async with consuming:
-        await wait_until(lambda: len(first.seen) == 6)
+        await eventually_async(lambda: len(first.seen) == 6)
     second = Journal()
     successor = consumer(name_server, consuming.group, orderly=True)
     successor.subscribe(topic, second)
     async with successor:
-        await wait_until(lambda: len(second.seen) == 3, 20)
+        await eventually_async(lambda: len(second.seen) == 3, 20)
     assert second.bodies == numbers(6)[3:]
 
 
@@ -124,7 +124,7 @@ async def test_the_next_member_goes_on_in_order_where_the_last_one_stopped(
         consuming = consumer(name_server, group, orderly=True)
         consuming.subscribe(topic, handler)
         async with consuming:
-            await wait_until(lambda: len(seen[0]) + len(seen[1]) >= stop_at, 20)  # noqa: B023
+            await eventually_async(lambda: len(seen[0]) + len(seen[1]) >= stop_at, 20)  # noqa: B023
     assert seen == {0: numbers(60), 1: numbers(60)}
 
 
@@ -151,7 +151,7 @@ async def test_broadcasting_brings_everything_to_all_members_and_does_not_retry(
         member.subscribe(topic, journal)
         members.append(member)
     async with members[0], members[1]:
-        await wait_until(lambda: all(len(journal.seen) >= 20 for journal in journals), 20)
+        await eventually_async(lambda: all(len(journal.seen) >= 20 for journal in journals), 20)
     assert [Counter(journal.bodies) for journal in journals] == [Counter(b"%d" % n for n in range(20))] * 2
 
 
@@ -173,7 +173,7 @@ async def test_broadcasting_goes_on_where_its_file_says(
         )
         member.subscribe(topic, journal)
         async with member:
-            await wait_until(lambda: len(journal.seen) >= len(bodies), 20)  # noqa: B023
+            await eventually_async(lambda: len(journal.seen) >= len(bodies), 20)  # noqa: B023
         seen += journal.bodies
     assert seen == [*numbers(5), b"new"]
 
@@ -196,14 +196,14 @@ async def test_nothing_more_is_handled_until_a_broker_that_was_away_has_locked_t
         consuming = consumer(detour.name_server, unique("group"), orderly=True)
         consuming.subscribe(topic, handler)
         async with consuming:
-            await wait_until(lambda: len(bodies) >= 3)
+            await eventually_async(lambda: len(bodies) >= 3)
             await detour.broker.shut()
             await asyncio.sleep(0.1)
             done = len(bodies)
             await asyncio.sleep(0.5)
             assert len(bodies) == done < 40
             await detour.broker.open()
-            await wait_until(lambda: len(bodies) >= 40, 20)
+            await eventually_async(lambda: len(bodies) >= 40, 20)
     assert bodies == numbers(40)
 
 

@@ -18,7 +18,7 @@ from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.send.fast_send import FastSends, SlowPath
 from firearrow.client.send.producer import Producer
 from tests.client.scripted import Scripted
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 
 @pytest.fixture(params=["short", "whole"], autouse=True)
@@ -156,7 +156,7 @@ async def test_a_lost_connection_is_opened_again() -> None:
         await warm(cluster, sender)
         cluster.brokers["a"].script = [None]
         future = sender.submit(Message("t", b"x"))
-        await wait_until(lambda: cluster.brokers["a"].sent)
+        await eventually_async(lambda: cluster.brokers["a"].sent)
         for writer in list(cluster._writers):
             writer.transport.abort()
         with pytest.raises(ConnectionLost):
@@ -171,7 +171,7 @@ async def test_capacity_is_always_released() -> None:
         futures = [sender.submit(Message("t", b"xyz"), timeout_s=0.2) for _ in range(4)]
         futures[3].cancel()
         await asyncio.gather(*futures, return_exceptions=True)
-        await wait_until(lambda: sender._back_pressure.count == 0)
+        await eventually_async(lambda: sender._back_pressure.count == 0)
         assert sender._back_pressure.bytes == 0
 
 
@@ -194,7 +194,7 @@ async def test_what_is_not_ordinary_goes_the_whole_way(way: list[bool]) -> None:
             await sender.send(Message("t", b"x", tags="a\x01"))
         with pytest.raises(ClientError):
             await sender.send(Message("t", b"x", properties={"k": "v" * 40_000}))
-        await wait_until(lambda: sender._back_pressure.count == 0)
+        await eventually_async(lambda: sender._back_pressure.count == 0)
 
 
 async def test_new_routes_are_followed() -> None:

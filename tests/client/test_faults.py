@@ -17,8 +17,8 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 EVER = 1 << 30
@@ -56,7 +56,7 @@ class Consuming:
 
     async def got(self, bodies: list[bytes], seconds: float = 30) -> None:
         """All of them arrived, each once, and nothing else."""
-        await wait_until(lambda: len(self.seen) >= len(bodies), seconds)
+        await eventually_async(lambda: len(self.seen) >= len(bodies), seconds)
         assert Counter(self.seen) == Counter(bodies)
 
 
@@ -92,7 +92,7 @@ async def test_a_connection_cut_within_an_answer_costs_a_consumer_nothing(
 ) -> None:
     topic, sent = topics(), bodies(0, 200)
     async with consuming(peer, topic) as (running, detour):
-        await wait_until(lambda: len(running.consumer.queues) == 5)
+        await eventually_async(lambda: len(running.consumer.queues) == 5)
         accepted = detour.broker.accepted
         detour.broker.answer_bytes = cut_at
         for queue_id in range(4):
@@ -104,7 +104,7 @@ async def test_a_connection_cut_within_an_answer_costs_a_consumer_nothing(
 async def test_resets_again_and_again_under_load(peer: Peer, topics: Topics, feeder: RawProducer) -> None:
     topic, sent = topics(), bodies(0, 600)
     async with consuming(peer, topic) as (running, detour):
-        await wait_until(lambda: len(running.consumer.queues) == 5)
+        await eventually_async(lambda: len(running.consumer.queues) == 5)
         for at in range(0, 600, 60):
             await asyncio.to_thread(feeder.feed, topic, sent[at : at + 60], queue_id=at % 4)
             detour.broker.reset()
@@ -188,10 +188,10 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
 
         running.answer = answer
         feeder.feed(topic, [b"stubborn"])
-        await wait_until(lambda: len(failures) == 2, 30)
+        await eventually_async(lambda: len(failures) == 2, 30)
         assert failures == [0, 1]
         feeder.feed(topic, [b"next"])
-        await wait_until(lambda: len(running.seen) == 3, 30)
+        await eventually_async(lambda: len(running.seen) == 3, 30)
 
 
 @pytest.mark.parametrize("fault", ["gone", "silent"])
@@ -213,5 +213,5 @@ async def test_a_close_without_a_reachable_broker_ends(
             await first.consumer.close()
     async with consuming(peer, topic, group=group) as (second, _):
         feeder.feed(topic, [b"last"])
-        await wait_until(lambda: b"last" in second.seen, 30)
+        await eventually_async(lambda: b"last" in second.seen, 30)
     assert set(sent) | {b"last"} == set(first.seen) | set(second.seen)

@@ -19,7 +19,7 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.pushing import Seen
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 FIRST = ConsumeFromWhere.FIRST_OFFSET
@@ -58,7 +58,7 @@ async def test_a_push_consumers_offset_passes_them(
         runtime = made._runtime
         assert runtime is not None
         [queue] = await admin.queues(topic)
-        await wait_until(lambda: runtime.offsets.cached_offset(queue) == len(tags))
+        await eventually_async(lambda: runtime.offsets.cached_offset(queue) == len(tags))
         await made.close()
         assert await admin.offset(group, queue) == len(tags), "a restart does not read them again"
     assert seen.bodies == [tag.encode() for tag in tags if tag == WANTED]

@@ -23,7 +23,7 @@ from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.pushing import Seen
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 Uses = dict[str, Callable[[], object]]
@@ -185,7 +185,7 @@ async def test_stop_works_from_a_handlers_thread(
     made = PushConsumer(unique("g"), name_server=name_server)
     made.subscribe(topic, lambda messages: made.stop())
     running = asyncio.create_task(made.run())
-    await wait_until(lambda: made.queues)
+    await eventually_async(lambda: made.queues)
     feeder.feed(topic, [b"x"])
     async with asyncio.timeout(10):
         await running

@@ -27,8 +27,8 @@ from tests.client.conftest import unique
 from tests.client.pushing import Seen
 from tests.client.test_two_brokers import known
 from tests.client.two_brokers import NAME, SecondBroker
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 FIRST = ConsumeFromWhere.FIRST_OFFSET
@@ -88,7 +88,7 @@ async def test_starts_return_within_one_time_out_and_the_living_broker_is_consum
         began = time.monotonic()
         await asyncio.gather(*(made.start() for made in consumers))
         assert time.monotonic() - began < TIMEOUT_S + 1
-        await wait_until(lambda: all(handler.messages for handler in seen), 8)
+        await eventually_async(lambda: all(handler.messages for handler in seen), 8)
         later = Seen()
         late = PushConsumer(
             unique("group"), client=shared, options=PushConsumerOptions(from_where=FIRST, drain_s=0)
@@ -97,7 +97,7 @@ async def test_starts_return_within_one_time_out_and_the_living_broker_is_consum
         began = time.monotonic()
         await late.start()
         assert time.monotonic() - began < 1, "that broker is known to be silent"
-        await wait_until(lambda: later.messages, 8)
+        await eventually_async(lambda: later.messages, 8)
         began = time.monotonic()
     await asyncio.gather(*(made.close() for made in (*consumers, late)))
 
@@ -135,10 +135,10 @@ async def test_a_broker_that_answers_again_is_consumed_from(
     async with Frozen(peer, second, topics) as topic:
         made.subscribe(topic, seen)
         await made.start()
-        await wait_until(lambda: len(made.queues) == 2, 8)
+        await eventually_async(lambda: len(made.queues) == 2, 8)
     async with Producer(unique("producer"), client=client(peer)) as producer:
         await producer.send(Message(topic, b"back"), queue=MessageQueue(topic, "broker-b", 0))
-    await wait_until(lambda: seen.bodies == [b"back"], 10)
+    await eventually_async(lambda: seen.bodies == [b"back"], 10)
     await made.close()
 
 

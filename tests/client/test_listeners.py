@@ -21,7 +21,7 @@ from firearrow.client.consume.listeners import (
     is_coroutine_function,
 )
 from tests.client.records import received
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 MESSAGES = received(MessageQueue("orders", "broker-a", 0), [7])
 trace: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
@@ -146,7 +146,7 @@ async def test_threads_are_begun_when_wanted_and_never_more_than_allowed() -> No
     assert count() == 2
     assert set(await asyncio.gather(*waiting)) == {"counted_0", "counted_1"}
     threads.close()
-    await wait_until(lambda: count() == 0)
+    await eventually_async(lambda: count() == 0)
 
 
 async def test_a_caller_that_stopped_waiting_has_no_effect() -> None:

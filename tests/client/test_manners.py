@@ -24,7 +24,7 @@ from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 
@@ -133,7 +133,7 @@ async def test_a_failed_handlers_log_line_names_the_message(
         await producer.send(Message(topic, b"0"))
         sent = await producer.send(Message(topic, b"x"))
     async with consumer:
-        await wait_until(lambda: f"message {sent.message_id} at offset 1, try 1" in caplog.text)
+        await eventually_async(lambda: f"message {sent.message_id} at offset 1, try 1" in caplog.text)
 
 
 async def test_new_groups_warn_of_nothing(

@@ -9,9 +9,9 @@ from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushC
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.client.pushing import Seen
-from tests.client.waiting import wait_until
 from tests.replication.pairs import wait_for
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually_async
 from tests.support.requests import topic_ext
 
 
@@ -40,12 +40,12 @@ async def test_a_broker_that_moves_is_consumed_at_once(tmp_path: Path) -> None:
         consumer.subscribe("t", seen)
         async with Producer("p", client=client) as producer, consumer:
             await producer.send(Message("t", b"before"), queue=queue)
-            await wait_until(lambda: seen.bodies == [b"before"])
+            await eventually_async(lambda: seen.bodies == [b"before"])
             first.kill()
             second = await asyncio.to_thread(broker)
             assert second.address != first.address
             address = "{}:{}".format(*second.address)
-            await wait_until(lambda: consumer.instance.routes.master("moving") == address)
+            await eventually_async(lambda: consumer.instance.routes.master("moving") == address)
             await producer.send(Message("t", b"after"), queue=queue)
-            await wait_until(lambda: seen.bodies == [b"before", b"after"])
+            await eventually_async(lambda: seen.bodies == [b"before", b"after"])
         assert second.stop() == 0

@@ -13,10 +13,10 @@ from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
 from tests.interop.peers import Peer
 from tests.interop.toolchain import java_class_path, need
+from tests.support.eventually import eventually_async
 
 pytestmark = pytest.mark.interop
 Topics = Callable[..., str]
@@ -64,7 +64,7 @@ async def test_how_a_consumer_runs_is_shown(
     topic = topics(queues=2)
     feeder.feed(topic, [b"1", b"2", b"3"], queue_id=1, tag="b")
     async with running(name_server, topic, orderly=orderly) as (consumer, bodies):
-        await wait_until(lambda: len(bodies) == 3)
+        await eventually_async(lambda: len(bodies) == 3)
         assert consumer.client_id is not None
         shown = await mqadmin(f"consumerStatus -g {consumer.group} -i {consumer.client_id} -s")
         assert re.search(r"PROP_CONSUME_TYPE +: CONSUME_PASSIVELY", shown)
@@ -87,11 +87,11 @@ async def test_a_group_is_set_back_while_it_runs(
     topic = topics(queues=2)
     feeder.feed(topic, [b"1", b"2", b"3"], queue_id=1, tag="a")
     async with running(name_server, topic) as (consumer, bodies):
-        await wait_until(lambda: len(bodies) == 3)
+        await eventually_async(lambda: len(bodies) == 3)
         runtime = consumer._runtime
         assert runtime is not None
         runtime._reset.settle_s = 0.1
         reset = await mqadmin(f"resetOffsetByTime -g {consumer.group} -t {topic} -s 1000")
         assert re.search(r"broker-a +1 +0", reset)
-        await wait_until(lambda: len(bodies) == 6, 30)
+        await eventually_async(lambda: len(bodies) == 6, 30)
     assert bodies == [b"1", b"2", b"3"] * 2

@@ -19,7 +19,7 @@ from firearrow.client.remoting.queue_offsets import QueueOffsets
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.rounds import FakeInstance, Member, queues_of
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 FIRST, SECOND = queues_of("T", 2)
 RETRIED = MessageQueue("%RETRY%group", "broker-a", 0)
@@ -329,6 +329,6 @@ async def test_no_offset_is_no_offset_in_a_young_topic_too(
     feeder.feed(topic, [b"a", b"b"])
     member = Member(await ClientInstance.of(ClientOptions(name_server=name_server)), group, [topic])
     await member.join()
-    await wait_until(lambda: member.begun)
+    await eventually_async(lambda: member.begun)
     assert member.begun[0].next_offset == 2
     await member.leave()

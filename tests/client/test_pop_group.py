@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import suppress
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
@@ -16,9 +17,9 @@ from firearrow.client.consume.listeners import Handler
 from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 
 
 def ask_for_pop(peer: Peer, topic: str, group: str, mode: str = "POP") -> None:
@@ -53,11 +54,11 @@ async def test_every_message_reaches_one_of_the_members(
     for each in members:
         await each.start()
     for each in members:
-        await wait_until(lambda each=each: each._runtime.rebalancer.pop_table)
+        await eventually_async(lambda each=each: each._runtime.rebalancer.pop_table)
     bodies = [b"%d" % number for number in range(100)]
     feeder = RawProducer(peer)
     await asyncio.to_thread(feeder.feed, topic, bodies)
-    await wait_until(lambda: sum(map(Counter.total, seen)) >= 100)
+    await eventually_async(lambda: sum(map(Counter.total, seen)) >= 100)
     for each in members:
         await each.close()
     assert seen[0] + seen[1] == Counter(bodies)
@@ -78,7 +79,7 @@ async def test_what_fails_comes_again(name_server: str, topics: Callable[..., st
 
     consumer = member(name_server, group, topic, handler)
     await consumer.start()
-    await wait_until(lambda: len(seen) == 3, 30)
+    await eventually_async(lambda: len(seen) == 3, 30)
     await consumer.close()
     assert sorted(seen) == [(b"fails once", 0, topic), (b"fails once", 1, topic), (b"is fine", 0, topic)]
 
@@ -97,22 +98,19 @@ async def test_a_dead_letter_goes_to_the_groups_dead_letter_topic(
 
     consumer = member(name_server, group, topic, handler)
     await consumer.start()
-    await wait_until(lambda: seen)
+    await eventually_async(lambda: seen)
     async with Admin(name_server) as admin:
-        [queue] = await eventually(lambda: admin.queues(f"%DLQ%{group}"))
+        [queue] = await eventually_async(lambda: queues_of(admin, f"%DLQ%{group}"))
         assert await admin.max_offset(queue) == 1
     await consumer.close()
     assert seen == [b"hopeless"]
 
 
-async def eventually(ask: Callable[[], Awaitable[list[MessageQueue]]]) -> list[MessageQueue]:
+async def queues_of(admin: Admin, topic: str) -> list[MessageQueue]:
     """A topic is known to the name server a moment after it was made."""
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                return await ask()
-            except NoRoute:
-                await asyncio.sleep(0.05)
+    with suppress(NoRoute):
+        return await admin.queues(topic)
+    return []
 
 
 async def test_names_of_a_namespace_stay_outside(
@@ -135,10 +133,10 @@ async def test_names_of_a_namespace_stay_outside(
     )
     consumer.subscribe(plain, handler, tags="yes")
     await consumer.start()
-    await wait_until(lambda: len(seen) == 2)
+    await eventually_async(lambda: len(seen) == 2)
     assert consumer._runtime is not None
     [queue] = consumer._runtime.rebalancer.pop_table.values()
-    await wait_until(lambda: queue.unacknowledged == 0)
+    await eventually_async(lambda: queue.unacknowledged == 0)
     await consumer.close()
     assert sorted(seen) == [(plain, b"1"), (plain, b"2")]
 
@@ -157,11 +155,11 @@ async def test_what_was_handled_before_the_end_does_not_come_again(
 
     first = member(name_server, group, topic, handler, pop_invisible_s=5, pop_batch=8, threads=2)
     await first.start()
-    await wait_until(lambda: seen)
+    await eventually_async(lambda: seen)
     await first.close()
     second = member(name_server, group, topic, handler, pop_invisible_s=5)
     await second.start()
-    await wait_until(lambda: len(seen) == 50, 30)
+    await eventually_async(lambda: len(seen) == 50, 30)
     await second.close()
     assert set(seen.values()) == {1}
 
@@ -180,14 +178,14 @@ async def test_a_topic_may_turn_from_pop_to_pull(
     await consumer.start()
     feeder = RawProducer(peer)
     await asyncio.to_thread(feeder.feed, topic, [b"popped"])
-    await wait_until(lambda: seen == [b"popped"])
+    await eventually_async(lambda: seen == [b"popped"])
     ask_for_pop(peer, topic, group, "PULL")
     runtime = consumer._runtime
     assert runtime is not None
     runtime.instance.rebalance_soon()
-    await wait_until(
+    await eventually_async(
         lambda: not runtime.rebalancer.pop_table and any(q.topic == topic for q in runtime.rebalancer.table)
     )
     await asyncio.to_thread(feeder.feed, topic, [b"pulled"])
-    await wait_until(lambda: b"pulled" in seen)
+    await eventually_async(lambda: b"pulled" in seen)
     await consumer.close()

@@ -15,8 +15,8 @@ from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import received
-from tests.client.waiting import wait_until
 from tests.golden import session
+from tests.support.eventually import eventually_async
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-a", 1)
@@ -91,7 +91,7 @@ class Bench:
 async def test_the_request_carries_the_filter_and_may_wait_at_the_broker() -> None:
     bench = Bench()
     bench.begin(found(10))
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     first, second = bench.pulls
     assert (first.lite, first.post_expression, first.commit) == (True, True, None)
     assert (first.offset, first.batch, first.suspend_s, first.timeout_s) == (10, 10, 20, 30)
@@ -120,7 +120,7 @@ async def test_sql_keeps_its_version() -> None:
     bench = Bench()
     bench.subscription = Subscription.of("orders", sql="a > 1")
     bench.begin()
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     assert bench.pulls[0].subscription.version > 0
     await bench.tasks.close()
 
@@ -139,11 +139,11 @@ async def test_a_full_queue_waits_until_something_was_polled(
 ) -> None:
     bench = Bench(options)
     bench.begin(*answers)
-    await wait_until(lambda: len(bench.slept) > 2)
+    await eventually_async(lambda: len(bench.slept) > 2)
     assert set(bench.slept) == {0.05}
     assert len(bench.pulls) == 1
     await bench.take()
-    await wait_until(lambda: len(bench.pulls) == 2)
+    await eventually_async(lambda: len(bench.pulls) == 2)
     await bench.tasks.close()
 
 
@@ -161,7 +161,7 @@ async def test_at_its_limit_a_queue_is_not_full(
 ) -> None:
     bench = Bench(options)
     bench.begin(*answers)
-    await wait_until(lambda: len(bench.pulls) == 2)
+    await eventually_async(lambda: len(bench.pulls) == 2)
     assert bench.slept == []
     await bench.tasks.close()
 
@@ -169,7 +169,7 @@ async def test_at_its_limit_a_queue_is_not_full(
 async def test_delays_after_errors() -> None:
     bench = Bench()
     bench.begin(BrokerError(215, "busy", "b"), BrokerError(1, "broken", "b"), RequestTimeout("late"))
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     assert bench.slept == [0.02, 0.9, 0.9]
     assert {pull.offset for pull in bench.pulls} == {10}
     await bench.tasks.close()
@@ -179,7 +179,7 @@ async def test_a_start_that_is_not_known_is_asked_for_again() -> None:
     bench = Bench()
     bench.starts = [OffsetUnknown("?"), 42]
     bench.begin(start=-1)
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     assert bench.slept == [3.0]
     assert bench.pulls[0].offset == 42
     await bench.tasks.close()
@@ -194,7 +194,7 @@ async def test_without_a_subscription_nothing_is_pulled() -> None:
 
     bench.on_sleep = subscribe_again
     bench.begin()
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     assert bench.slept == [0.9]
     await bench.tasks.close()
 
@@ -202,7 +202,7 @@ async def test_without_a_subscription_nothing_is_pulled() -> None:
 async def test_what_a_pull_brings_after_the_pause_is_pulled_again_after_it() -> None:
     bench = Bench()
     pulled = bench.begin()
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     pulled.resumed.clear()
     bench.held[0].set_result(found(10, 11))
     await asyncio.sleep(0.01)
@@ -222,7 +222,7 @@ async def test_a_paused_queue_rests_until_it_is_resumed() -> None:
         await asyncio.sleep(0)
     assert bench.pulls == []
     pulled.resumed.set()
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     await bench.tasks.close()
 
 
@@ -242,12 +242,12 @@ async def test_given_out_is_not_yet_done() -> None:
 async def test_what_the_filter_left_out_is_passed_over_once_all_is_given_out() -> None:
     bench = Bench()
     pulled = bench.begin(found(10, 11), nothing(50, PullStatus.NO_MATCHED_MSG))
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     assert pulled.position == 10
     assert await bench.take() == [10, 11]
     assert pulled.position == 50
     bench.held[0].set_result(nothing(60))
-    await wait_until(lambda: len(bench.held) == 2)
+    await eventually_async(lambda: len(bench.held) == 2)
     assert pulled.position == 60
     bench.tasks.commit_delivered()
     assert pulled.done == 60
@@ -257,7 +257,7 @@ async def test_what_the_filter_left_out_is_passed_over_once_all_is_given_out() -
 async def test_an_offset_that_the_broker_does_not_have_is_replaced_by_the_broker_s() -> None:
     bench = Bench()
     pulled = bench.begin(nothing(3, PullStatus.OFFSET_ILLEGAL))
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     assert bench.pulls[-1].offset == 3
     bench.tasks.commit_delivered()
     assert pulled.done == 3
@@ -267,7 +267,7 @@ async def test_an_offset_that_the_broker_does_not_have_is_replaced_by_the_broker
 async def test_seeking_forgets_what_was_pulled_and_what_is_on_the_way() -> None:
     bench = Bench()
     pulled = bench.begin(found(10, 11))
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     bench.answers[QUEUE] = [found(5, 6)]
     bench.tasks.seek(pulled, 5)
     assert bench.held[0].cancelled() or not bench.held[0].done()
@@ -282,7 +282,7 @@ async def test_seeking_forgets_what_was_pulled_and_what_is_on_the_way() -> None:
 async def test_a_dropped_queue_gives_nothing_and_does_not_hold_up_the_others() -> None:
     bench = Bench(PullConsumerOptions(cached_max=1))
     pulled = bench.begin(found(10, 11))
-    await wait_until(lambda: bench.slept)
+    await eventually_async(lambda: bench.slept)
     bench.answers[OTHER] = [found(3)]
     bench.tasks.begin(OTHER, ProcessQueue(), 3)
     bench.tasks.drop(QUEUE)
@@ -295,7 +295,7 @@ async def test_closing_wakes_waiting_calls() -> None:
     bench = Bench()
     bench.begin()
     waiting = asyncio.create_task(bench.take(timeout_s=60))
-    await wait_until(lambda: bench.held)
+    await eventually_async(lambda: bench.held)
     await bench.tasks.close()
     assert await waiting == []
     assert bench.held[0].cancelled()

@@ -17,9 +17,9 @@ from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 from tests.support.requests import topic_ext
 
 Topics = Callable[..., str]
@@ -48,7 +48,7 @@ async def polled(pulling: PullConsumer, count: int) -> list[bytes]:
 
 async def settled(pulling: PullConsumer, queues: int) -> None:
     """Wait until this many queues are ours, and the start of each is known."""
-    await wait_until(
+    await eventually_async(
         lambda: (
             len(pulling.assignment()) == queues
             and all(pulling.position(queue) is not None for queue in pulling.assignment())
@@ -57,10 +57,11 @@ async def settled(pulling: PullConsumer, queues: int) -> None:
 
 
 async def wait_until_committed(pulling: PullConsumer, queue: MessageQueue, offset: int) -> None:
-    async with asyncio.timeout(10):
-        while await pulling.committed(queue) != offset:
-            pulling._running().offsets.remove(queue)  # or it would always be read from memory
-            await asyncio.sleep(0.01)
+    async def committed() -> bool:
+        pulling._running().offsets.remove(queue)  # or it would always be read from memory
+        return await pulling.committed(queue) == offset
+
+    await eventually_async(committed)
 
 
 # ---- subscribe ----
@@ -140,7 +141,7 @@ async def test_members_share_and_take_over_where_the_other_was(
     second = subscribed(name_server, topic, group)
     async with second:
         await settled(second, 2)
-        await wait_until(lambda: len(first.assignment()) == 2)
+        await eventually_async(lambda: len(first.assignment()) == 2)
         assert not first.assignment() & second.assignment()
         feeder.spread(topic, 8)
         found = await asyncio.gather(polled(first, 4), polled(second, 4))
@@ -177,7 +178,7 @@ async def test_nothing_is_lost_while_members_come_and_go(
         stop.set()
         await guest
     sent = await feeding
-    await wait_until(lambda: len(seen) == len(sent), 60)
+    await eventually_async(lambda: len(seen) == len(sent), 60)
     forever.set()
     await steady
 
@@ -275,7 +276,7 @@ async def test_new_queues_of_a_topic_are_reported(
         with ClientSocket(address(peer.address)) as connection:
             ext = topic_ext(topic, queues=3)
             assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
-        await wait_until(lambda: calls)
+        await eventually_async(lambda: calls)
         assert calls == [(topic, 3)]
         with pytest.raises(NoRoute):
             await pulling.on_queues_changed(unique("nothing"), lambda name, queues: None)

@@ -12,7 +12,7 @@ from firearrow.client.base.options import ConsumeFromWhere
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.test_pull_consumer import Topics, consumer, polled, settled, subscribed
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 # ---- commit ----
 
@@ -80,7 +80,7 @@ async def test_the_offset_passes_over_what_the_filter_left_out(
     async with pulling:
         assert await polled(pulling, 1) == [b"wanted"]
         [queue] = pulling.assignment()
-        await wait_until(lambda: pulling.position(queue) == 6)
+        await eventually_async(lambda: pulling.position(queue) == 6)
         await pulling.commit()
         assert await pulling.committed(queue) == 6
 

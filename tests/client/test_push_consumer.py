@@ -25,9 +25,9 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.pushing import FIRST, Seen, Topics, again, consumer
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 
 
 def offset_files(directory: Path) -> list[Path]:
@@ -43,9 +43,9 @@ async def test_everything_sent_reaches_the_handler_once(
     topic, seen = topics(), Seen()
     bodies = feeder.spread(topic, 200)
     async with consumer(name_server, topic, seen):
-        await wait_until(lambda: len(seen.messages) >= 200)
+        await eventually_async(lambda: len(seen.messages) >= 200)
         feeder.feed(topic, [b"later"])
-        await wait_until(lambda: len(seen.messages) >= 201)
+        await eventually_async(lambda: len(seen.messages) >= 201)
     assert Counter(seen.bodies) == Counter([*bodies, b"later"])
     assert set(seen.batches) == {1}
 
@@ -85,7 +85,7 @@ async def test_plain_functions_run_in_threads_side_by_side(
 
     feeder.feed(topic, [b"1", b"2", b"3"])
     async with consumer(name_server, topic, handle):
-        await wait_until(lambda: len(names) == 3)
+        await eventually_async(lambda: len(names) == 3)
     assert threading.main_thread().name not in names
 
 
@@ -95,7 +95,7 @@ async def test_batches_hold_at_most_what_was_asked_for(
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"%d" % n for n in range(30)])
     async with consumer(name_server, topic, seen, batch_size=8):
-        await wait_until(lambda: len(seen.messages) == 30)
+        await eventually_async(lambda: len(seen.messages) == 30)
     assert max(seen.batches) == 8
 
 
@@ -107,7 +107,7 @@ async def test_each_topic_has_its_handler(name_server: str, topics: Topics, feed
     feeder.feed(first, [b"1"])
     feeder.feed(second, [b"2"])
     async with both:
-        await wait_until(lambda: to_first.messages and to_second.messages)
+        await eventually_async(lambda: to_first.messages and to_second.messages)
     assert (to_first.bodies, to_second.bodies) == ([b"1"], [b"2"])
     assert [message.topic for message in to_second.messages] == [second]
 
@@ -118,7 +118,7 @@ async def test_messages_show_where_they_come_from(
     topic, seen = topics(), Seen()
     offsets = feeder.feed(topic, [bytes(range(256)), b"x"], queue_id=2, KEYS="k1 k2", colour="red")
     async with consumer(name_server, topic, seen):
-        await wait_until(lambda: len(seen.messages) == 2)
+        await eventually_async(lambda: len(seen.messages) == 2)
     message = min(seen.messages, key=lambda message: message.queue_offset)
     assert message.body == bytes(range(256))
     assert (message.topic, message.queue_id, message.queue_offset) == (topic, 2, offsets[0])
@@ -141,7 +141,7 @@ async def test_a_failed_message_is_redelivered_under_its_own_topic(
 
     async with consumer(name_server, topic, handle):
         feeder.feed(topic, [b"again"])
-        await wait_until(lambda: len(seen) == 2, 30)
+        await eventually_async(lambda: len(seen) == 2, 30)
     assert seen == [(topic, 0, b"again"), (topic, 1, b"again")]
 
 
@@ -158,7 +158,7 @@ async def test_sql_chooses_by_properties(
     feeder.feed(topic, [b"yes"], colour="red", size="4")
     feeder.feed(topic, [b"no"], colour="blue", size="4")
     async with chosen:
-        await wait_until(lambda: seen.messages)
+        await eventually_async(lambda: seen.messages)
     assert seen.bodies == [b"yes"]
 
 
@@ -182,7 +182,7 @@ async def test_filter_hooks_leave_messages_out_and_offsets_go_on(
     made.subscribe(topic, seen)
     feeder.feed(topic, [b"%d" % n for n in range(10)])
     async with made:
-        await wait_until(lambda: len(seen.messages) == 5)
+        await eventually_async(lambda: len(seen.messages) == 5)
     assert sorted(seen.bodies) == [b"0", b"2", b"4", b"6", b"8"]
 
 
@@ -196,11 +196,11 @@ async def test_a_group_goes_on_where_it_stopped(
     first = consumer(name_server, topic, before)
     feeder.feed(topic, [b"1", b"2"])
     async with first:
-        await wait_until(lambda: len(before.messages) == 2)
+        await eventually_async(lambda: len(before.messages) == 2)
     feeder.feed(topic, [b"3"])
     second = again(first, name_server, topic, after)
     async with second:
-        await wait_until(lambda: after.messages)
+        await eventually_async(lambda: after.messages)
     assert after.bodies == [b"3"]
 
 
@@ -219,11 +219,11 @@ async def test_a_timestamp_is_where_a_new_group_begins(
         from_time=datetime.now() - timedelta(hours=1),
     )
     async with early:
-        await wait_until(lambda: len(seen.messages) == 2)
+        await eventually_async(lambda: len(seen.messages) == 2)
     async with late:
-        await wait_until(lambda: late.queues)
+        await eventually_async(lambda: late.queues)
         feeder.feed(topic, [b"3"])
-        await wait_until(lambda: len(seen.messages) >= 3)
+        await eventually_async(lambda: len(seen.messages) >= 3)
     assert seen.bodies[2:] == [b"3"]
 
 
@@ -246,11 +246,11 @@ async def test_broadcasting_members_get_everything_and_keep_their_offsets_in_fil
         return made
 
     async with member(0, seen[0]), member(1, seen[1]):
-        await wait_until(lambda: len(seen[0].messages) == len(seen[1].messages) == 10)
+        await eventually_async(lambda: len(seen[0].messages) == len(seen[1].messages) == 10)
     assert {path.parts[-3].partition("@")[2] for path in offset_files(tmp_path)} == {"member0", "member1"}
     feeder.feed(topic, [b"new"])
     async with member(0, seen[2]):
-        await wait_until(lambda: seen[2].messages)
+        await eventually_async(lambda: seen[2].messages)
     assert seen[2].bodies == [b"new"]
 
 
@@ -261,15 +261,15 @@ async def test_an_offset_the_broker_does_not_have_is_repaired(
     feeder.feed(topic, [b"1", b"2", b"3"])
     first = consumer(name_server, topic, before)
     async with first:
-        await wait_until(lambda: len(before.messages) == 3)
+        await eventually_async(lambda: len(before.messages) == 3)
     with ClientSocket(address(peer.address)) as connection:
         ext = {"consumerGroup": first.group, "topic": topic, "queueId": "0", "commitOffset": "1000"}
         assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 0
     second = again(first, name_server, topic, after)
     async with second:
-        await wait_until(lambda: "has no offset 1000, pulling continues at 3" in caplog.text)
+        await eventually_async(lambda: "has no offset 1000, pulling continues at 3" in caplog.text)
         feeder.feed(topic, [b"4"])
-        await wait_until(lambda: after.messages)
+        await eventually_async(lambda: after.messages)
     assert after.bodies == [b"4"]
 
 
@@ -291,13 +291,13 @@ async def test_members_split_the_queues_and_take_over_when_one_leaves(
 
     first, second = member(), member()
     async with first:
-        await wait_until(lambda: mine(first) == 4)
+        await eventually_async(lambda: mine(first) == 4)
         async with second:
-            await wait_until(lambda: mine(first) == mine(second) == 2, 20)
+            await eventually_async(lambda: mine(first) == mine(second) == 2, 20)
             assert not first.queues & {queue for queue in second.queues if queue.topic == topic}
             feeder.spread(topic, 40)
-            await wait_until(lambda: len(set(seen.bodies)) == 40)
-        await wait_until(lambda: mine(first) == 4, 20)
+            await eventually_async(lambda: len(set(seen.bodies)) == 40)
+        await eventually_async(lambda: mine(first) == 4, 20)
     assert len(seen.messages) == 40
 
 
@@ -310,7 +310,7 @@ async def test_a_queue_listener_is_notified_of_changes(name_server: str, topics:
     )
     made.subscribe(topic, Seen())
     async with made:
-        await wait_until(lambda: (topic, 3, 3) in calls)
+        await eventually_async(lambda: (topic, 3, 3) in calls)
 
 
 # ---- memory ----
@@ -335,7 +335,7 @@ async def test_many_messages_stay_within_small_thresholds(
     tracemalloc.start()
     try:
         async with made:
-            await wait_until(lambda: handled == 2000, 60)
+            await eventually_async(lambda: handled == 2000, 60)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -16,7 +16,7 @@ from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, Messa
 from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 Topics = Callable[..., str]
@@ -84,17 +84,17 @@ async def test_members_come_and_go_under_load_and_nothing_is_lost(
     flow = Flow(feeder, topic, 4)
     flowing = asyncio.create_task(flow.run())
     async with group.member() as stays:
-        await wait_until(lambda: len(group.owned(stays)) == 4)
+        await eventually_async(lambda: len(group.owned(stays)) == 4)
         leaves = group.member()
         leaves.subscribe(topic, handler(1))
         async with leaves:
-            await wait_until(lambda: len(group.owned(stays)) == len(group.owned(leaves)) == 2, 30)
+            await eventually_async(lambda: len(group.owned(stays)) == len(group.owned(leaves)) == 2, 30)
             assert not group.owned(stays) & group.owned(leaves)
-            await wait_until(lambda: times[1] > 20, 30)
-        await wait_until(lambda: len(group.owned(stays)) == 4, 30)
+            await eventually_async(lambda: times[1] > 20, 30)
+        await eventually_async(lambda: len(group.owned(stays)) == 4, 30)
         flow.stop()
         await flowing
-        await wait_until(lambda: all(set(handled[n]) == set(range(flow.rounds)) for n in range(4)), 30)
+        await eventually_async(lambda: all(set(handled[n]) == set(range(flow.rounds)) for n in range(4)), 30)
     if orderly:
         for numbers in handled.values():
             assert_in_order(numbers)
@@ -120,7 +120,7 @@ async def test_a_custom_strategy_assigns_the_queues(name_server: str, topics: To
 
     group = Group(name_server, topic, handle, allocate=lowest_to_the_first)
     async with group.member() as one, group.member() as other:
-        await wait_until(lambda: sorted(map(len, (group.owned(one), group.owned(other)))) == [1, 3], 30)
+        await eventually_async(lambda: sorted(map(len, (group.owned(one), group.owned(other)))) == [1, 3], 30)
         assert group.owned(one) | group.owned(other) == {0, 1, 2, 3}
 
 
@@ -136,7 +136,7 @@ async def test_the_broker_knows_a_new_subscription_before_the_first_pull(
     with caplog.at_level(logging.WARNING, "firearrow.client"):
         async with group.member(), group.member():
             feeder.spread(topic, 20)
-            await wait_until(lambda: len(seen) >= 20)
+            await eventually_async(lambda: len(seen) >= 20)
     assert "SUBSCRIPTION_NOT" not in caplog.text
 
 
@@ -153,8 +153,8 @@ async def test_thresholds_of_a_topic_are_split_over_all_queues_that_are_ours(
     async with group.member() as one:
         assert one._runtime is not None
         held = one._runtime.table
-        await wait_until(lambda: sum(held.message_count for held in held.values()) == 4 * 6)
-        await wait_until(lambda: one._runtime is not None and one._runtime.pulls.times_full > 8)
+        await eventually_async(lambda: sum(held.message_count for held in held.values()) == 4 * 6)
+        await eventually_async(lambda: one._runtime is not None and one._runtime.pulls.times_full > 8)
         assert {queue.topic: process_queue.message_count for queue, process_queue in held.items()} == {
             topic: 6,
             f"%RETRY%{group.name}": 0,
@@ -184,9 +184,9 @@ async def test_two_groups_share_an_instance(name_server: str, topics: Topics, fe
         async with member("two") as two:
             assert one.client_id == two.client_id
             feeder.spread(topic, 8)
-            await wait_until(lambda: len(seen["one"]) == len(seen["two"]) == 8)
+            await eventually_async(lambda: len(seen["one"]) == len(seen["two"]) == 8)
         feeder.feed(topic, [b"after two has left"])
-        await wait_until(lambda: len(seen["one"]) == 9)
+        await eventually_async(lambda: len(seen["one"]) == 9)
     assert len(seen["two"]) == 8
 
 

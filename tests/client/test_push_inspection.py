@@ -8,9 +8,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.rebalance import fastjson
 from tests.client.pushing import Seen, Topics, consumer
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 
 
 async def ask(peer: Peer, code: int, ext: dict[str, str]) -> RemotingCommand:
@@ -29,7 +29,7 @@ async def test_the_broker_relays_how_a_consumer_runs(
     topic, seen = topics(queues=2), Seen()
     feeder.spread(topic, 10, queues=2)
     async with consumer(name_server, topic, seen) as one:
-        await wait_until(lambda: len(seen.messages) == 10)
+        await eventually_async(lambda: len(seen.messages) == 10)
         assert one.stats(topic).ok_per_s > 0
         assert one.stats(topic).failed == 0
         assert one.client_id is not None
@@ -57,7 +57,7 @@ async def test_one_message_is_handled_here_and_now_and_offsets_stay(
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"look at me"])
     async with consumer(name_server, topic, seen) as one:
-        await wait_until(lambda: seen.messages)
+        await eventually_async(lambda: seen.messages)
         message = seen.messages[0]
         assert one.client_id is not None
         ext = {
@@ -78,11 +78,11 @@ async def test_a_reset_at_the_broker_takes_a_running_group_back_in_time(
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
     async with consumer(name_server, topic, seen, pull_suspend_s=0.5) as one:
-        await wait_until(lambda: len(seen.messages) == 2)
+        await eventually_async(lambda: len(seen.messages) == 2)
         ext = {"topic": topic, "group": one.group, "timestamp": "0", "isForce": "true"}
         answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         assert answer.code == 0, answer.remark
-        await wait_until(lambda: len(seen.messages) == 4, 20)
+        await eventually_async(lambda: len(seen.messages) == 4, 20)
     assert [message.body for message in seen.messages] == [b"1", b"2"] * 2
 
 
@@ -93,7 +93,7 @@ async def test_a_reset_that_is_sent_to_us_takes_queues_back_in_time(
     feeder.feed(topic, [b"1", b"2"], queue_id=0)
     feeder.feed(topic, [b"other"], queue_id=1)
     async with consumer(name_server, topic, seen) as one:
-        await wait_until(lambda: len(seen.messages) == 3)
+        await eventually_async(lambda: len(seen.messages) == 3)
         assert one._runtime is not None
         one._runtime._reset.settle_s = 0
         (queue,) = (queue for queue in one.queues if (queue.topic, queue.queue_id) == (topic, 0))
@@ -102,7 +102,7 @@ async def test_a_reset_that_is_sent_to_us_takes_queues_back_in_time(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET, {"topic": topic, "group": one.group}, body
         )
         await one._runtime.instance._handlers[RequestCode.RESET_CONSUMER_CLIENT_OFFSET](request, "broker")  # type: ignore[misc]
-        await wait_until(lambda: len(seen.messages) == 4)
+        await eventually_async(lambda: len(seen.messages) == 4)
         assert not one.paused
     assert [message.body for message in seen.messages[3:]] == [b"2"]
 
@@ -113,7 +113,7 @@ async def test_the_broker_relays_the_offsets_of_a_running_group(
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
     async with consumer(name_server, topic, seen) as one:
-        await wait_until(
+        await eventually_async(
             lambda: one._runtime is not None and 2 in one._runtime.offsets.snapshot(topic).values()
         )
         client_id = one.client_id
@@ -132,10 +132,10 @@ async def test_what_handlers_did_is_traced(name_server: str, topics: Topics, fee
     topic, traces, seen, traced = topics(queues=1), topics(queues=1), Seen(), Seen()
     feeder.feed(topic, [b"1"], UNIQ_KEY="0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A")
     async with consumer(name_server, topic, seen, trace=True, trace_topic=traces) as one:
-        await wait_until(lambda: seen.messages)
+        await eventually_async(lambda: seen.messages)
         group = one.group
     async with consumer(name_server, traces, traced):
-        await wait_until(lambda: b"SubAfter" in b"".join(message.body for message in traced.messages))
+        await eventually_async(lambda: b"SubAfter" in b"".join(message.body for message in traced.messages))
     text = b"".join(message.body for message in traced.messages)
     assert b"SubBefore" in text
     assert group.encode() in text

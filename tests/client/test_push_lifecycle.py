@@ -16,7 +16,7 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.pushing import Seen, Topics, again, consumer
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 from tests.support.fork_server import ForkedCommand
 
 
@@ -98,17 +98,17 @@ async def test_pausing_stops_pulls_and_resuming_goes_on(
     made = consumer(name_server, topic, seen)
     async with made, consumer(name_server, topic, other):
         feeder.feed(topic, [b"1"])
-        await wait_until(lambda: seen.messages)
+        await eventually_async(lambda: seen.messages)
         made.pause()
         assert made.paused
         feeder.feed(topic, [b"brought by the pull that was on its way"])
-        await wait_until(lambda: len(other.messages) == 2)
+        await eventually_async(lambda: len(other.messages) == 2)
         feeder.feed(topic, [b"3"])
-        await wait_until(lambda: len(other.messages) == 3)
+        await eventually_async(lambda: len(other.messages) == 3)
         await asyncio.sleep(0.1)
         assert len(seen.messages) == 1
         made.resume()
-        await wait_until(lambda: seen.bodies[2:] == [b"3"])
+        await eventually_async(lambda: seen.bodies[2:] == [b"3"])
         assert len(seen.messages) == 3
 
 
@@ -118,15 +118,15 @@ async def test_topics_may_come_and_go_while_it_runs(
     first, second, seen = topics(), topics(), Seen()
     made = consumer(name_server, first, seen)
     async with made:
-        await wait_until(lambda: any(queue.topic == first for queue in made.queues))
+        await eventually_async(lambda: any(queue.topic == first for queue in made.queues))
         made.subscribe(second, seen)
         feeder.feed(second, [b"second"])
-        await wait_until(lambda: b"second" in seen.bodies)
+        await eventually_async(lambda: b"second" in seen.bodies)
         made.unsubscribe(first)
-        await wait_until(lambda: not any(queue.topic == first for queue in made.queues))
+        await eventually_async(lambda: not any(queue.topic == first for queue in made.queues))
         feeder.feed(first, [b"unwanted"])
         feeder.feed(second, [b"wanted"])
-        await wait_until(lambda: b"wanted" in seen.bodies)
+        await eventually_async(lambda: b"wanted" in seen.bodies)
     assert b"unwanted" not in seen.bodies
 
 
@@ -152,7 +152,7 @@ async def test_closing_lets_handlers_finish_and_keeps_their_results(
     feeder.feed(topic, [b"2"])
     second = again(first, name_server, topic, seen)
     async with second:
-        await wait_until(lambda: seen.messages)
+        await eventually_async(lambda: seen.messages)
     assert seen.bodies == [b"2"]
 
 

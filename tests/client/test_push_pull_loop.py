@@ -14,7 +14,7 @@ from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.start_offset import PullRequest
 from tests.client.loop_bench import QUEUE, RETRY_QUEUE, Bench, found, nothing
 from tests.client.records import received
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 # ---- before a pull ----
 
@@ -294,7 +294,7 @@ async def test_a_queue_that_failed_in_us_stops_so_that_the_watchdog_sees_it(
     bench = Bench()
     bench.answers = [ZeroDivisionError()]
     bench.loop.begin(bench.request)
-    await wait_until(lambda: bench.loop.queues == 0)
+    await eventually_async(lambda: bench.loop.queues == 0)
     assert "pulling of a queue stopped" in caplog.text
     assert bench.process_queue.pull_expired(1121)
 
@@ -348,7 +348,7 @@ async def test_a_thousand_queues_are_a_thousand_idle_tasks() -> None:
     bench.pull = hold  # type: ignore[method-assign]
     for number in range(1000):
         bench.loop.begin(PullRequest(MessageQueue("orders", "broker-a", number), ProcessQueue(), 0))
-    await wait_until(lambda: waiting == 1000)
+    await eventually_async(lambda: waiting == 1000)
     await bench.loop.stop()
 
 

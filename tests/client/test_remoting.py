@@ -32,9 +32,9 @@ from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted
-from tests.client.waiting import wait_until
 from tests.golden import session
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually_async
 
 RECORDED = Credentials("rocketmq2", "12345678")
 
@@ -93,7 +93,7 @@ async def test_everything_works_signed_namespaced_and_in_either_header(
             await producer.send(Message(topic, b"%d" % number))
         await producer.send_batch([Message(topic, b"5"), Message(topic, b"6")])
         await producer.send_oneway(Message(topic, b"7"))
-        await wait_until(lambda: len(got) == 8)
+        await eventually_async(lambda: len(got) == 8)
     assert sorted(got) == [b"%d" % number for number in range(8)]
 
 
@@ -113,7 +113,7 @@ async def test_tls(peer: Peer, topics: Callable[..., str]) -> None:
         consumer.subscribe(topic, lambda messages: got.extend(m.body for m in messages))
         async with Producer(unique("producer"), client=client) as producer, consumer:
             await producer.send(Message(topic, b"sealed " * 100_000))
-            await wait_until(lambda: got == [b"sealed " * 100_000])
+            await eventually_async(lambda: got == [b"sealed " * 100_000])
         instance = await ClientInstance.of(ClientOptions(name_server=detour.name_server, tls=True))
         with pytest.raises(ConnectFailed, match="certificate"):
             await instance.routes.refresh(topic)
@@ -138,7 +138,7 @@ async def test_name_servers_are_asked_for_by_http(name_server: str, topics: Call
     try:
         url = f"http://127.0.0.1:{server.server_port}/rocketmq/nsaddr"
         instance = await ClientInstance.of(ClientOptions(name_server="", name_server_url=url, unit_name="u"))
-        await wait_until(lambda: instance.name_servers.addresses == (name_server,))
+        await eventually_async(lambda: instance.name_servers.addresses == (name_server,))
         assert await instance.routes.refresh(topics())
         await instance.leave()
         assert asked == ["/rocketmq/nsaddr-u?nofix=1"]
@@ -269,7 +269,7 @@ async def test_idle_connections_are_closed_and_opened_again() -> None:
         await instance.routes.refresh("t")
         held = instance.channels.held(cluster.name_server)
         assert held is not None
-        await wait_until(lambda: held.closed, 5)
+        await eventually_async(lambda: held.closed, 5)
         await instance.routes.refresh("t")
         await instance.leave()
 

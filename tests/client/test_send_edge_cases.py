@@ -27,9 +27,9 @@ from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Answer, Scripted, ScriptedBroker
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 from tests.support.messages import read_messages
 
 Topics = Callable[..., str]
@@ -221,7 +221,7 @@ async def test_rpc_hooks_add_to_every_request_while_their_producer_runs() -> Non
                 await sender.send(Message("t", b"x"))
                 await sender.submit(Message("t", b"x"))
                 await sender.send_oneway(Message("t", b"x"))
-                await wait_until(lambda: len(cluster.brokers["a"].sent) == 3, 5)
+                await eventually_async(lambda: len(cluster.brokers["a"].sent) == 3, 5)
             await stays.send(Message("t", b"x"))
         *stamped, last = cluster.brokers["a"].sent
         assert [request.ext["stamp"] for request in stamped] == [cluster.brokers["a"].address] * 3
@@ -284,7 +284,7 @@ async def test_no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
 async def stored(peer: Peer, topic: str, count: int) -> list[Record]:
     """The records of queue 0, once there are `count`; Apache's broker shows them a moment late, and in any order."""
     with ClientSocket(address(peer.address)) as connection:
-        await wait_until(lambda: len(read_messages(connection, topic)) >= count, 20)
+        await eventually_async(lambda: len(read_messages(connection, topic)) >= count, 20)
         return read_messages(connection, topic)
 
 

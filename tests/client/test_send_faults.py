@@ -19,9 +19,9 @@ from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 from tests.support.messages import read_messages
 
 Topics = Callable[..., str]
@@ -115,7 +115,7 @@ async def test_silence_is_a_time_out_within_the_time_of_the_whole_call(
         assert 0.4 < loop.time() - began < 1.5
         detour.broker.flowing.set()
         await producer.send(Message(topic, b"after"))
-    await wait_until(lambda: b"after" in stored(peer, topic))
+    await eventually_async(lambda: b"after" in stored(peer, topic))
 
 
 async def test_of_many_sends_on_the_way_none_waits_for_ever(peer: Peer, topics: Topics) -> None:

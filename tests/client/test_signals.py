@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from firearrow.client.consume.signals import SIGNALS, on_stop_signals, stopped_by_signals
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +35,10 @@ async def test_the_first_signal_notifies_all_waiters(number: signal.Signals) -> 
     called: list[str] = []
     with on_stop_signals(lambda: called.append("one")), on_stop_signals(lambda: called.append("two")):
         os.kill(os.getpid(), number)
-        await wait_until(lambda: called == ["one", "two"])
+        await eventually_async(lambda: called == ["one", "two"])
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
-        await wait_until(lambda: _noted == [signal.SIGINT])
+        await eventually_async(lambda: _noted == [signal.SIGINT])
     assert called == ["one", "two"]
     os.kill(os.getpid(), signal.SIGTERM)
     assert _noted == [signal.SIGINT, signal.SIGTERM]
@@ -59,7 +59,7 @@ async def test_a_removed_waiter_is_not_notified_and_the_last_restores_the_handle
         with on_stop_signals(lambda: called.append("left")):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
-        await wait_until(lambda: called)
+        await eventually_async(lambda: called)
     assert called == ["stays"]
     with on_stop_signals(lambda: called.append("unused")):
         pass

@@ -27,8 +27,8 @@ from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.pushing import FIRST, Seen
 from tests.client.raw_producer import RawProducer
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 TIMEOUT_S = 2.2
@@ -118,11 +118,11 @@ async def test_pulls_go_on_after_one_time_out(
         async with consumer:
             polling = asyncio.create_task(poll())
             await asyncio.to_thread(feeder.feed, topic, [b"1"])
-            await wait_until(lambda: seen.bodies == [b"1"])
+            await eventually_async(lambda: seen.bodies == [b"1"])
             detour.broker.silence()
             await asyncio.to_thread(feeder.feed, topic, [b"2"])
             began = time.monotonic()
-            await wait_until(lambda: b"2" in seen.bodies)
+            await eventually_async(lambda: b"2" in seen.bodies)
             assert time.monotonic() - began < TIMEOUT_S + 3
             polling.cancel()
 
@@ -138,12 +138,12 @@ async def test_a_consumer_that_has_connected_again_keeps_all_its_queues(
         consumer = PushConsumer(unique("group"), client=client_options, options=options)
         consumer.subscribe(topic, seen)
         async with consumer:
-            await wait_until(lambda: len(queues_of(consumer, topic)) == 8)
+            await eventually_async(lambda: len(queues_of(consumer, topic)) == 8)
             detour.broker.silence()
-            await wait_until(lambda: detour.broker.accepted == 2)
+            await eventually_async(lambda: detour.broker.accepted == 2)
             for queue_id in range(8):
                 feeder.feed(topic, [b"%d" % queue_id], queue_id=queue_id)
-            await wait_until(lambda: len(seen.bodies) == 8)
+            await eventually_async(lambda: len(seen.bodies) == 8)
             for _ in range(8):  # some rebalances later
                 assert len(queues_of(consumer, topic)) == 8
                 await asyncio.sleep(0.25)
@@ -161,7 +161,7 @@ async def test_a_long_poll_is_not_mistaken_for_a_dead_connection(peer: Peer, top
         consumer = PushConsumer(unique("group"), client=client(detour), options=options)
         consumer.subscribe(topic, seen)
         async with consumer:
-            await wait_until(lambda: consumer.queues)
+            await eventually_async(lambda: consumer.queues)
             await asyncio.sleep(3.5)  # nothing moves
             assert detour.broker.accepted == 1
             detour.broker.flowing.clear()
@@ -189,7 +189,7 @@ async def test_heartbeats_open_another_connection(peer: Peer, topics: Topics) ->
         )
         async with producer:
             detour.broker.silence()
-            await wait_until(lambda: detour.broker.accepted == 2)
+            await eventually_async(lambda: detour.broker.accepted == 2)
             await asyncio.sleep(0.5)
             assert detour.broker.accepted == 2
 
@@ -237,7 +237,7 @@ async def test_accepted_sockets_are_kept_alive() -> None:
     listener = await Listener.bind(asyncio.get_running_loop(), "127.0.0.1", 0, accepted.append)
     listener.start_serving()
     with socket.create_connection(listener.sockets[0].getsockname()):
-        await wait_until(lambda: accepted)
+        await eventually_async(lambda: accepted)
         [sock] = accepted
         with sock:
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -21,8 +21,8 @@ from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.test_pop_group import ask_for_pop
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 LAST, TIME = ConsumeFromWhere.LAST_OFFSET, ConsumeFromWhere.TIMESTAMP
@@ -100,7 +100,7 @@ async def test_with_last_offset_a_new_group_gets_what_is_sent_after_its_start(
     await asyncio.sleep(0.05)
     async with way(name_server, group, topic, from_where=LAST, **options) as bodies:
         feeder.feed(topic, [b"new"])  # at once, before the queue is assigned
-        await wait_until(lambda: bodies)
+        await eventually_async(lambda: bodies)
     assert bodies == [b"new"]
 
 
@@ -116,7 +116,7 @@ async def test_with_a_time_a_new_group_gets_nothing_older(
         name_server, unique("group"), topic, from_where=TIME, from_time=began, **options
     ) as bodies:
         feeder.feed(topic, [b"new"])
-        await wait_until(lambda: bodies)
+        await eventually_async(lambda: bodies)
     assert bodies == [b"new"]
 
 
@@ -131,7 +131,7 @@ async def test_a_topic_that_is_created_after_the_start_is_consumed_from_its_firs
     ):
         for number in range(5):
             await producer.send(Message(topic, b"%d" % number))
-        await wait_until(lambda: len(bodies) == 5)
+        await eventually_async(lambda: len(bodies) == 5)
     assert sorted(bodies) == [b"0", b"1", b"2", b"3", b"4"]
 
 
@@ -145,11 +145,11 @@ async def test_the_next_owner_starts_where_the_group_did(
     first = PushConsumer(group, name_server=name_server, options=PushConsumerOptions(from_where=LAST))
     first.subscribe(topic, lambda messages: None)
     async with first:
-        await wait_until(lambda: first.queues)
+        await eventually_async(lambda: first.queues)
     feeder.feed(topic, [b"meanwhile"])
     await asyncio.sleep(0.05)
     async with pushed(name_server, group, topic, from_where=LAST) as bodies:
-        await wait_until(lambda: bodies)
+        await eventually_async(lambda: bodies)
     assert bodies == [b"meanwhile"]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,10 @@ from tests.client.consumers import Journal
 from tests.client.pushing import FIRST, Seen, again, consumer
 from tests.client.scripted import Scripted
 from tests.client.two_brokers import NAME, SecondBroker
-from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
 from tests.interop.peers import Peer
 from tests.interop.toolchain import java_class_path, need
+from tests.support.eventually import eventually_async
 
 LOGICAL = "__syslo__global__"
 
@@ -215,7 +215,7 @@ async def test_messages_go_to_the_holders_of_their_queues_and_follow_a_queue_tha
         assert await producer.instance.routes.refresh("t")
         await producer.send(Message("t", b"y"), queue=logical(0)[0])
         await producer.send_oneway(Message("t", b"z"), queue=logical(0)[0])
-        await wait_until(lambda: len(b.sent) == 6)
+        await eventually_async(lambda: len(b.sent) == 6)
         assert (b.sent[-1].ext["e"], len(a.sent)) == ("0", 4)
 
 
@@ -316,7 +316,7 @@ async def test_what_is_sent_to_a_static_topic_is_consumed_once(
     seen = Seen()
     first = consumer(name_server, static_topic, seen, orderly=orderly)
     async with first:
-        await wait_until(lambda: len(seen.messages) >= 50, 30)
+        await eventually_async(lambda: len(seen.messages) >= 50, 30)
     assert sorted(seen.bodies) == bodies
     assert {message.queue for message in seen.messages} == set(queues)
     for queue in queues:
@@ -328,7 +328,7 @@ async def test_what_is_sent_to_a_static_topic_is_consumed_once(
         async with Producer(unique("p"), name_server=name_server) as producer:
             for queue in queues:
                 await producer.send(Message(static_topic, b"last"), queue=queue)
-        await wait_until(lambda: len(later.messages) >= 3, 30)
+        await eventually_async(lambda: len(later.messages) >= 3, 30)
     assert later.bodies == [b"last"] * 3, "what was consumed before does not come again"
 
 
@@ -344,7 +344,7 @@ async def test_a_transaction_and_a_message_that_comes_again(name_server: str, st
         await wait_until_mapped(producer, static_topic)
         async with producer.transaction(Message(static_topic, b"whole")):
             pass
-        await wait_until(lambda: len(journal.seen) == 2, 30)
+        await eventually_async(lambda: len(journal.seen) == 2, 30)
         assert [(body, again) for body, _, again in journal.seen] == [(b"whole", 0), (b"whole", 1)]
 
 
@@ -382,14 +382,14 @@ async def test_a_consumer_follows_queues_that_move_to_another_broker(
         routes = producer.instance.routes
         for body in before:
             await producer.send(Message(static_topic, body))
-        await wait_until(lambda: len(seen.messages) >= 30, 30)
+        await eventually_async(lambda: len(seen.messages) >= 30, 30)
         assert {routes.broker_name_of(queue) for queue in queues} == {"broker-a"}
 
         moved = await asyncio.to_thread(mqadmin, f"remappingStaticTopic -t {static_topic} -b {NAME}")
         assert ".after" in moved, moved
-        await wait_until(lambda: {routes.broker_name_of(queue) for queue in queues} == {NAME}, 30)
+        await eventually_async(lambda: {routes.broker_name_of(queue) for queue in queues} == {NAME}, 30)
         results = [await producer.send(Message(static_topic, body)) for body in after]
-        await wait_until(lambda: len(seen.messages) >= 60, 30)
+        await eventually_async(lambda: len(seen.messages) >= 60, 30)
     assert {result.queue for result in results} == set(queues)
     assert sorted(seen.bodies) == [*before, *after]
     bodies = {(message.queue, message.queue_offset): message.body for message in seen.messages}
@@ -399,12 +399,12 @@ async def test_a_consumer_follows_queues_that_move_to_another_broker(
 
 async def wait_until_mapped(producer: Producer, topic: str) -> None:
     """Apache's broker reports the mapping to its name server a moment later."""
-    instance = producer.instance
-    for _ in range(200):
-        try:
-            await instance.routes.refresh(topic)
-        except ClientError:
-            continue
-        if (await instance.routes.publish_info(topic)).static:
-            return
-    raise AssertionError(f"{topic}: no mapping in its route")
+    routes = producer.instance.routes
+
+    async def mapped() -> bool:
+        with suppress(ClientError):
+            await routes.refresh(topic)
+            return (await routes.publish_info(topic)).static
+        return False
+
+    await eventually_async(mapped, what=f"the mapping of {topic} is in its route")

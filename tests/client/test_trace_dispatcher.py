@@ -34,7 +34,7 @@ from firearrow.client.trace.records import (
     decode,
     searchable,
 )
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 SENT = PubRecord(
     1700000000000,
@@ -212,7 +212,7 @@ async def test_a_full_batch_leaves_at_once() -> None:
     dispatcher = TraceDispatcher(sender, "TRACE", batch=3, flush_s=3600)
     await dispatcher.start()
     append_all(dispatcher, contexts(3))
-    await wait_until(lambda: sender.messages)
+    await eventually_async(lambda: sender.messages)
     assert sender.messages[0].topic == "TRACE"
     assert list(sender.messages[0].keys) == ["ID0", "ID1", "ID2"]
     append_all(dispatcher, contexts(1))
@@ -227,7 +227,7 @@ async def test_less_than_a_batch_leaves_after_a_while() -> None:
     dispatcher = TraceDispatcher(sender, "TRACE", batch=20, flush_s=0.01)
     await dispatcher.start()
     append_all(dispatcher, contexts(2))
-    await wait_until(lambda: sender.ids() == ["ID0", "ID1"])
+    await eventually_async(lambda: sender.ids() == ["ID0", "ID1"])
     await dispatcher.close()
 
 
@@ -251,10 +251,10 @@ async def test_a_trace_that_fails_is_lost_and_the_next_is_not() -> None:
     dispatcher = TraceDispatcher(sender, "TRACE", batch=1, flush_s=3600)
     await dispatcher.start()
     append_all(dispatcher, contexts(1))
-    await wait_until(lambda: not dispatcher._waiting and not dispatcher._tasks)
+    await eventually_async(lambda: not dispatcher._waiting and not dispatcher._tasks)
     sender.failure = None
     append_all(dispatcher, contexts(1))
-    await wait_until(lambda: sender.messages)
+    await eventually_async(lambda: sender.messages)
     await dispatcher.close()
 
 

@@ -22,6 +22,7 @@ from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.interop.peers import BROKER, Peer
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 
@@ -37,9 +38,12 @@ def commits(message: ReceivedMessage) -> TransactionState:
 async def until_visible(peer: Peer, topic: str, count: int) -> None:
     """Asked over a separate connection."""
     queue = MessageQueue(topic, BROKER, 0)
-    async with Admin(peer.name_server) as admin, asyncio.timeout(30):
-        while await admin.max_offset(queue) < count:  # noqa: ASYNC110 - the broker sends no notification
-            await asyncio.sleep(0.05)
+    async with Admin(peer.name_server) as admin:
+
+        async def stored() -> bool:
+            return await admin.max_offset(queue) >= count
+
+        await eventually_async(stored, 30)
 
 
 async def test_an_end_that_is_lost_is_made_up_for_by_the_check(peer: Peer, topics: Topics) -> None:

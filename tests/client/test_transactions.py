@@ -27,7 +27,7 @@ from firearrow.client.send.transactions import (
     end_request,
     state_of,
 )
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 
 UNKNOWN, COMMIT, ROLLBACK = TransactionState.UNKNOWN, TransactionState.COMMIT, TransactionState.ROLLBACK
 
@@ -158,7 +158,7 @@ async def test_a_block_that_is_cancelled_leaves_it_open(sender: Sender, transact
             await asyncio.Event().wait()
 
     task = asyncio.create_task(block())
-    await wait_until(lambda: sender.messages)
+    await eventually_async(lambda: sender.messages)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -18,7 +18,8 @@ from firearrow.client.send.transactions import (
     TransactionState,
 )
 from tests.client.conftest import unique
-from tests.client.waiting import found_later, wait_until
+from tests.client.waiting import found_later
+from tests.support.eventually import eventually_async
 
 COMMIT, ROLLBACK = TransactionState.COMMIT, TransactionState.ROLLBACK
 
@@ -38,9 +39,10 @@ async def visible(admin: Admin, topic: str) -> int:
 
 
 async def until_visible(admin: Admin, topic: str, count: int) -> None:
-    async with asyncio.timeout(20):
-        while await visible(admin, topic) < count:  # noqa: ASYNC110 - the broker sends no notification
-            await asyncio.sleep(0.02)
+    async def stored() -> bool:
+        return await visible(admin, topic) >= count
+
+    await eventually_async(stored)
 
 
 async def test_only_what_is_committed_is_seen(name_server: str, topic: str) -> None:
@@ -93,7 +95,7 @@ async def test_the_checker_decides_what_was_left_open(name_server: str, topic: s
                 transaction.leave_unknown()
             ids[body] = transaction.id
         await until_visible(admin, topic, 3)
-        await wait_until(lambda: b"no" in [body for _, body in asked])
+        await eventually_async(lambda: b"no" in [body for _, body in asked])
         assert all(ids[body] == message_id for message_id, body in asked)
         assert await visible(admin, topic) == 3
         assert [body for _, body in asked].count(b"fails once") >= 2

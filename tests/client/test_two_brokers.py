@@ -20,9 +20,9 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.two_brokers import NAME, SecondBroker
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 QUEUES = 2
@@ -91,7 +91,7 @@ class Sending:
 
 
 async def known(peer: Peer, topic: str, brokers: int) -> None:
-    await wait_until(lambda: brokers_of(peer, topic) == brokers, 40)
+    await eventually_async(lambda: brokers_of(peer, topic) == brokers, 40)
 
 
 async def test_both_brokers_are_sent_to_and_consumed_from(
@@ -107,7 +107,7 @@ async def test_both_brokers_are_sent_to_and_consumed_from(
         assert counts.keys() == {"broker-a", NAME}
         assert min(counts.values()) >= 18, "one after the other, but for where each way begins"
         assert len({result.queue for result in results}) == 2 * QUEUES
-        await wait_until(lambda: len(receiving.seen) == 40, 20)
+        await eventually_async(lambda: len(receiving.seen) == 40, 20)
     assert receiving.bodies == {b"%d" % number for number in range(40)}
 
 
@@ -127,16 +127,16 @@ async def test_one_of_two_brokers_is_killed_and_comes_back_under_load(
     ):
         sending = Sending(producer, topic)
         running = asyncio.create_task(sending.run())
-        await wait_until(lambda: running.done() or sending.at(NAME) >= 100, 20)
+        await eventually_async(lambda: running.done() or sending.at(NAME) >= 100, 20)
         second.kill()
         at_kill = sending.at("broker-a")
-        await wait_until(lambda: running.done() or sending.at("broker-a") >= at_kill + 200, 30)
+        await eventually_async(lambda: running.done() or sending.at("broker-a") >= at_kill + 200, 30)
         before = sending.at(NAME)
         await asyncio.to_thread(second.start)
-        await wait_until(lambda: running.done() or sending.at(NAME) >= before + 100, 60)
+        await eventually_async(lambda: running.done() or sending.at(NAME) >= before + 100, 60)
         sending.stopped = True
         await running
-        await wait_until(lambda: receiving.bodies >= {body for _, body in sending.sent}, 60)
+        await eventually_async(lambda: receiving.bodies >= {body for _, body in sending.sent}, 60)
     assert {times for (name, _), times in receiving.seen.items() if name == "broker-a"} == {1}
 
 
@@ -152,16 +152,16 @@ async def test_a_member_that_leaves_and_one_that_joins_under_load_share_both_bro
         sending = Sending(producer, topic)
         running = asyncio.create_task(sending.run())
         await members[0].consumer.start()
-        await wait_until(lambda: len(members[0].seen) >= 50, 20)
+        await eventually_async(lambda: len(members[0].seen) >= 50, 20)
         await members[1].consumer.start()
-        await wait_until(lambda: len(members[1].seen) >= 50, 20)
+        await eventually_async(lambda: len(members[1].seen) >= 50, 20)
         await members[0].consumer.close()
         await members[2].consumer.start()
-        await wait_until(lambda: len(members[2].seen) >= 50, 20)
+        await eventually_async(lambda: len(members[2].seen) >= 50, 20)
         sending.stopped = True
         await running
         sent = {body for _, body in sending.sent}
-        await wait_until(lambda: members[0].bodies | members[1].bodies | members[2].bodies >= sent, 30)
+        await eventually_async(lambda: members[0].bodies | members[1].bodies | members[2].bodies >= sent, 30)
         for member in members[1:]:
             await member.consumer.close()
 
@@ -174,12 +174,12 @@ async def test_the_only_broker_of_a_topic_is_killed_and_back(peer: Peer, second:
     receiving = Receiving(peer, topic, unique("group"))
     async with Producer(unique("producer"), client=client(peer)) as producer, receiving.consumer:
         await producer.send(Message(topic, b"before"))
-        await wait_until(lambda: receiving.bodies == {b"before"}, 20)
+        await eventually_async(lambda: receiving.bodies == {b"before"}, 20)
         second.kill()
         with pytest.raises(ClientError):
             await producer.send(Message(topic, b"gone"))
         await asyncio.to_thread(second.start)
         await known(peer, topic, 1)
-        await wait_until(lambda: producer.instance.routes.master(NAME) is not None, 20)
+        await eventually_async(lambda: producer.instance.routes.master(NAME) is not None, 20)
         await producer.send(Message(topic, b"after"))
-        await wait_until(lambda: receiving.bodies >= {b"before", b"after"}, 30)
+        await eventually_async(lambda: receiving.bodies >= {b"before", b"after"}, 30)

@@ -18,8 +18,8 @@ from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.test_two_brokers import known
 from tests.client.two_brokers import NAME, SecondBroker
-from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 FIRST = ConsumeFromWhere.FIRST_OFFSET
@@ -110,7 +110,7 @@ async def test_polls_bring_both_and_get_over_the_end_of_one(
                 seen.extend(message.body for message in await pulling.poll(1))
 
     async with pulling:
-        await wait_until(lambda: len(pulling.assignment()) == 4)
+        await eventually_async(lambda: len(pulling.assignment()) == 4)
         for feeder, body in ((here, b"here"), (there, b"there")):
             await asyncio.to_thread(feeder.feed, topic, [body])
         await poll_until({b"here", b"there"})

@@ -14,8 +14,8 @@ from firearrow.client.send.producer import Producer
 from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.two_brokers import NAME, SecondBroker
-from tests.client.waiting import wait_until
 from tests.interop.peers import BROKER, Peer
+from tests.support.eventually import eventually_async
 
 FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 
@@ -125,5 +125,5 @@ async def test_a_broker_that_comes_back_asks_about_what_was_left_open(
             return all(end > 0 for end in await ends(admin, topic))
 
         await becomes({BROKER, NAME}, lambda: masters(admin))
-        await wait_until(lambda: asked, 40)
+        await eventually_async(lambda: asked, 40)
         await becomes(True, all_there)

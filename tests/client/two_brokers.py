@@ -2,13 +2,13 @@
 
 import shutil
 import signal
-import time
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.local_broker import LocalBroker
 from tests.interop.peers import LIFE, Apache, Peer, address
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import topic_ext
 
 NAME = "broker-b"
@@ -49,11 +49,12 @@ class SecondBroker:
 
     def _wait_until_known(self) -> None:
         """Apache's broker registers a moment after it listens."""
-        deadline = time.monotonic() + 30
         with ClientSocket(address(self._first.name_server)) as connection:
-            while NAME.encode() not in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}).body:
-                assert time.monotonic() < deadline, f"{NAME} is not known to the name server"
-                time.sleep(0.05)
+            eventually(
+                lambda: NAME.encode() in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}).body,
+                30,
+                f"the name server knows {NAME}",
+            )
 
     def _start_apache(self) -> None:
         settings = LIFE | {"brokerName": NAME, "namesrvAddr": self._first.name_server}

@@ -1,21 +1,11 @@
-"""Wait for an effect of a running broker or client."""
+"""Wait for a message in the index."""
 
 import asyncio
-from collections.abc import Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, NoRoute
-
-
-async def wait_until(predicate: Callable[[], object], seconds: float = 10) -> None:
-    """Wait until it is true; AssertionError after `seconds`."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not predicate():
-        if asyncio.get_running_loop().time() > deadline:
-            raise AssertionError(f"not within {seconds} s: {predicate}")
-        await asyncio.sleep(0.01)
 
 
 async def found_later(

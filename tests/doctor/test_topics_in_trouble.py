@@ -10,6 +10,7 @@ from tests.doctor.heartbeats import beat
 from tests.doctor.running import doctor_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import send, send_ext, topic_ext
 
 
@@ -106,8 +107,11 @@ def test_a_delayed_message_is_no_wrong_clock(broker: BrokerProcess, client: Clie
     born_ms = time.time_ns() // 1_000_000 - 7_200_000
     ext = send_ext("Delayed", g=str(born_ms), i="DELAY\x011\x02")
     assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"m").code == 0
-    deadline = time.monotonic() + 10
-    while client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "Delayed", "queueId": "0"}).integer("offset") == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(
+        lambda: (
+            client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "Delayed", "queueId": "0"}).integer("offset")
+            != 0
+        ),
+        10,
+    )
     assert "client-clocks" not in doctor_of(broker).about("topic Delayed")

@@ -1,21 +1,11 @@
 """AcknowledgedMessages: what a broker acknowledged; `check` compares it with what the broker has. One thread."""
 
-import time
-from collections.abc import Callable
-
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, records, send, topic_ext
 
 Position = tuple[str, int, int]
 GROUP = "AcknowledgedMessages"
-
-
-def until(asked: Callable[[], object], within_s: float = 20, details: Callable[[], str] = lambda: "") -> None:
-    """Retry; `asked` sends requests to the broker, so that each attempt lets it work."""
-    deadline = time.monotonic() + within_s
-    while not asked():
-        assert time.monotonic() < deadline, f"not within {within_s} s {details()}"
 
 
 class AcknowledgedMessages:

@@ -11,11 +11,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.faults.kinds import ENDING, FINAL, PASSING, Fault, heal
 from tests.faults.shim import Shim
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 
 PRODUCERS = 3
 SMALL = tuple(
@@ -102,9 +103,9 @@ class FaultRounds:
         """Without any action from outside: sends to a separate topic are accepted."""
         acknowledged = AcknowledgedMessages()
         with broker.connect() as connection:
-            until(
+            eventually(
                 lambda: acknowledged.send(connection, f"Back{self.counts['round']}") == 0,
-                details=lambda: f"{fault.__name__}: {broker.log.read_text()[-3000:]}",
+                what=lambda: f"{fault.__name__}: {broker.log.read_text()[-3000:]}",
             )
 
     def _end(self, broker: BrokerProcess, shim: Shim) -> None:

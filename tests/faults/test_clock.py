@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.faults.shim import Shim
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull, pull_ext, read_queue, send_ext, topic_ext
 
 DAY_S = 86_400
@@ -118,14 +119,14 @@ def test_delayed_messages_are_delivered_though_the_clock_was_set(tmp_path: Path)
         send_with(connection, "Delayed", b"an hour", DELAY="17")
         send_with(connection, "Timed", b"half an hour", TIMER_DELAY_SEC="1800")
         shim.set_clock(HOUR_S + 60)
-        until(lambda: count(connection, "Delayed") == 1)
-        until(lambda: count(connection, "Timed") == 1)
+        eventually(lambda: count(connection, "Delayed") == 1)
+        eventually(lambda: count(connection, "Timed") == 1)
         send_with(connection, "Delayed", b"a second", DELAY="1")
         send_with(connection, "Timed", b"three seconds", TIMER_DELAY_SEC="3")
         shim.set_clock(-HOUR_S)
-        until(lambda: count(connection, "Delayed") == 2)
+        eventually(lambda: count(connection, "Delayed") == 2)
         shim.set_clock(HOUR_S + 70)
-        until(lambda: count(connection, "Timed") == 2)
+        eventually(lambda: count(connection, "Timed") == 2)
         assert broker.stop() == 0
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert (count(connection, "Delayed"), count(connection, "Timed")) == (2, 2)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import ResponseCode
-from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.support.broker_process import WAYS, BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import pull
 
 QUICK = ("--set", "flushIntervalConsumeQueue=20", "--set", "flushConsumerOffsetInterval=100")
@@ -74,7 +75,7 @@ def test_only_requests_that_need_a_file_are_refused(tmp_path: Path, flush: str) 
                     == ResponseCode.SERVICE_NOT_AVAILABLE
                 )
                 assert acknowledged.send(connection, "Old") == 0
-            until(
+            eventually(
                 lambda: (
                     "the checkpoint could not be written" in broker.log.read_text()
                     or acknowledged.send(connection, "Old")

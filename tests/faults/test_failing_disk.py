@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import ResponseCode
-from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.faults.shim import Call, Shim
 from tests.faults.small_disk import SmallDisk
 from tests.faults.test_full_disk import settings
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue
 
 REFUSED = re.compile(
@@ -34,7 +35,7 @@ def refused_to_the_end(
     broker: BrokerProcess, connection: ClientSocket, acknowledged: AcknowledgedMessages
 ) -> None:
     """It does not recover by itself: only a new start reads what the disk really has."""
-    until(lambda: refused(connection, acknowledged))
+    eventually(lambda: refused(connection, acknowledged))
     for _ in range(5):
         assert refused(connection, acknowledged)
         acknowledged.check(connection)
@@ -96,7 +97,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path, call:
         broker.connect() as connection,
     ):
         rule = shim.fail(call, errno.EIO, "/checkpoint")
-        until(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(rule) > 2)
+        eventually(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(rule) > 2)
         assert broker.log.read_text().count("the checkpoint could not be written") == 1
         broker.kill()
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
@@ -113,9 +114,9 @@ def test_a_slow_disk_is_flushed_again(tmp_path: Path) -> None:
     ):
         slow = shim.slow(Call.MSYNC, 800, "/consumequeue/", times=2)
         marked = shim.slow(Call.SYNC, 0, "/checkpoint")
-        until(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(slow) == 2)
+        eventually(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(slow) == 2)
         before = shim.failures(marked)
-        until(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(marked) > before + 2)
+        eventually(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(marked) > before + 2)
 
 
 @pytest.mark.parametrize(

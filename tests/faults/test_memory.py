@@ -5,9 +5,10 @@ import resource
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import send_ext
 
 MIB = 1 << 20
@@ -51,7 +52,7 @@ def test_a_large_request_without_memory_for_it(tmp_path: Path) -> None:
         resource.prlimit(
             broker.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         )
-        until(lambda: acknowledged.send(small, "M") == 0)
+        eventually(lambda: acknowledged.send(small, "M") == 0)
         with broker.connect() as large:
             assert acknowledged.send(large, "M", LARGE) == 0
         acknowledged.check(small)

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,11 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.cli.status import main as status_command
 from tests.doctor.running import doctor_of
-from tests.faults.acknowledged_messages import AcknowledgedMessages, until
+from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.faults.shim import Call, Shim
 from tests.metrics.scrapes import WatchedBroker
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.startup import ThreadFault
 
 QUICK = (
@@ -51,7 +51,7 @@ def test_a_thread_that_ended_stops_the_broker(
         assert acknowledged.send(connection, "T") == 0
         assert broker.get("/readyz")[0] == 200
         fault.when.touch()
-        until(lambda: acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE)
+        eventually(lambda: acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE)
         for _ in range(3):
             assert acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE
         reason = f"the {thread} thread has ended ({error}: injected by a test): restart the broker"
@@ -88,14 +88,17 @@ def test_without_memory_the_threads_go_on(tmp_path: Path, flush: str, method: st
     ):
         fault.when.touch()
         assert acknowledged.send(connection, "T") == 0  # under SYNC_FLUSH the other thread syncs, too
-        until(lambda: "will try again" in broker.log.read_text())
+        eventually(lambda: "will try again" in broker.log.read_text())
         fault.when.unlink()
         assert acknowledged.send(connection, "T") == 0
-        deadline = time.monotonic() + 20
-        while (found := json.loads(broker.get("/status")[2])["store"])["flushedOffset"] < found["maxOffset"]:
-            assert time.monotonic() < deadline
+        eventually(lambda: flushed(broker))
         assert broker.get("/readyz")[0] == 200
         assert broker.stop() == 0
+
+
+def flushed(broker: WatchedBroker) -> bool:
+    found = json.loads(broker.get("/status")[2])["store"]
+    return bool(found["flushedOffset"] >= found["maxOffset"])
 
 
 @pytest.mark.long
@@ -109,13 +112,15 @@ def test_a_disk_that_hangs_stops_the_broker_until_it_goes_on(tmp_path: Path, flu
     ):
         assert acknowledged.send(connection, "T") == 0
         shim.slow(Call.SYNC, 60_000, "/commitlog/", times=1)
-        until(lambda: acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE, within_s=50)
+        eventually(
+            lambda: acknowledged.send(connection, "T") == ResponseCode.SERVICE_NOT_AVAILABLE, within_s=50
+        )
         assert "the sync of the log hangs" in acknowledged.refusals[-1][1]
         code, _, body = broker.get("/readyz")
         assert (code, b"the sync of the log hangs" in body) == (503, True)
         assert doctor_of(broker).of("service-threads")
-        until(lambda: acknowledged.send(connection, "T") == 0, within_s=60)
-        until(lambda: broker.get("/readyz")[0] == 200)
+        eventually(lambda: acknowledged.send(connection, "T") == 0, within_s=60)
+        eventually(lambda: broker.get("/readyz")[0] == 200)
         assert broker.stop() == 0
 
 

@@ -5,7 +5,6 @@
 """
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
 
@@ -15,6 +14,7 @@ from tests.integration import test_pop as pops
 from tests.integration import test_transactions as transactions
 from tests.integration.test_send_back import RETRY, back, offset_in
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.messages import read_messages
 from tests.support.requests import pull, send, send_ext
 
@@ -72,12 +72,11 @@ class Later(Work):
         self.acknowledged.add(self._last)
 
     def settle(self, connection: ClientSocket) -> None:
-        deadline = time.monotonic() + SETTLED_S
-        while self._last not in (
-            found := Counter(record.body for record in read_messages(connection, self.topic))
-        ):
-            assert time.monotonic() < deadline, f"{self.topic}: the last one does not come"
-            time.sleep(0.1)
+        def bodies() -> Counter[bytes]:
+            return Counter(record.body for record in read_messages(connection, self.topic))
+
+        eventually(lambda: self._last in bodies(), SETTLED_S, f"the last one of {self.topic}")
+        found = bodies()
         lost = self.acknowledged - found.keys()
         assert not lost, f"{self.topic}: {len(lost)} of {len(self.acknowledged)} lost: {sorted(lost)[:3]}"
         twice = sorted(body for body, count in found.items() if count > 1)
@@ -161,11 +160,14 @@ class Transactions(Work):
 
     def settle(self, connection: ClientSocket) -> None:
         transactions.join(connection)
-        deadline = time.monotonic() + SETTLED_S
-        while self.acknowledged - {record.body for record in self._committed(connection)}:
-            assert time.monotonic() < deadline, "not all transactions were checked"
+
+        def decided() -> bool:
+            if not self.acknowledged - {record.body for record in self._committed(connection)}:
+                return True
             self._answer_checks(connection)
-            time.sleep(0.05)
+            return False
+
+        eventually(decided, SETTLED_S, "all transactions are checked")
         found = Counter(record.body for record in self._committed(connection))
         twice = sorted(body for body, count in found.items() if count > 1)
         assert not twice, f"{len(twice)} were committed twice: {twice[:3]}"
@@ -206,11 +208,15 @@ class Pops(Work):
         self._take(connection, every=2)
 
     def settle(self, connection: ClientSocket) -> None:
-        deadline = time.monotonic() + SETTLED_S
-        while left := self.acknowledged - self._acked - self._maybe_acked:
-            assert time.monotonic() < deadline, f"{len(left)} do not come back: {sorted(left)[:3]}"
-            if not self._take(connection, every=1):
-                time.sleep(0.05)
+        def left() -> set[bytes]:
+            return self.acknowledged - self._acked - self._maybe_acked
+
+        def settled() -> bool:
+            while left() and self._take(connection, every=1):
+                pass
+            return not left()
+
+        eventually(settled, SETTLED_S, lambda: f"{len(left())} do not come back: {sorted(left())[:3]}")
 
     def _take(self, connection: ClientSocket, every: int) -> bool:
         answer = pops.pop(connection, self.topic, invisibleTime="1000")

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-import time
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client import Admin
 from firearrow.client.admin_api.message_queries import decode_offset_id
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually_async
 from tests.support.port_mapping import PortMapping
 from tests.support.requests import send
 from tests.support.round_trip import send_and_receive
@@ -57,10 +57,11 @@ async def _addresses(admin: Admin) -> list[str]:
 
 async def _until_registered(name_server: str, address: str) -> None:
     async with Admin(name_server) as admin:
-        until = time.monotonic() + WAIT_S
-        while address not in (known := await _addresses(admin)):
-            assert time.monotonic() < until, known
-            await asyncio.sleep(0.05)
+
+        async def registered() -> bool:
+            return address in await _addresses(admin)
+
+        await eventually_async(registered, WAIT_S)
 
 
 def test_a_name_is_advertised_as_it_is_and_stored_as_its_address(tmp_path: Path) -> None:

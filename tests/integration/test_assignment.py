@@ -6,6 +6,7 @@ from pathlib import Path
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import send, topic_ext
 
 GROUP = "Sharers"
@@ -71,11 +72,12 @@ def test_two_brokers_share_the_queues_of_both(tmp_path: Path) -> None:
 def wait_for_route(broker: BrokerProcess, topic: str, brokers: int) -> None:
     """The other broker's registration takes a moment."""
     with broker.connect_name_server() as naming:
-        for _ in range(10_000):
+
+        def known() -> bool:
             answer = naming.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-            if answer.code == 0 and len(json.loads(answer.body)["queueDatas"]) == brokers:
-                return
-    raise AssertionError(f"{topic} is not on {brokers} brokers")
+            return answer.code == 0 and len(json.loads(answer.body)["queueDatas"]) == brokers
+
+        eventually(known, what=f"{topic} is on {brokers} brokers")
 
 
 def test_the_mode_of_a_group_survives_a_kill(tmp_path: Path) -> None:

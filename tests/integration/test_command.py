@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import send
 
@@ -143,9 +143,7 @@ def test_name_server_alone(tmp_path: Path) -> None:
         ) as broker:
             with ClientSocket(address) as connection:
                 wanted = f":{broker.address[1]}".encode()
-                until = time.monotonic() + 5
-                while wanted not in (known := connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body):
-                    assert time.monotonic() < until, known
+                eventually(lambda: wanted in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)
             assert broker.stop() == 0
         process.send_signal(signal.SIGTERM)
         assert process.wait(2) == 0

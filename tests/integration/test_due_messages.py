@@ -2,7 +2,6 @@
 dead letters, and are reported."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.integration.test_transactions import half_ext, half_of
 from tests.metrics.scrapes import WatchedBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.messages import read_messages
 from tests.support.requests import send, send_ext, topic_ext
 
@@ -76,11 +76,11 @@ def in_queues(client: ClientSocket, topic: str) -> dict[int, list[bytes]]:
 
 
 def until_stored(client: ClientSocket, topic: str, count: int) -> dict[int, list[bytes]]:
-    deadline = time.monotonic() + 20
-    while sum(map(len, (found := in_queues(client, topic)).values())) < count:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-    return found
+    eventually(
+        lambda: sum(map(len, in_queues(client, topic).values())) >= count,
+        what=lambda: in_queues(client, topic),
+    )
+    return in_queues(client, topic)
 
 
 def half(client: ClientSocket, topic: str, queue_id: int) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.integration.pops import QUICK, ack_ext, bodies, pop, records
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull, send, send_ext
 
 
@@ -44,13 +45,6 @@ def put(client: ClientSocket, topic: str, **properties: str) -> None:
     assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, 1, i=text), b"body").code == 0
 
 
-def until(holds: Callable[[], bool], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def heartbeat(client: ClientSocket, client_id: str, group: str, topic: str, producer: str = "P") -> None:
     member = {
         "groupName": group,
@@ -74,7 +68,7 @@ def test_pending_timers_and_delays_in_order(client: ClientSocket) -> None:
         put(client, "Timed", TIMER_DELIVER_MS=at, UNIQ_KEY=f"U{number}", KEYS="k", TAGS="t")
     put(client, "Timed", DELAY="14", UNIQ_KEY="D")  # 10 minutes
     put(client, "OtherTimed", TIMER_DELIVER_MS=str(began + 400_000), UNIQ_KEY="O")
-    until(lambda: len(ask(client, RequestCode.LIST_PENDING_TIMERS)["messages"]) >= 6)
+    eventually(lambda: len(ask(client, RequestCode.LIST_PENDING_TIMERS)["messages"]) >= 6)
     body = ask(client, RequestCode.LIST_PENDING_TIMERS, topic="Timed")
     found = body["messages"]
     assert not body["more"]
@@ -109,7 +103,7 @@ def test_many_pending_timers_are_read_in_bounded_steps(client: ClientSocket, bro
     for opaque in opaques:
         assert client.answer_to(opaque).code == 0
     listed = {"from": at - 1000, "topic": "Many"}
-    until(lambda: len(ask(client, RequestCode.LIST_PENDING_TIMERS, **listed)["messages"]) == 1000)
+    eventually(lambda: len(ask(client, RequestCode.LIST_PENDING_TIMERS, **listed)["messages"]) == 1000)
     body = ask(client, RequestCode.LIST_PENDING_TIMERS, **listed)
     assert [each["msgId"] for each in body["messages"]] == [f"M{n}" for n in range(1000)]
     assert body["more"]
@@ -174,7 +168,7 @@ def test_popped_messages_in_flight(client: ClientSocket) -> None:
     popped = pop(client, "Popped", queueId="1", invisibleTime="60000", consumerGroup="Poppers")
     assert len(bodies(popped)) == 6
     listed = {"group": "Poppers", "topic": "Popped"}
-    until(lambda: len(ask(client, RequestCode.LIST_POP_IN_FLIGHT, **listed)["messages"]) == 6)
+    eventually(lambda: len(ask(client, RequestCode.LIST_POP_IN_FLIGHT, **listed)["messages"]) == 6)
     body = ask(client, RequestCode.LIST_POP_IN_FLIGHT, **listed)
     assert [each["offset"] for each in body["messages"]] == list(range(6))
     first = body["messages"][0]
@@ -184,7 +178,7 @@ def test_popped_messages_in_flight(client: ClientSocket) -> None:
     assert not body["more"]
     ext = ack_ext(popped, records(popped)[2]) | {"consumerGroup": "Poppers"}
     assert client.ask(RequestCode.ACK_MESSAGE, ext).code == 0
-    until(lambda: len(ask(client, RequestCode.LIST_POP_IN_FLIGHT, **listed)["messages"]) == 5)
+    eventually(lambda: len(ask(client, RequestCode.LIST_POP_IN_FLIGHT, **listed)["messages"]) == 5)
     left = ask(client, RequestCode.LIST_POP_IN_FLIGHT, group="Poppers", limit=3)
     assert ([each["offset"] for each in left["messages"]], left["more"]) == ([0, 1, 3], True)
     assert ask(client, RequestCode.LIST_POP_IN_FLIGHT, group="Others")["messages"] == []

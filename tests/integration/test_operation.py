@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -20,18 +19,12 @@ from firearrow.broker.base import properties
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import send
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
 Address = tuple[str, int]
-
-
-def until(reached: Callable[[], bool], within_s: float = 10) -> None:
-    end = time.monotonic() + within_s
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # ---- --check-config ----
@@ -219,13 +212,13 @@ def in_force(address: Address, code: int = RequestCode.GET_BROKER_CONFIG) -> dic
 def test_sighup_opens_the_log_file_again(tmp_path: Path) -> None:
     path, moved = tmp_path / "broker-log", tmp_path / "moved"
     with BrokerProcess(tmp_path / "store", "--log-file", str(path)) as broker:
-        until(lambda: path.read_text().count("\n") == 1)  # a thread writes it
+        eventually(lambda: path.read_text().count("\n") == 1)  # a thread writes it
         path.rename(moved)
         broker.process.send_signal(signal.SIGHUP)
-        until(path.exists)
+        eventually(path.exists)
         with broker.connect() as connection:
             connection.socket.sendall(b"GET /health HTTP/1.1\r\n\r\n")
-            until(lambda: "closed 127.0.0.1" in path.read_text())
+            eventually(lambda: "closed 127.0.0.1" in path.read_text())
         assert broker.stop() == 0
     assert moved.read_text().count("\n") == 1
 
@@ -237,12 +230,12 @@ def test_sighup_during_the_start_is_kept(tmp_path: Path) -> None:
     command = [COMMAND, "broker", "--store", str(tmp_path / "store"), "--log-file", str(path), *ports]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            until(path.exists, 30)
+            eventually(path.exists, 30)
             path.unlink()
             process.send_signal(signal.SIGHUP)
             assert process.stdout is not None
             assert process.stdout.readline().startswith("firearrow ready")
-            until(path.exists)
+            eventually(path.exists)
             process.terminate()
             assert process.wait(10) == 0
         finally:
@@ -258,7 +251,7 @@ def test_sighup_reads_the_config_file_again(tmp_path: Path) -> None:
             "regionId=two\nmaxMessageSize=90000\nbrokerName=c\nlistenPort=1234\ndeleteWhen=05\n"
         )
         broker.process.send_signal(signal.SIGHUP)
-        until(lambda: in_force(broker.address)["regionId"] == "two")
+        eventually(lambda: in_force(broker.address)["regionId"] == "two")
         with broker.connect() as connection:
             assert send(connection, "Regions", b"x").ext["MSG_REGION"] == "two"
             assert send(connection, "Regions", bytes(80_001)).code != 0
@@ -282,10 +275,10 @@ def test_an_error_in_the_file_changes_nothing(tmp_path: Path) -> None:
         for text, named in (("regionId=two\ntraceOn=perhaps\n", "traceOn"), ("a=\\u12\n", str(config))):
             config.write_text(text)
             broker.process.send_signal(signal.SIGHUP)
-            until(lambda named=named: named in broker.log.read_text())  # type: ignore[misc]
+            eventually(lambda named=named: named in broker.log.read_text())  # type: ignore[misc]
         config.unlink()
         broker.process.send_signal(signal.SIGHUP)
-        until(lambda: "No such file" in broker.log.read_text())
+        eventually(lambda: "No such file" in broker.log.read_text())
         warnings = broker.log.read_text().removeprefix(begun).splitlines()
         assert len(warnings) == 3
         assert all("the configuration was not read again, nothing has changed: " in line for line in warnings)
@@ -303,7 +296,7 @@ def test_a_change_by_a_client_is_kept(tmp_path: Path) -> None:
         with config.open("a") as file:
             file.write("regionId=two\n")
         broker.process.send_signal(signal.SIGHUP)
-        until(lambda: in_force(broker.address)["regionId"] == "two")
+        eventually(lambda: in_force(broker.address)["regionId"] == "two")
         assert in_force(broker.address)["fileReservedTime"] == "12"
         assert broker.stop() == 0
 
@@ -335,10 +328,10 @@ def test_sighup_of_a_name_server(tmp_path: Path) -> None:
         path.rename(moved)
         config.write_text("enableTopicList=false\nlistenPort=2\n")
         process.send_signal(signal.SIGHUP)
-        until(lambda: in_force(address, RequestCode.GET_NAMESRV_CONFIG)["enableTopicList"] == "false")
+        eventually(lambda: in_force(address, RequestCode.GET_NAMESRV_CONFIG)["enableTopicList"] == "false")
         config.write_text("enableTopicList=perhaps\n")
         process.send_signal(signal.SIGHUP)
-        until(lambda: path.exists() and len(path.read_text().splitlines()) == 3)
+        eventually(lambda: path.exists() and len(path.read_text().splitlines()) == 3)
         process.terminate()
         assert process.wait(10) == 0
         assert process.stdout.read() == f"firearrow stopped: name server 127.0.0.1:{address[1]}\n"
@@ -359,7 +352,7 @@ def test_sighup_of_a_name_server_with_its_certificate_in_arguments(tmp_path: Pat
         address = "127.0.0.1", int(line.split(":")[2].split(",")[0])
         config.write_text(lines.format("false"))
         process.send_signal(signal.SIGHUP)
-        until(lambda: in_force(address, RequestCode.GET_NAMESRV_CONFIG)["enableTopicList"] == "false")
+        eventually(lambda: in_force(address, RequestCode.GET_NAMESRV_CONFIG)["enableTopicList"] == "false")
 
 
 # ---- stopping ----

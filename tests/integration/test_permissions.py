@@ -10,6 +10,7 @@ from firearrow.broker.base import fastjson
 from tests.integration.pops import pop
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, send, send_ext, topic_ext
 from tests.support.stores import item
 
@@ -95,10 +96,7 @@ def test_routes_follow_the_broker_permission_at_once(tmp_path: Path) -> None:
             update = f"brokerPermission={permission}".encode()
             assert connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=update).code == 0
             assert _permission(own) == permission
-            until = time.monotonic() + 10
-            while _permission(outside) != permission:
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            eventually(lambda wanted=permission: _permission(outside) == wanted, 10)
 
 
 @pytest.mark.parametrize("way", WAYS)

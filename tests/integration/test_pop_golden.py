@@ -1,6 +1,5 @@
 """Stores in which Apache left popped messages unacknowledged: they are redelivered, each once, despite kills."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from tests.integration.pops import ack_ext, bodies, records, until_popped
 from tests.store.test_golden import Golden
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.messages import read_messages
 from tests.wire_golden.replay import AS_RECORDED
 
@@ -23,11 +23,8 @@ PENDING = sorted(b"pop raw %d" % number for number in (1, 2, 3, 4, 7, 8, 10))
 
 def wait_for_revived(connection: ClientSocket, count: int, within_s: float = 30) -> None:
     """The retry topic is created with its first message."""
-    deadline = time.monotonic() + within_s
     ext = {"topic": RETRY, "queueId": "0"}
-    while (found := int(connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"])) < count:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.001)
+    eventually(lambda: int(connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"]) >= count, within_s)
 
 
 @pytest.mark.parametrize("name", ["store-apache", "store-apache-crashed"])

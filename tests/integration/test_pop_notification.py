@@ -12,6 +12,7 @@ from firearrow._native.wire.command import RemotingCommand
 from tests.integration.pops import GROUP, ack, bodies, pop, pop_ext, quick_broker, records, until_popped
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import send, topic_ext
 
 _numbers = itertools.count(1)
@@ -152,9 +153,7 @@ def test_disconnected_clients_are_not_held(tmp_path: Path, topic: str) -> None:
             waiting(gone, topic)
             waiting(gone, topic)
             assert notification(client, topic, pollTime="10000").ext == FULL
-        deadline = time.monotonic() + 10
-        while notification(client, topic, pollTime="300").ext == FULL:
-            assert time.monotonic() < deadline
+        eventually(lambda: notification(client, topic, pollTime="300").ext != FULL, 10)
 
 
 def test_tags_of_a_notification(broker: BrokerProcess, topic: str) -> None:
@@ -203,12 +202,13 @@ def test_a_retried_message_is_notified(broker: BrokerProcess, topic: str) -> Non
 
 
 def until_polling(connection: ClientSocket, topic: str, count: int, within_s: float = 10) -> RemotingCommand:
-    deadline = time.monotonic() + within_s
-    while True:
-        answer = connection.ask(RequestCode.POLLING_INFO, look_ext(topic))
-        if answer.ext["pollingNum"] == str(count) or time.monotonic() > deadline:
-            return answer
-        time.sleep(0.01)
+    def answer() -> RemotingCommand | None:
+        asked = connection.ask(RequestCode.POLLING_INFO, look_ext(topic))
+        return asked if asked.ext["pollingNum"] == str(count) else None
+
+    found = eventually(answer, within_s, f"{count} pollings")
+    assert found is not None
+    return found
 
 
 def test_polling_info(broker: BrokerProcess, topic: str) -> None:

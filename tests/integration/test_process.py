@@ -6,9 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import send
 
@@ -25,13 +25,14 @@ COMMAND = str(Path(sys.executable).with_name("firearrow"))
 
 
 def connected(port: int) -> ClientSocket:
-    until = time.monotonic() + 30
-    while True:
-        try:
+    def connect() -> ClientSocket | None:
+        with suppress(OSError):
             return ClientSocket(("127.0.0.1", port))
-        except OSError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        return None
+
+    found = eventually(connect, 30)
+    assert found is not None
+    return found
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import ssl
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.metrics.scrapes import WatchedBroker
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import pull_ext, send, send_ext
 
@@ -175,7 +176,7 @@ def test_quotas_connections_and_audit_name_the_client(tmp_path: Path) -> None:
     own = ("--set", "authenticationEnabled=true", "--set", f"authAuditLog={audit}")
     with BrokerProcess(tmp_path / "users", *TRUSTED, *own) as broker, Proxied(broker.address, TCP4) as client:
         assert send(client, "T", b"x").code == ResponseCode.NO_PERMISSION
-        _wait_until(lambda: "192.0.2.7" in audit.read_text())
+        eventually(lambda: "192.0.2.7" in audit.read_text())
     with BrokerProcess(tmp_path / "store", *TRUSTED) as broker, broker.connect() as admin:
         limit = {"entity": "address", "name": "192.0.2.7"}
         assert admin.ask(RequestCode.UPDATE_QUOTA, limit, b'{"connections":1}').code == 0
@@ -192,14 +193,7 @@ def _refusals(broker: BrokerProcess, text: str) -> int:
 
 
 def _await_refusal(broker: BrokerProcess, text: str, count: int) -> None:
-    _wait_until(lambda: _refusals(broker, text) == count)
-
-
-def _wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: _refusals(broker, text) == count)
 
 
 def test_a_name_server_of_its_own_reads_the_option(tmp_path: Path) -> None:
@@ -257,7 +251,7 @@ def test_a_real_haproxy(broker: WatchedBroker, tmp_path: Path) -> None:
     config.write_text(text)
     with subprocess.Popen(["haproxy", "-db", "-f", str(config)], cwd=tmp_path) as proxy:
         try:
-            _wait_until(lambda: _listens(ports["http"]))
+            eventually(lambda: _listens(ports["http"]))
             for port in (ports["one"], ports["two"]):
                 for tls in (None, broker.tls):
                     with _from("127.0.0.3", ("127.0.0.2", port), tls) as client:

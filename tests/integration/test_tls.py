@@ -23,6 +23,7 @@ from tests.integration.test_process import COMMAND
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles, settings
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand
 from tests.support.frames import split_frames
 from tests.support.requests import pull, send
@@ -224,11 +225,11 @@ def test_a_certificate_is_read_again_under_connections(tmp_path: Path, way: tupl
         with ClientSocket(running.address, tls=files.client(), keys=running.keys) as connection:
             before = serial(running.address, files)
             files.issue("server")
-            wait_until(lambda: serial(running.address, files) != before)
+            eventually(lambda: serial(running.address, files) != before)
             assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
             after = serial(running.address, files)
             Path(files.path("server.key")).write_text("no key")
-            wait_until(lambda: "those loaded before stay in use" in running.log.read_text())
+            eventually(lambda: "those loaded before stay in use" in running.log.read_text())
             assert serial(running.address, files) == after
             assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
         assert running.stop() == 0
@@ -248,10 +249,10 @@ def test_apaches_file_is_read_again(tmp_path: Path, way: tuple[str, ...]) -> Non
     with BrokerProcess(tmp_path / "store", *arguments, way=way) as running:
         before = serial(running.address, files)
         name("next")
-        wait_until(lambda: "those loaded before stay in use" in running.log.read_text())
+        eventually(lambda: "those loaded before stay in use" in running.log.read_text())
         assert serial(running.address, files) == before
         files.issue("next")
-        wait_until(lambda: serial(running.address, files) != before)
+        eventually(lambda: serial(running.address, files) != before)
 
 
 @pytest.mark.parametrize("name", ["server.pem", "server.key", "authority.pem"])
@@ -276,11 +277,11 @@ def test_files_that_become_rubbish_change_nothing(
         path.unlink()
     else:
         path.write_bytes(contents[rubbish])
-    wait_until(lambda: "those loaded before stay in use" in running.log.read_text()[logged:])
+    eventually(lambda: "those loaded before stay in use" in running.log.read_text()[logged:])
     assert works(running.address, trusting)
     assert not works(running.address, stranger)
     path.write_bytes(before)
-    wait_until(lambda: "new connections use them" in running.log.read_text()[logged:])
+    eventually(lambda: "new connections use them" in running.log.read_text()[logged:])
     assert works(running.address, trusting)
 
 
@@ -307,13 +308,6 @@ def serial(address: tuple[str, int], files: CertificateFiles) -> str:
         return str(found["serialNumber"])
 
 
-def wait_until(done: object, within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_broker_registers_over_tls(tmp_path: Path, files: CertificateFiles) -> None:
     """With name servers that accept TLS only, and want to see the broker's certificate."""
     wanted = (
@@ -330,7 +324,7 @@ def test_a_broker_registers_over_tls(tmp_path: Path, files: CertificateFiles) ->
             BrokerProcess(tmp_path / "store", *outgoing),
             ClientSocket(names.name_server, tls=files.client("client"), keys=names.keys) as connection,
         ):
-            wait_until(
+            eventually(
                 lambda: b'"far"' in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body, within_s=20
             )
 
@@ -370,7 +364,7 @@ def test_stalled_handshakes_cost_bounded_memory_and_no_time(
                 pass
             each.close()
     assert probe.worst_s < 2
-    wait_until(lambda: "the handshake was not complete after 10 s" in broker.log.read_text())
+    eventually(lambda: "the handshake was not complete after 10 s" in broker.log.read_text())
 
 
 def test_the_oldest_handshakes_are_closed_above_a_limit(
@@ -486,12 +480,12 @@ def test_a_client_hello_that_claims_much_is_refused_at_once(logging_broker: Brok
     with logging_broker.connect() as connection:
         connection.send_raw(b"\x16\x03\x01\x02\x00\x01\x02\x00\x00")
         assert connection.closed_by_peer(5)
-    wait_until(lambda: "the ClientHello is longer than" in logging_broker.log.read_text())
+    eventually(lambda: "the ClientHello is longer than" in logging_broker.log.read_text())
 
 
 def test_a_client_that_trusts_nobody_is_logged(logging_broker: BrokerProcess) -> None:
     assert not works(logging_broker.address, ssl.create_default_context())
-    wait_until(lambda: re.search("TLS: .*unknown ca", logging_broker.log.read_text()))
+    eventually(lambda: re.search("TLS: .*unknown ca", logging_broker.log.read_text()))
 
 
 def test_renegotiation_is_refused(broker: BrokerProcess) -> None:

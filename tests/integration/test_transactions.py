@@ -16,6 +16,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.messages import read_messages, wait_for_messages
 from tests.support.requests import pull_ext, send_ext
 
@@ -213,10 +214,7 @@ def test_a_delay_counts_from_the_commit(broker: BrokerProcess, delay: str) -> No
         time.sleep(1.2)
         assert end(client, half, COMMIT).code == 0
         assert read_messages(client, "Tx", 1) == []
-        deadline = time.monotonic() + 10
-        while not (found := read_messages(client, "Tx", 1)):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        found = eventually(lambda: read_messages(client, "Tx", 1), 10)
         assert [record.body for record in found] == [b"later"]
 
 

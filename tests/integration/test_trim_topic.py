@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.fork_server import run_forked
 from tests.support.requests import (
     COMMIT,
@@ -64,13 +64,6 @@ def by_key(connection: ClientSocket, topic: str, key: str) -> int:
     """The code of a query."""
     ext = {"topic": topic, "key": key, "maxNum": "8", "beginTimestamp": "0", "endTimestamp": str(2**62)}
     return connection.ask(RequestCode.QUERY_MESSAGE, ext).code
-
-
-def until(holds: Callable[[], bool], within_s: float = 15) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def files(folder: Path) -> list[int]:
@@ -152,10 +145,10 @@ def test_files_are_freed_and_the_store_stays_whole(tmp_path: Path) -> None:
         fill(client, "T", 450, 1, size=1000)
         fill(client, "Other", 100, 1, size=1000)
         trimmed(client, "T", queueId=1, offset=410)
-        until(lambda: files(store / "consumequeue/T/1") == [8000])
+        eventually(lambda: files(store / "consumequeue/T/1") == [8000])
         assert files(store / "commitlog")[0] == 0, "queue 0 has a message in the first file"
         trimmed(client, "T", queueId=0, offset=-1)
-        until(lambda: files(store / "commitlog")[0] > 400_000)
+        eventually(lambda: files(store / "commitlog")[0] > 400_000)
         assert first_offset(client, "Other", 1) == 0
         got = pull(client, "Other", 0, 1)
         assert [record.queue_offset for record in records(got.body)][:3] == [0, 1, 2]
@@ -176,7 +169,7 @@ def test_a_store_with_records_but_no_entries_of_them_is_whole(tmp_path: Path) ->
         fill(client, "Other", 1)
         fill(client, "T", 350)
         trimmed(client, "T", queueId=0, offset=320)
-        until(lambda: files(store / "consumequeue/T/0") == [6000])
+        eventually(lambda: files(store / "consumequeue/T/0") == [6000])
         assert broker.stop() == 0
     verified(store)
     for path in (store / "checkpoint", store / "consumequeue/T/0/00000000000000006000"):

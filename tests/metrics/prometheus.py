@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from bench.ports import free_port
 from tests.metrics.scrapes import WatchedBroker
+from tests.support.eventually import eventually
 from tests.support.requests import pull, send
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,14 +82,13 @@ class Prometheus:
 
     def until(self, expression: str, wanted: float, within_s: float = 30) -> None:
         """Wait until the expression has one value, and this one."""
-        deadline, found = time.monotonic() + within_s, {}
-        while list(found.values()) != [wanted]:
-            assert time.monotonic() < deadline, f"{expression}: {found}"
-            time.sleep(0.3)
-            try:
-                found = self.query(expression)
-            except OSError:
-                continue
+
+        def reached() -> bool:
+            with suppress(OSError):
+                return list(self.query(expression).values()) == [wanted]
+            return False
+
+        eventually(reached, within_s, f"{expression} is {wanted}")
 
 
 def expressions() -> list[str]:

@@ -1,22 +1,25 @@
 """/readyz and /healthz: when they answer 503, and why."""
 
-import time
 from pathlib import Path
 
 from tests.faults.small_disk import SmallDisk
 from tests.faults.test_full_disk import settings
 from tests.metrics.scrapes import WatchedBroker, watched
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import send
 
 
 def until_ready(broker: WatchedBroker, status: int, within_s: float = 15) -> str:
     """The answer of /readyz once its status is this."""
-    deadline = time.monotonic() + within_s
-    while (found := broker.get("/readyz"))[0] != status:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
-    return found[2].decode()
+
+    def answered() -> bytes | None:
+        code, _, body = broker.get("/readyz")
+        return body if code == status else None
+
+    found = eventually(answered, within_s, f"/readyz answers {status}")
+    assert found is not None
+    return found.decode()
 
 
 def test_a_full_disk_is_not_ready_and_a_free_one_is(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -26,16 +26,32 @@ def eventually(condition: Callable[[], T], within_s: float = WITHIN_S, what: obj
     return value
 
 
+@overload
 async def eventually_async(
     condition: Callable[[], Awaitable[T]], within_s: float = WITHIN_S, what: object = ""
-) -> T:
-    """As `eventually`, on the loop: `condition` is awaited."""
+) -> T: ...
+
+
+@overload
+async def eventually_async(
+    condition: Callable[[], T], within_s: float = WITHIN_S, what: object = ""
+) -> T: ...
+
+
+async def eventually_async(
+    condition: Callable[[], object], within_s: float = WITHIN_S, what: object = ""
+) -> object:
+    """As `eventually`, on the loop: what `condition` returns is awaited if it can be."""
     deadline, pause = time.monotonic() + within_s, FIRST_PAUSE_S
-    while not (value := await condition()):
+    while not (value := await _awaited(condition())):
         assert time.monotonic() < deadline, _late(within_s, value, what)
         await asyncio.sleep(pause)
         pause = min(2 * pause, LAST_PAUSE_S)
     return value
+
+
+async def _awaited(value: object) -> object:
+    return await value if isinstance(value, Awaitable) else value
 
 
 def _late(within_s: float, value: object, what: object) -> str:

@@ -1,10 +1,9 @@
 """Read the messages of a queue as a consumer does."""
 
-import time
-
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import ResponseCode
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull
 
 
@@ -23,8 +22,11 @@ def read_messages(connection: ClientSocket, topic: str, queue_id: int = 0) -> li
 
 def wait_for_messages(connection: ClientSocket, topic: str, count: int, within_s: float = 20) -> list[Record]:
     """The messages of queue 0, once there are `count`."""
-    deadline = time.monotonic() + within_s
-    while len(found := read_messages(connection, topic)) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count}"
-        time.sleep(0.02)
+    found: list[Record] = []
+
+    def all_stored() -> bool:
+        found[:] = read_messages(connection, topic)
+        return len(found) >= count
+
+    eventually(all_stored, within_s, lambda: f"{len(found)} of {count}")
     return found

@@ -9,6 +9,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.connection import Connection
 from firearrow._native.wire.poller import EpollPoller, SocketTransport
 from tests.support.connections import Echo
+from tests.support.eventually import eventually_async
 from tests.support.frames import split_frames
 
 
@@ -42,12 +43,7 @@ class PollerHarness:
         return conn, *self.join(conn)
 
     def until(self, predicate: Callable[[], object], within_s: float = 5) -> None:
-        async def waiting() -> None:
-            async with asyncio.timeout(within_s):
-                while not predicate():  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)
-
-        self.loop.run_until_complete(waiting())
+        self.loop.run_until_complete(eventually_async(predicate, within_s))
 
     def iterate(self, count: int = 5) -> None:
         async def some() -> None:

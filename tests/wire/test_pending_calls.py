@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.pending_calls import TICK_S, Failure
-from tests.client.waiting import wait_until
+from tests.support.eventually import eventually_async
 from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient, Failed, asked, run
 
@@ -127,7 +127,7 @@ def test_a_retired_connection_does_not_wait_for_cancelled_calls() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         client.call(RemotingCommand.request(10), 30).cancel()
         client.retire()
-        await wait_until(lambda: transport.closing)
+        await eventually_async(lambda: transport.closing)
 
     run(test)
 
