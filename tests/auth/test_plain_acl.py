@@ -25,6 +25,7 @@ from tests.auth.secured import SignedSocket, options
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull_ext, send_ext, topic_ext
+from tests.support.startup import constants
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 FILE = """\
@@ -219,12 +220,23 @@ def connect() -> Iterator[Open]:
         yield lambda address, *user: stack.enter_context(SignedSocket(address, *user))
 
 
+def replace(path: Path, text: str) -> None:
+    """At once: the broker reads no half of it."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+READ_SOON = constants({"firearrow.broker.app.app:ACCESS_READ_S": 0.2})
+
+
 @contextmanager
 def broker_with(tmp_path: Path, text: str, *more: str) -> Iterator[BrokerProcess]:
     path = tmp_path / "plain_acl.yml"
     path.write_text(text)
     pairs = ("aclEnable=true", f"rocketmq.acl.plain.file={path}", *more)
-    with BrokerProcess(tmp_path / "store", *(word for pair in pairs for word in ("--set", pair))) as broker:
+    words = (word for pair in pairs for word in ("--set", pair))
+    with BrokerProcess(tmp_path / "store", *words, environment=READ_SOON) as broker:
         yield broker
 
 
@@ -315,12 +327,12 @@ def test_the_file_is_read_again(tmp_path: Path, connect: Open) -> None:
             eventually(lambda: code() == wanted, 20)
 
         assert (code(), code(), code()) == (0, 0, 0)
-        path.write_text(FILE.replace("topicB=PUB|SUB", "topicB=SUB"))
+        replace(path, FILE.replace("topicB=PUB|SUB", "topicB=SUB"))
         await_code(1)
-        path.write_text(FILE + "accounts:\n")
+        replace(path, FILE + "accounts:\n")
         eventually(lambda: "has accounts for the second time" in broker.log.read_text(), 20)
         assert code() == 1
-        path.write_text(FILE)
+        replace(path, FILE)
         await_code(0)
 
 
@@ -348,7 +360,7 @@ def test_a_held_pull_with_a_body_is_answered_after_the_file_is_read_again(
                 RequestCode.PULL_MESSAGE, pull_ext("topicC", offset, **ext), b"signed"
             )
             plain.ask(RequestCode.PULL_MESSAGE, pull_ext("topicC", consumerGroup="groupB"))
-            path.write_text(text)
+            replace(path, text)
             eventually(lambda least=code: broker.log.read_text().count(LOADED) > least, 20)
             if code:
                 admin.password = "another12"
@@ -524,19 +536,19 @@ def test_files_in_the_folder(administration: Administration, tmp_path: Path) -> 
     plain = administration.plain
     member = administration.connect(administration.broker.address, "member77", "12345678")
     account = "accounts:\n- accessKey: {}\n  secretKey: '12345678'\n  defaultTopicPerm: {}\n"
-    (folder / "tools.yml").write_text(account.format("member77", "PUB"))
-    (folder / "b.yaml").write_text(account.format("member77", "PUB"))
+    replace(folder / "tools.yml", account.format("member77", "PUB"))
+    replace(folder / "b.yaml", account.format("member77", "PUB"))
     assert administration.may_send(plain)
-    (folder.parent / "a.yml").write_text(account.format("RocketMQ", "SUB"))
+    replace(folder.parent / "a.yml", account.format("RocketMQ", "SUB"))
     administration.await_send(plain, False)
     administration.await_send(member, True)
-    (folder / "b.yaml").write_text("accounts: [")
-    (folder.parent / "a.yml").write_text("globalWhiteRemoteAddresses: [1.2.3.4]\n")
+    replace(folder / "b.yaml", "accounts: [")
+    replace(folder.parent / "a.yml", "globalWhiteRemoteAddresses: [1.2.3.4]\n")
     administration.await_send(plain, True)
     assert administration.may_send(member)
     given = {"accessKey": "member77", "secretKey": "12345678", "defaultTopicPerm": "DENY"}
     assert administration.admin.ask(UPDATE, given).code == 209
-    (folder / "b.yaml").write_text(account.format("member77", "PUB"))
+    replace(folder / "b.yaml", account.format("member77", "PUB"))
     before = administration.path.read_bytes()
     assert administration.admin.ask(UPDATE, given).code == 0
     assert "defaultTopicPerm: DENY" in (folder / "b.yaml").read_text()

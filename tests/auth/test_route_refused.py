@@ -11,11 +11,16 @@ from firearrow._native.wire.command import RemotingCommand
 from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, ask_ok, create_user, grant, options
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send_ext, topic_ext
+from tests.support.startup import constants
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 NO_PERMISSION, NOT_EXIST = 16, 17
 OTHERS = (("", ""), (ROOT, "wrong"), ("nobody", "wrong"), ("app", "secret88"))
 """Without a name, with a wrong password, unknown, and without a right."""
+
+
+SHORT_DELAYS = constants({"firearrow.broker.auth.failed_logins:DELAY_MAX_S": 0.1})
+"""Its many failed logins wait a little."""
 
 
 def shape(answer: RemotingCommand) -> tuple[int, list[str], list[dict[str, int]]]:
@@ -28,7 +33,7 @@ def shape(answer: RemotingCommand) -> tuple[int, list[str], list[dict[str, int]]
 
 
 def test_it_leads_to_the_broker_and_shows_nothing_of_topics(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "s", *options("brokerName=mine")) as broker:
+    with BrokerProcess(tmp_path / "s", *options("brokerName=mine"), environment=SHORT_DELAYS) as broker:
         assert broker.name_server is not None
         with SignedSocket(broker.address) as root:
             ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("T", 4))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.integration.pending_work import Commits, Delays, Pops, SentBack, Timers, Transactions, Work
 from tests.support.broker_process import BrokerProcess
+from tests.support.startup import QUICK_REVIVE
 
 KINDS: tuple[type[Work], ...] = (Delays, Timers, SentBack, Commits, Transactions, Pops)
 SETTINGS = {
@@ -67,7 +68,7 @@ class LifeRounds:
             assert again.stop() == 0
 
     def _start(self) -> BrokerProcess:
-        return BrokerProcess(self.store, *self._arguments)
+        return BrokerProcess(self.store, *self._arguments, environment=QUICK_REVIVE)
 
     def _load(self, broker: BrokerProcess, work: Work) -> None:
         try:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.fork_server import run_forked
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "CLIENT.md"
 PROGRAM = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.S)
@@ -29,14 +30,7 @@ def test_the_programs_print_the_documented_output(tmp_path: Path) -> None:
         for program, output in examples():
             if "def test_" in program:
                 continue
-            done = subprocess.run(
-                [sys.executable, "-c", program],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=90,
-                check=False,
-            )
+            done = run_forked("-c", program, environment=environment, timeout=90)
             assert done.returncode == 0, program + done.stderr
             assert done.stdout == output, program + done.stderr
 

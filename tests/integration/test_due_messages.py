@@ -17,6 +17,7 @@ from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
 from tests.support.messages import read_messages
 from tests.support.requests import send, send_ext, topic_ext
+from tests.support.startup import QUICK_REVIVE
 
 SETTINGS = (
     "--set",
@@ -34,7 +35,9 @@ DELAY, TIMER = "DELAY\x012\x02", "TIMER_DELAY_MS\x01900\x02"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedBroker]:
-    with WatchedBroker(tmp_path_factory.mktemp("due") / "store", *SETTINGS) as broker:
+    with WatchedBroker(
+        tmp_path_factory.mktemp("due") / "store", *SETTINGS, environment=QUICK_REVIVE
+    ) as broker:
         yield broker
         assert broker.stop() == 0
         assert "Traceback" not in broker.log.read_text()
@@ -195,12 +198,18 @@ def test_retries_of_a_deleted_retry_topic(client: ClientSocket) -> None:
 
 def test_fewer_revive_queues(tmp_path: Path) -> None:
     """Check points in queues that reviveQueueNum had before are still read."""
-    with BrokerProcess(tmp_path / "store", *SETTINGS) as broker, broker.connect() as client:
+    with (
+        BrokerProcess(tmp_path / "store", *SETTINGS, environment=QUICK_REVIVE) as broker,
+        broker.connect() as client,
+    ):
         ask(client, RequestCode.UPDATE_AND_CREATE_TOPIC, **topic_ext("T", 1))
         for number in range(4):  # each pop takes the next revive queue
             send(client, "T", b"%d" % number)
-            assert pop(client, "T", invisibleTime="3000").code == 0
+            assert pop(client, "T", invisibleTime="1500").code == 0
     one = "--set", "reviveQueueNum=1"
-    with BrokerProcess(tmp_path / "store", *SETTINGS, *one) as broker, broker.connect() as client:
+    with (
+        BrokerProcess(tmp_path / "store", *SETTINGS, *one, environment=QUICK_REVIVE) as broker,
+        broker.connect() as client,
+    ):
         revived = [body for bodies in until_stored(client, "%RETRY%CG_T", 4).values() for body in bodies]
         assert sorted(revived) == [b"%d" % number for number in range(4)]

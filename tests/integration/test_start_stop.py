@@ -21,6 +21,7 @@ from tests.integration.test_process import COMMAND
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull_ext, send, send_ext
+from tests.support.startup import constants
 
 LOOPBACK = "127.0.0.1"
 
@@ -193,7 +194,8 @@ def test_nothing_is_served_before_progress_is_restored(tmp_path: Path) -> None:
             broker.kill()
         began = time.monotonic()
         with ThreadPoolExecutor(1) as starting:
-            started = starting.submit(BrokerProcess, tmp_path / "store", *words)
+            quick = constants({"firearrow.broker.services.registration:ANSWER_S": 2})
+            started = starting.submit(BrokerProcess, tmp_path / "store", *words, environment=quick)
             while True:
                 try:
                     client = ClientSocket(("127.0.0.1", port))

@@ -15,8 +15,9 @@ def set_constants(values: str) -> None:
     for each in values.split(";"):
         name, _, value = each.partition("=")
         module_name, _, constant = name.partition(":")
+        number = float(value)
         module = importlib.import_module(module_name)
-        setattr(module, constant, type(getattr(module, constant))(float(value)))
+        setattr(module, constant, int(number) if number.is_integer() else number)
 
 
 if constants := os.environ.get("FIREARROW_TEST_CONSTANTS"):
