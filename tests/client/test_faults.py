@@ -13,7 +13,9 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import TransportError
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.consume import concurrent_service
 from firearrow.client.consumers.push_consumer import PushConsumer
+from firearrow.client.rebalance import remote_offset_store
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.raw_producer import RawProducer
@@ -170,10 +172,11 @@ async def test_a_start_without_a_name_server_is_refused_and_may_be_tried_again(
 
 
 async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
-    peer: Peer, topics: Topics, feeder: RawProducer
+    peer: Peer, topics: Topics, feeder: RawProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the send-back nor publishing works: the message stays here, and the offset before it."""
-    topic = topics()
+    monkeypatch.setattr(concurrent_service, "RESUBMIT_S", 0.5)
+    topic = topics(queues=1)
     async with consuming(peer, topic) as (running, detour):
         failures: list[int] = []
 
@@ -196,10 +199,11 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
 
 @pytest.mark.parametrize("fault", ["gone", "silent"])
 async def test_a_close_without_a_reachable_broker_ends(
-    fault: str, peer: Peer, topics: Topics, feeder: RawProducer
+    fault: str, peer: Peer, topics: Topics, feeder: RawProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What could not be reported is consumed again by the next member: twice at most, never lost."""
-    topic, group, sent = topics(), unique("group"), bodies(0, 40)
+    monkeypatch.setattr(remote_offset_store, "TIMEOUT_S", 1)
+    topic, group, sent = topics(queues=1), unique("group"), bodies(0, 40)
     async with Detour(peer) as detour:
         first = Consuming(detour, topic, group)
         await first.consumer.start()

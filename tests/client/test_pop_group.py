@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
+
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.admin_api.admin import Admin
@@ -15,6 +17,7 @@ from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushC
 from firearrow.client.consume.consume_results import DeadLetter
 from firearrow.client.consume.listeners import Handler
 from firearrow.client.consumers.push_consumer import PushConsumer
+from firearrow.client.pop import pop_service
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.interop.peers import Peer, address
@@ -66,7 +69,10 @@ async def test_every_message_reaches_one_of_the_members(
     assert seen[1]
 
 
-async def test_what_fails_comes_again(name_server: str, topics: Callable[..., str], peer: Peer) -> None:
+async def test_what_fails_comes_again(
+    name_server: str, topics: Callable[..., str], peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pop_service, "DELAYS_S", (1, *pop_service.DELAYS_S[1:]))
     topic, group = topics(queues=1), unique("group")
     ask_for_pop(peer, topic, group)
     await asyncio.to_thread(RawProducer(peer).feed, topic, [b"fails once", b"is fine"])

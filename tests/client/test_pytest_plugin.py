@@ -111,9 +111,10 @@ def test_one(number, firearrow_broker, firearrow_topic, messages_in):
 """
 
 
-def run_pytest(folder: Path, test: str, *options: str) -> str:
-    """The output of a run of users' tests with all warnings as errors, which must succeed."""
-    (folder / "test_service.py").write_text(test)
+def run_pytest(folder: Path, *options: str, **tests: str) -> str:
+    """The output of a run of users' tests with all warnings as errors, which must succeed. `tests`: file → text."""
+    for name, text in tests.items():
+        (folder / f"test_{name}.py").write_text(text)
     options = ("-q", "-W", "error", "-p", "no:cacheprovider", "--basetemp", str(folder / "tmp"), *options)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(folder)],
@@ -128,15 +129,12 @@ def run_pytest(folder: Path, test: str, *options: str) -> str:
 
 
 def test_the_fixtures_are_there_without_any_setting(tmp_path: Path) -> None:
-    assert "2 passed" in run_pytest(tmp_path, USERS_TEST)
-
-
-def test_topics_and_their_messages(tmp_path: Path) -> None:
-    assert "7 passed" in run_pytest(tmp_path, TESTS_WITH_TOPICS)
+    """Those of a service, and of topics and their messages."""
+    assert "9 passed" in run_pytest(tmp_path, service=USERS_TEST, topics=TESTS_WITH_TOPICS)
 
 
 def test_each_xdist_worker_has_a_broker_of_its_own(tmp_path: Path) -> None:
-    assert "6 passed" in run_pytest(tmp_path, PARALLEL_TEST, "-n", "2")
+    assert "6 passed" in run_pytest(tmp_path, "-n", "2", service=PARALLEL_TEST)
     notes: dict[str, list[tuple[str, int]]] = {}
     for path in tmp_path.glob("*.seen"):
         address, count = path.read_text().split()

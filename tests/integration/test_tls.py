@@ -16,7 +16,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.net.tls import WATCH_S, ServerTls
+from firearrow.broker.net.tls import ServerTls
 from tests.integration.latency_probe import LatencyProbe
 from tests.integration.test_command import WRONG_USAGE, run_broker, sentence
 from tests.integration.test_process import COMMAND
@@ -27,10 +27,12 @@ from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand
 from tests.support.frames import split_frames
 from tests.support.requests import pull, send
+from tests.support.startup import constants
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 STALLED = 1000
 HELLO_BYTE = b"\x16"
+QUICK_WATCH_S = 0.2
 CLIENT_HELLO = 1
 
 
@@ -355,6 +357,11 @@ def test_stalled_handshakes_cost_bounded_memory_and_no_time(
         stalled = [socket.create_connection(broker.address, 10) for _ in range(STALLED)]
         for number, each in enumerate(stalled):
             each.sendall(HELLO_BYTE if number % 2 else hello)
+        for version in (TLS_1_2, TLS_1_3):  # in the client's last flight, too
+            for cut in (0, 1, 5, 6, 20, -1):
+                client = MemoryClient(files.client(version=version), broker.address, handshakes=False)
+                client.socket.sendall(last_flight(client)[:cut])
+                stalled.append(client.socket)
         assert works(broker.address, files.client())
         assert broker.anonymous_kib() - before < 64 * STALLED
         deadline = time.monotonic() + 20
@@ -383,12 +390,18 @@ def test_the_oldest_handshakes_are_closed_above_a_limit(
         assert running.stop() == 0
 
 
-@pytest.mark.parametrize("way", ["engine", pytest.param("transports", marks=pytest.mark.long)], indirect=True)
+SHORT_HANDSHAKES = constants({"firearrow.broker.net.server:HANDSHAKE_S": 1})
+"""Of `transports`; `engine`'s are compiled."""
+
+
+@pytest.mark.parametrize("way", [pytest.param("engine", marks=pytest.mark.long), "transports"], indirect=True)
 def test_handshakes_that_stall_before_finished(
     tmp_path: Path, files: CertificateFiles, way: tuple[str, ...]
 ) -> None:
     """After the ServerHello, or within any record of the client's last flight."""
-    with BrokerProcess(tmp_path / "store", *files.arguments, way=way) as running:
+    with BrokerProcess(
+        tmp_path / "store", *files.arguments, way=way, environment=SHORT_HANDSHAKES
+    ) as running:
         stalled = []
         for version in (TLS_1_2, TLS_1_3):
             for cut in (0, 1, 5, 6, 20, -1):
@@ -618,6 +631,7 @@ def test_a_certificate_that_expires_is_a_warning(tmp_path: Path, days: int, text
 def test_it_is_reported_again_each_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr("firearrow.broker.net.tls.WATCH_S", QUICK_WATCH_S)
     files = CertificateFiles(tmp_path / "certificates")
     issue_for(files, 13)
     names = {"tls.server.certPath": files.path("server.pem"), "tls.server.keyPath": files.path("server.key")}
@@ -625,12 +639,12 @@ def test_it_is_reported_again_each_day(
     async def run() -> None:
         tls = ServerTls(names)
         tls.start(asyncio.get_running_loop())
-        await asyncio.sleep(3 * WATCH_S)
+        await asyncio.sleep(3 * QUICK_WATCH_S)
         tls.stop()
 
     asyncio.run(run())
     assert caplog.text.count("expires on") == 1
-    monkeypatch.setattr("firearrow.broker.net.tls.WARN_AGAIN_S", 1.2 * WATCH_S)
+    monkeypatch.setattr("firearrow.broker.net.tls.WARN_AGAIN_S", 1.2 * QUICK_WATCH_S)
     caplog.clear()
     asyncio.run(run())
     assert caplog.text.count("expires on") == 2
