@@ -20,6 +20,7 @@ from tests.client.raw_producer import RawProducer
 from tests.interop.driver import Driver
 from tests.interop.toolchain import java_class_path, need
 from tests.support.eventually import eventually_async
+from tests.support.fork_server import ForkedCommand
 
 Topics = Callable[..., str]
 
@@ -92,7 +93,7 @@ class OtherProcess:
 
     def __init__(self, *args: str) -> None:
         command = [sys.executable, "-c", MEMBER, *args]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = ForkedCommand(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         word, self.client_id = self.line().split()
         assert word == "started"
 

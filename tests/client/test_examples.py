@@ -12,6 +12,7 @@ from firearrow.client.base.errors import RequestReplyTimeout
 from firearrow.client.base.message import Message
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
+from tests.support.fork_server import run_forked
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OUTPUT = {
@@ -32,14 +33,9 @@ def test_every_example_is_run() -> None:
 
 @pytest.mark.parametrize("name", sorted(OUTPUT))
 def test_an_example(name: str, name_server: str) -> None:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *ARGUMENTS.get(name, [])],
-        env=os.environ | {"NAMESRV_ADDR": name_server},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    program = f"import runpy; runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')"
+    environment = os.environ | {"NAMESRV_ADDR": name_server}
+    done = run_forked("-c", program, *ARGUMENTS.get(name, []), environment=environment, timeout=90)
     assert done.returncode == 0, done.stdout + done.stderr
     assert OUTPUT[name] in done.stdout, done.stdout + done.stderr
 

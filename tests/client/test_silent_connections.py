@@ -43,9 +43,13 @@ def producing(detour: Detour, **options: object) -> Producer:
     return Producer(unique("producer"), client=client(detour), options=chosen)
 
 
-@pytest.mark.parametrize("how", ["send", "submit", "send_batch", "attempts"])
-async def test_sends_go_on_after_one_time_out(peer: Peer, topics: Topics, how: str) -> None:
-    topic = topics(queues=1)
+async def test_sends_go_on_after_one_time_out(peer: Peer, topics: Topics) -> None:
+    """Of each kind, all at the same time: the time-out is what takes long."""
+    kinds = ("send", "submit", "send_batch", "attempts")
+    await asyncio.gather(*(_sends_go_on(peer, topics(queues=1), how) for how in kinds))
+
+
+async def _sends_go_on(peer: Peer, topic: str, how: str) -> None:
     async with Detour(peer) as detour:
         more = {"attempt_timeout_s": 0.5} if how == "attempts" else {}
         async with producing(detour, **more) as producer:
@@ -67,7 +71,7 @@ async def test_sends_go_on_after_one_time_out(peer: Peer, topics: Topics, how: s
             for _ in range(3):
                 await one()
             assert time.monotonic() - began < 1
-            assert detour.broker.accepted == 2
+            assert detour.broker.accepted == 2, how
 
 
 def test_the_blocking_client_goes_on_too(peer: Peer, topics: Topics) -> None:
@@ -92,11 +96,14 @@ def test_the_blocking_client_goes_on_too(peer: Peer, topics: Topics) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("kind", ["push", pytest.param("orderly", marks=pytest.mark.long), "pull"])
-async def test_pulls_go_on_after_one_time_out(
-    peer: Peer, topics: Topics, feeder: RawProducer, kind: str
-) -> None:
-    topic, seen = topics(queues=1), Seen()
+async def test_pulls_go_on_after_one_time_out(peer: Peer, topics: Topics, feeder: RawProducer) -> None:
+    """Of each kind, all at the same time."""
+    kinds = ("push", "orderly", "pull")
+    await asyncio.gather(*(_pulls_go_on(peer, topics(queues=1), feeder, kind) for kind in kinds))
+
+
+async def _pulls_go_on(peer: Peer, topic: str, feeder: RawProducer, kind: str) -> None:
+    seen = Seen()
     async with Detour(peer) as detour:
         if kind == "pull":
             pull_options = PullConsumerOptions(from_where=FIRST, suspend_s=1, suspend_timeout_s=TIMEOUT_S)
