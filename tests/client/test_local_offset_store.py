@@ -60,7 +60,6 @@ async def test_what_is_written_is_java_s_file_to_the_byte(tmp_path: Path) -> Non
     assert sorted(path.name for path in store.path.parent.iterdir()) == ["offsets.json"]
 
 
-@pytest.mark.long
 @pytest.mark.interop
 def test_java_reads_what_we_wrote(tmp_path: Path) -> None:
     need(partial(java_class_path, "client5"))
