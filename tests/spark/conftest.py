@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from pathlib import Path
@@ -23,8 +22,8 @@ from firearrow.spark_tools.offline import index_plan
 from firearrow.spark_tools.pack import Packed, pack
 from firearrow.spark_tools.sessions import register
 from tests.spark.damaged_store import COUNT, fill
-from tests.spark.executors import spark_home
 from tests.spark.indexed_store import fill_indexed
+from tests.spark.spark_home import QUICK_JVM, environment
 from tests.spark.stores import BROKER, SETTINGS, Golden, KnownStore, send_known, unpacked
 from tests.support.stores import open_store
 
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 JAVA_MIN = 17
-ONE_COMPILER, ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
-QUICK_JVM = f"{ONE_COMPILER} {ONE_COLLECTOR}"
-"""They run for seconds: the second compiler and parallel collectors do not pay off."""
 WARNINGS_NOT_OURS = (
     "ignore::DeprecationWarning:pyspark",
     "ignore::FutureWarning:pyspark",
@@ -97,26 +93,8 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark_environment(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What a process that starts Spark needs: this interpreter, this tree, the loopback, JVMs that start quickly."""
-    folder = tmp_path_factory.mktemp("conf")
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"}
-    for who in ("driver", "executor"):
-        settings[f"spark.{who}.defaultJavaOptions"] = (
-            ONE_COMPILER  # also where a program chooses its collector
-        )
-        settings[f"spark.{who}.extraJavaOptions"] = ONE_COLLECTOR
-    lines = (f"{name} {value}\n" for name, value in settings.items())
-    (folder / "spark-defaults.conf").write_text("".join(lines))
-    return {
-        "SPARK_CONF_DIR": str(folder),
-        "SPARK_HOME": str(spark_home(folder / "home")),
-        "SPARK_LAUNCHER_OPTS": QUICK_JVM,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONWARNINGS": "ignore",
-    }
+    """What a process that starts Spark needs."""
+    return environment(tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture(scope="session")
