@@ -11,7 +11,12 @@ from tests.crash import folder, recording
 from tests.crash.sweep import Sweep
 from tests.crash.workload import WORKLOADS
 
-STATES = dict.fromkeys(WORKLOADS, 25) | {"pending_work": 12, "expired_files": 12}
+STATES = dict.fromkeys(WORKLOADS, 25) | {
+    "pending_work": 6,
+    "expired_files": 8,
+    "slave_broker": 8,
+    "whole_broker": 12,
+}
 """States of a whole broker cost more: all their pending work is run to its end."""
 REUSING = ("retention", "expired_files")
 """Where segments are recycled."""

@@ -35,7 +35,7 @@ COLLECT = "firearrow.broker.services.flusher:GroupCommit.collect_synced"
     ("flush", "method", "error", "thread"),
     [
         ("ASYNC_FLUSH", SWEEP, "RuntimeError", "flusher"),
-        ("SYNC_FLUSH", SWEEP, "RuntimeError", "flusher"),
+        pytest.param("SYNC_FLUSH", SWEEP, "RuntimeError", "flusher", marks=pytest.mark.long),
         ("SYNC_FLUSH", COLLECT, "RuntimeError", "group-commit"),
     ],
 )
@@ -77,7 +77,12 @@ def test_a_thread_that_ended_stops_the_broker(
 
 
 @pytest.mark.parametrize(
-    ("flush", "method"), [("ASYNC_FLUSH", SWEEP), ("SYNC_FLUSH", SWEEP), ("SYNC_FLUSH", COLLECT)]
+    ("flush", "method"),
+    [
+        ("ASYNC_FLUSH", SWEEP),
+        pytest.param("SYNC_FLUSH", SWEEP, marks=pytest.mark.long),
+        ("SYNC_FLUSH", COLLECT),
+    ],
 )
 def test_without_memory_the_threads_go_on(tmp_path: Path, flush: str, method: str) -> None:
     acknowledged, fault = AcknowledgedMessages(), ThreadFault(method, "MemoryError", tmp_path / "now")

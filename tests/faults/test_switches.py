@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.switches import run
 
-SECONDS = 4.0
+SECONDS = 2.0
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])

@@ -20,8 +20,12 @@ BUILT = shutil.ignore_patterns("*.c", "*.so", "__pycache__")
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
+    return cloned(tmp_path)
+
+
+def cloned(folder_of_it: Path) -> Path:
     """The sources without anything built: what a fresh clone has of them."""
-    clone = tmp_path / "clone"
+    clone = folder_of_it / "clone"
     for folder in FOLDERS:
         shutil.copytree(ROOT / folder, clone / folder, ignore=BUILT)
     for path in ROOT.iterdir():
@@ -36,6 +40,15 @@ def build(clone: Path, what: str, to: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program], cwd=clone, capture_output=True, text=True, check=False
     )
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution of a fresh clone, which is beside it."""
+    folder = tmp_path_factory.mktemp("sdist")
+    done = build(cloned(folder), "sdist", folder)
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.splitlines()[-1]
 
 
 def test_a_build_without_a_compiler_fails_at_once_in_one_sentence(
@@ -58,19 +71,19 @@ def files_below(clone: Path) -> set[str]:
     }
 
 
-def test_the_sdist_holds_every_source_and_nothing_built(clone: Path, tmp_path: Path) -> None:
-    wanted = files_below(clone)
+def test_the_sdist_holds_every_source_and_nothing_built(sdist: Path) -> None:
+    wanted = files_below(sdist.parent / "clone")
     assert {PurePosixPath(name).suffix for name in wanted} >= {".py", ".pyx", ".pxd", ".pyi", ".h", ".typed"}
-    done = build(clone, "sdist", tmp_path)
-    assert done.returncode == 0, done.stderr
-    with tarfile.open(tmp_path / done.stdout.splitlines()[-1]) as archive:
+    with tarfile.open(sdist) as archive:
         held = {member.name.partition("/")[2] for member in archive if member.isfile()}
     assert {name for name in held if name.partition("/")[0] in FOLDERS} == wanted
     assert held >= AT_THE_ROOT
     assert not {name for name in held if name.startswith(("tests/", "bench/", "build/"))}
 
 
-@pytest.mark.parametrize("lost", ["_native/base/hash.pyx", "_native/**/*.pyx"])
+@pytest.mark.parametrize(
+    "lost", ["_native/base/hash.pyx", pytest.param("_native/**/*.pyx", marks=pytest.mark.long)]
+)
 def test_a_build_without_sources_fails_with_a_reason(clone: Path, tmp_path: Path, lost: str) -> None:
     """Without its .pyx a module is not compiled: the wheel would install and then not start."""
     for path in list(clone.glob(lost)):
@@ -84,15 +97,14 @@ def test_a_build_without_sources_fails_with_a_reason(clone: Path, tmp_path: Path
 
 
 def take_built(to: Path) -> None:
-    """What `make build` compiled here but for `base`, as if it had been compiled there: Cython and setuptools compile
-    what is missing or older than its sources."""
+    """What `make build` compiled here but for one module, as if it had been compiled there: Cython and setuptools
+    compile what is missing or older than its sources."""
     platform = f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
     for path in (ROOT / "_native").rglob("*"):
         place = path.relative_to(ROOT)
         if path.suffix == ".so":
             place = Path("build", platform, "firearrow", place)
-        is_taken = path.parent.name != "base" or path.stem.startswith("cython_shared")
-        if path.suffix in (".c", ".so") and is_taken:
+        if path.suffix in (".c", ".so") and not path.name.startswith("hash."):
             (to / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, to / place)
 
@@ -100,18 +112,16 @@ def take_built(to: Path) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("all_again", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_wheel_of_an_sdist_runs_the_readmes_program(
-    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_again: bool
+    sdist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_again: bool
 ) -> None:
     """In a fresh environment. Built without optimisation, which takes a third of the time."""
-    done = build(clone, "sdist", tmp_path)
-    assert done.returncode == 0, done.stderr
-    with tarfile.open(tmp_path / done.stdout.splitlines()[-1]) as archive:
+    with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
-    (sdist,) = tmp_path.glob("firearrow-*/")
+    (sources,) = tmp_path.glob("firearrow-*/")
     if not all_again:
-        take_built(sdist)
+        take_built(sources)
     monkeypatch.setenv("FIREARROW_DEBUG", "1")
-    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sdist)
+    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, sources)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

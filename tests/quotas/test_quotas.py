@@ -42,8 +42,11 @@ NEAR = 0.15
 NO_PERMISSION = 16
 
 
-WAYS_WITH_QUOTAS = [pytest.param(way, marks=pytest.mark.long) if way == "transports" else way for way in WAYS]
+LONG_WAYS = [pytest.param(way, marks=pytest.mark.long) for way in ("complete", "transports")]
+WAYS_WITH_QUOTAS = ["fast", "complete", LONG_WAYS[1]]
 """Quotas are in the fast path and in the complete one; other transports and a sync change nothing of them."""
+in_one_way = pytest.mark.parametrize("broker", ["fast", *LONG_WAYS], indirect=True)
+"""What both paths do by the same code: requests without a fast path, delays of a connection, names of entities."""
 
 
 @pytest.fixture(scope="module", params=WAYS_WITH_QUOTAS)
@@ -123,6 +126,7 @@ def test_pipelined_sends_are_not_read(connection: ClientSocket) -> None:
     assert time.monotonic() - since == pytest.approx(2, rel=NEAR)
 
 
+@in_one_way
 def test_oneway_sends_are_slowed(connection: ClientSocket) -> None:
     assert set_quota(connection, "topic", "T", **{IN: 100}).code == 0
     since = time.monotonic()
@@ -179,6 +183,7 @@ def test_a_read_that_waits_delays_nobody(connection: ClientSocket) -> None:
     assert connection.receive().code == FLOW_CONTROL
 
 
+@in_one_way
 def test_held_pulls_are_answered_once_the_connection_is_not_throttled(
     broker: BrokerProcess, connection: ClientSocket
 ) -> None:
@@ -199,6 +204,7 @@ def test_held_pulls_are_answered_once_the_connection_is_not_throttled(
     assert 0.3 < time.monotonic() - since < 5
 
 
+@in_one_way
 def test_pops(connection: ClientSocket) -> None:
     for _ in range(200):
         send(connection, e="0")
@@ -213,6 +219,7 @@ def test_pops(connection: ClientSocket) -> None:
     assert rate_of(pop, limit=20) == pytest.approx(20, rel=NEAR)
 
 
+@in_one_way
 def test_half_messages_count(connection: ClientSocket) -> None:
     assert set_quota(connection, "topic", "T", **{IN: 20}).code == 0
     half = {"f": "4", "i": "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01k\x02"}
@@ -224,6 +231,7 @@ def offset_of(sent: RemotingCommand) -> str:
     return str(int(sent.ext["msgId"][-16:], 16))
 
 
+@in_one_way
 class TestWaysRound:
     """What clients might do to use more than their quota."""
 
@@ -285,6 +293,7 @@ class TestWaysRound:
             assert set_quota(connection, "topic", "T", **{OUT: None}).code == 0
 
 
+@in_one_way
 def test_a_read_waits_no_longer_than_its_quota(broker: BrokerProcess, connection: ClientSocket) -> None:
     for _ in range(30):
         send(connection, e="0")
@@ -383,6 +392,7 @@ def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientSocke
         yield opened
 
 
+@in_one_way
 def test_connections_of_an_address(broker: BrokerProcess, connection: ClientSocket) -> None:
     assert set_quota(connection, "address", "127.0.0.1", connections=2).code == 0
     with ClientSocket(broker.address) as second:
@@ -413,7 +423,7 @@ def root(secured_broker: BrokerProcess) -> Iterator[SignedSocket]:
         assert root.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
 
 
-@pytest.fixture(scope="module", params=WAYS_WITH_QUOTAS)
+@pytest.fixture(scope="module", params=["fast", *LONG_WAYS])
 def way(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return WAYS[request.param]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.base.hash import java_hash
+from firearrow._native.store import store_reader
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.log.results import PutRefused
 from firearrow._native.store.message_store import GetStatus, InnerMessage, MessageStore
-from firearrow._native.store.store_reader import COMPARED_MAX
 from tests.support.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 
 
@@ -288,13 +288,15 @@ def test_a_record_with_a_key_twice_counts_once(tmp_path: Path) -> None:
         assert [decode(record).body for record in records] == [b"1", b"2"]
 
 
-def test_comparisons_of_a_query_are_bounded(tmp_path: Path) -> None:
-    with open_store(tmp_path, index_slots=1000, index_entries=COMPARED_MAX + 100) as store:
-        for number in range(COMPARED_MAX):
+def test_comparisons_of_a_query_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_most = 1000
+    monkeypatch.setattr(store_reader, "COMPARED_MAX", at_most)
+    with open_store(tmp_path, index_slots=1000, index_entries=at_most + 100) as store:
+        for number in range(at_most):
             put(store, b"", properties=properties_of(KEYS=same_hash(number)))
         store.write()
         assert len(store.reader.query("T", same_hash(0), 1, 0, 1 << 40)[0]) == 1
-        put(store, b"", properties=properties_of(KEYS=same_hash(COMPARED_MAX)))
+        put(store, b"", properties=properties_of(KEYS=same_hash(at_most)))
         store.write()
         assert store.reader.query("T", same_hash(0), 1, 0, 1 << 40)[0] == []
         assert len(store.reader.query("T", same_hash(1), 1, 0, 1 << 40)[0]) == 1

@@ -98,8 +98,10 @@ def text_at(record: Record) -> int:
     return end_of(record) - len(record.properties_bytes)
 
 
-@pytest.mark.parametrize("stale", [b"\0", b"\xff"])
-def test_a_tail_torn_at_any_byte_is_truncated(tmp_path: Path, stale: bytes) -> None:
+@pytest.mark.parametrize(
+    ("stale", "step"), [(b"\0", 1), (b"\xff", 5), pytest.param(b"\xff", 1, marks=pytest.mark.long)]
+)
+def test_a_tail_torn_at_any_byte_is_truncated(tmp_path: Path, stale: bytes, step: int) -> None:
     """The last two records, cut at every byte; after the cut there are zeros, or other bytes.
 
     A record's CRC covers its body alone: a tear inside the properties, its last part, shows by the zeros where nothing
@@ -110,7 +112,7 @@ def test_a_tail_torn_at_any_byte_is_truncated(tmp_path: Path, stale: bytes) -> N
     records = log_records(origin)
     whole = (origin / "commitlog" / ("0" * 20)).read_bytes()
     start, end = records[-2].physical_offset, records[-1].physical_offset + records[-1].size
-    for cut in range(start, end):
+    for cut in range(start, end, step):
         root = tmp_path / "torn"
         shutil.copytree(origin, root)
         (root / "commitlog" / ("0" * 20)).write_bytes(whole[:cut] + stale * (end - cut) + whole[end:])

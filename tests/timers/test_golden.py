@@ -24,6 +24,12 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
     return Golden(request.param, tmp_path)
 
 
+as_crashed = pytest.mark.parametrize(
+    "golden", ["store-apache-crashed", pytest.param("store-apache", marks=pytest.mark.long)], indirect=True
+)
+"""What is lost here as well is lost in the same way in the store that Apache closed."""
+
+
 class GoldenTiming(TimerHarness):
     """Opened with the store's own sizes."""
 
@@ -98,6 +104,7 @@ def test_apaches_pending_messages_are_delivered(golden: Golden) -> None:
     assert harness.service.runtime()["timerCongestNum"] == "0"
 
 
+@as_crashed
 def test_a_lost_wheel_is_rebuilt_from_the_log(golden: Golden) -> None:
     read_ms, *_ = check_point(golden.root)
     (golden.root / "timerwheel").unlink()
@@ -108,6 +115,7 @@ def test_a_lost_wheel_is_rebuilt_from_the_log(golden: Golden) -> None:
     assert len(found) == len(set(found)) == before + 2
 
 
+@as_crashed
 def test_without_the_check_point_nothing_is_lost(golden: Golden) -> None:
     """Which slots were delivered is unknown then: the last seven days are delivered again, as in Apache's broker."""
     read_ms, *_ = check_point(golden.root)
