@@ -101,6 +101,9 @@ class Bench:
     def __post_init__(self) -> None:
         self.reserve = Reserve(RESERVED_STORES * self.rows * spark_store.BODY_BYTES)
 
+    def samples(self, of_a_round: int) -> int:
+        return of_a_round if self.rows >= MEASURED_ROWS else 1
+
     def in_turn(self, *runs: Callable[[], None]) -> None:
         """Run what is compared, each time in the opposite order."""
         for run in reversed(runs) if self.backwards else runs:
@@ -169,7 +172,7 @@ class Bench:
         for name, folder in parquet.items():
             run = partial(lambda at: to_nothing(self.spark.read.parquet(str(at))), folder)
             runs.append(partial(self.time, f"read, parquet {name}", run, reads=folder))
-        for _ in range(READS):
+        for _ in range(self.samples(READS)):
             self.in_turn(*runs)
 
     def export(self) -> None:
@@ -295,7 +298,7 @@ def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
     frames, each = native_frames(bench.store) if "send" in wanted else ([], 0)
     for number in range(rounds):
         print(f"round {number + 1}/{rounds}", file=sys.stderr)
-        for _ in range(DECODES):
+        for _ in range(bench.samples(DECODES)):
             bench.decode()
         if "read" in wanted:
             bench.read(parquet)

@@ -39,6 +39,12 @@ WARNINGS_NOT_OURS = (
     "ignore:unclosed:ResourceWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
 )
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""To generate and compile code for each small query takes longer than to run it. Programs that tests start do it."""
 _numbers = count(1)
 
 
@@ -132,7 +138,7 @@ def spark(spark_environment: dict[str, str], spark_settings: dict[str, str]) -> 
     from pyspark.sql import SparkSession  # noqa: PLC0415 (a session is what costs, the import comes with it)
 
     builder = SparkSession.builder.master("local[2,3]").appName("firearrow tests")
-    for name, value in spark_settings.items():
+    for name, value in {**spark_settings, **INTERPRETED}.items():
         builder = builder.config(name, value)
     with pytest.MonkeyPatch.context() as environment:
         for name, value in spark_environment.items():

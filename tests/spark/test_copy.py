@@ -66,9 +66,7 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
         str(report),
     ]
     environment = os.environ | spark_environment
-    send(source, 0, 20)
-    assert copied_once(command, environment, tmp_path)["messages"] == 20
-    send(source, 20, 40)
+    send(source, 0, 60)
     with (tmp_path / "log").open("wb") as log:
         running = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log)
         try:
@@ -78,14 +76,14 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
             await_line(
                 running,
                 tmp_path / "log",
-                r"copy: \d+ micro-batches, 70 messages, 0 messages behind in 3 queues",
+                r"copy: \d+ micro-batches, 90 messages, 0 messages behind in 3 queues",
             )
             running.send_signal(signal.SIGTERM)
             assert running.wait(END_S) == 0, (tmp_path / "log").read_text()
         finally:
             running.kill()
             running.wait()
-    assert orjson.loads(report.read_bytes())["totals"]["messages"] == 70
+    assert orjson.loads(report.read_bytes())["totals"]["messages"] == 90
     send(source, 90, 15)
     assert copied_once(command, environment, tmp_path)["messages"] == 15
     assert bodies(target.store, "T") == bodies(source.store, "T")

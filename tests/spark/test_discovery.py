@@ -40,7 +40,7 @@ def done(
 ) -> subprocess.CompletedProcess[str]:
     """The program with the known store, and with one whose rows the workers' sockets do not hold."""
     large = tmp_path_factory.mktemp("large") / "store"
-    spark_store.make(large, 8 << 20)
+    spark_store.make(large, 4 << 20)
     settings = [f"{name}={value}" for name, value in {**SETTINGS, **spark_settings}.items()]
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, str(store.root), str(large), *settings],

@@ -59,14 +59,20 @@ def test_a_copy_says_so_too_if_executors_lack_the_package(
 
 
 @pytest.mark.timeout(400)
-def test_executors_get_the_package_by_an_archive(
-    submit: Submit, packed: Packed, store: KnownStore, tmp_path: Path
+def test_an_export_says_so_if_executors_lack_the_package(
+    submit: Submit, store: KnownStore, tmp_path: Path
 ) -> None:
-    export = ("export", "--path", store.root, "--to", tmp_path / "out", "--quiet")
-    without = submit(*export)
+    without = submit("export", "--path", store.root, "--to", tmp_path / "out", "--quiet")
     assert without.returncode == 1, without.stdout + without.stderr
     assert SENTENCE in without.stdout
-    done = submit(*packed.arguments(), *export)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_an_export_gets_the_package_by_an_archive(
+    submit: Submit, packed: Packed, store: KnownStore, tmp_path: Path
+) -> None:
+    done = submit(*packed.arguments(), "export", "--path", store.root, "--to", tmp_path / "out", "--quiet")
     assert done.returncode == 0, done.stdout + done.stderr
     manifest = ExportManifest.read(tmp_path / "out")
     manifest.check_files(tmp_path / "out", contents=True)

@@ -1,9 +1,7 @@
 """README's Spark example runs as printed, except for the path."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +9,15 @@ from firearrow.client import Message, blocking
 from firearrow.client.local_broker import LocalBroker
 from tests.readme_examples import examples
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @pytest.mark.timeout(400)
-def test_the_example_counts_messages_by_tag(spark_environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_example_counts_messages_by_tag(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the session that is there; test_sessions.py shows what a new one is."""
     store = tmp_path / "store"
     with (
         LocalBroker(store) as broker,
@@ -22,14 +26,6 @@ def test_the_example_counts_messages_by_tag(spark_environment: dict[str, str], t
         for tag in ("new", "new", "paid"):
             producer.send(Message("orders", b"hello", tags=tag))
     [example] = examples("Spark", "python")
-    done = subprocess.run(
-        [sys.executable, "-c", example.replace("/path/to/store", str(store))],
-        env=os.environ | spark_environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=220,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {"|new|2|", "|paid|1|"} <= {line.replace(" ", "") for line in done.stdout.splitlines()}
+    exec(compile(example.replace("/path/to/store", str(store)), "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert {"|new|2|", "|paid|1|"} <= {line.replace(" ", "") for line in lines}
