@@ -103,7 +103,18 @@ def clients(peer: Peer, drivers: Drivers, home: Path) -> Iterator[Clients]:
         yield client
 
 
-@pytest.fixture(scope="module", params=["java5", "java4", "go", "python"])
+EVERY_CLIENT = ("java5", "java4", "go", "python")
+"""For what differs between clients, such as the bytes of their headers."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "java5",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("java4", "go")),
+        "python",
+    ],
+)
 def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 

@@ -81,7 +81,13 @@ def test_go(module: str, tests: int) -> None:
     assert len(re.findall(r"^--- PASS: ", output, re.M)) == tests, output
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone-python", "xdist-python"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="alone-python", marks=pytest.mark.long),
+        pytest.param(("-n", "2"), id="xdist-python"),
+    ],
+)
 def test_pytest(options: tuple[str, ...], tmp_path: Path) -> None:
     for source in (ROOT / "examples" / "pytest").glob("*.py"):
         shutil.copy(source, tmp_path)

@@ -20,7 +20,10 @@ KINDS = {
     "apache": (Apache, SETTINGS | MARKS_AT_ONCE),
     "apache4": (Apache4, {"autoCreateTopicEnable": "true"}),
 }
-APACHES = [pytest.param(kind, marks=pytest.mark.interop) for kind in KINDS]
+APACHES = [
+    pytest.param("apache", marks=pytest.mark.interop),
+    pytest.param("apache4", marks=[pytest.mark.interop, pytest.mark.long]),
+]
 QUEUES, MESSAGES = 4, 40
 STORES_SOON = 0.2
 """Seconds between two times that members store their offsets"""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.conftest import EVERY_CLIENT
 from tests.interop.driver import Driver
 from tests.interop.load_programs import PROGRAMS, assert_fast, counts, run_load
 from tests.interop.peers import Peer
@@ -36,6 +37,7 @@ def varied(dice: random.Random, number: int) -> dict[str, object]:
     return given
 
 
+@pytest.mark.parametrize("client", EVERY_CLIENT, indirect=True)
 def test_official_clients_take_the_fast_path(client: Driver, peer: Peer, name: str) -> None:
     if peer.kind != "firearrow":
         pytest.skip("only FireArrow counts this")
@@ -67,7 +69,7 @@ def test_official_clients_take_the_fast_path(client: Driver, peer: Peer, name: s
     assert_fast(found, texts, has_order=client.name != "go")
 
 
-@pytest.mark.parametrize("program", ["spring", "cpp"])
+@pytest.mark.parametrize("program", [pytest.param("spring", marks=pytest.mark.long), "cpp"])
 def test_many_threads_take_the_fast_path(program: str, tmp_path: Path) -> None:
     """Rust's program takes minutes to build: `python -m tests.interop.load_programs rust`."""
     need(lambda: PROGRAMS[program](tmp_path))

@@ -25,7 +25,7 @@ EXPRESSIONS = {
 }
 
 
-@pytest.fixture(scope="module", params=["java5", "java4", "python"])
+@pytest.fixture(scope="module", params=["java5", pytest.param("java4", marks=pytest.mark.long), "python"])
 def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 

@@ -12,7 +12,7 @@ from tests.support.requests import pull, records
 pytestmark = pytest.mark.interop
 
 
-@pytest.fixture(scope="module", params=["java5", "java4", "python"])
+@pytest.fixture(scope="module", params=["java5", pytest.param("java4", marks=pytest.mark.long), "python"])
 def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 

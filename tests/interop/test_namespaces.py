@@ -18,6 +18,13 @@ WAYS = [
     ("python", "setNamespace"),
     ("python", "setNamespaceV2"),
 ]
+SHORT = (
+    ("java5", "setNamespace", ""),
+    ("java5", "setNamespaceV2", "yes"),
+    ("python", "setNamespace", "yes"),
+    ("python", "setNamespaceV2", ""),
+)
+"""Each client, kind and order, in two pairs."""
 
 
 def known_topics(peer: Peer) -> str:
@@ -26,8 +33,14 @@ def known_topics(peer: Peer) -> str:
         return naming.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body.decode()
 
 
-@pytest.mark.parametrize("orderly", ["", "yes"])
-@pytest.mark.parametrize(("client", "kind"), WAYS)
+@pytest.mark.parametrize(
+    ("client", "kind", "orderly"),
+    [
+        pytest.param(*way, orderly, marks=() if (*way, orderly) in SHORT else pytest.mark.long)
+        for way in WAYS
+        for orderly in ("", "yes")
+    ],
+)
 def test_a_namespace_is_kept(
     peer: Peer, drivers: Drivers, name: str, client: str, kind: str, orderly: str
 ) -> None:

@@ -16,7 +16,7 @@ from tests.quotas.limited import IN, OUT, quotas_of, set_quota
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import topic_ext
 
-CLIENTS = ("java5", "java4", "go")
+CLIENTS = ("java5", *(pytest.param(name, marks=pytest.mark.long) for name in ("java4", "go")))
 
 
 @pytest.fixture(scope="module")

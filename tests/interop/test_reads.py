@@ -32,7 +32,9 @@ def test_pull_states(client: Driver, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "client", ["java5", "java4", pytest.param("go", marks=pytest.mark.long), "python"], indirect=True
+    "client",
+    ["java5", *(pytest.param(name, marks=pytest.mark.long) for name in ("java4", "go")), "python"],
+    indirect=True,
 )
 def test_a_pull_at_the_end(client: Driver, name: str) -> None:
     """Go's waits 20 s."""

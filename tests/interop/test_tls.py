@@ -73,7 +73,8 @@ SCENARIOS = (
 )
 WITH_BOTH = SCENARIOS[:6]
 """Those that run against Apache's broker, too; the others only with `--against apache`."""
-SHORT = ("serverRejectsUntrustedClientCert", "encryptedKeys")
+WITH_4 = ("basicClientServerIntegrationTest", "enforcingServerRejectsPlainClient")
+"""Those that always run with Java's client 4, too; the others only with `--long`."""
 
 
 def of_name(scenario: Scenario) -> str:
@@ -85,7 +86,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
     return CertificateFiles(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="module", params=JVMS)
+@pytest.fixture(scope="module", params=["java5", pytest.param("java4", marks=pytest.mark.long)])
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     name = str(request.param)
     need(lambda: java_class_path(JVMS[name]))
@@ -160,7 +161,20 @@ def reaches(client: Driver, name_server: str, options: dict[str, str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=of_name)
+@pytest.mark.parametrize(
+    ("client", "scenario"),
+    [
+        pytest.param(
+            client,
+            each,
+            id=f"{client}-{each.name}",
+            marks=() if client == "java5" or each.name in WITH_4 else pytest.mark.long,
+        )
+        for client in JVMS
+        for each in SCENARIOS
+    ],
+    indirect=["client"],
+)
 def test_scenario(
     tmp_path: Path,
     files: CertificateFiles,
@@ -176,7 +190,10 @@ def test_scenario(
 @pytest.mark.parametrize("client", ["java5"], indirect=True)
 @pytest.mark.parametrize(
     "scenario",
-    [pytest.param(each, marks=() if each.name in SHORT else pytest.mark.long) for each in WITH_BOTH],
+    [
+        pytest.param(each, marks=() if each.name == "encryptedKeys" else pytest.mark.long)
+        for each in WITH_BOTH
+    ],
     ids=of_name,
 )
 def test_apaches_broker(tmp_path: Path, files: CertificateFiles, client: Driver, scenario: Scenario) -> None:

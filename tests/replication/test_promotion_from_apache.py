@@ -14,7 +14,7 @@ from tests.support.broker_process import BrokerProcess
 pytestmark = pytest.mark.interop
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.long)])
 def test_delayed_messages_come_once(tmp_path: Path, version: str) -> None:
     need(lambda: java_class_path("client5" if version == "5.5.0" else "broker4"))
     pair = Pair(tmp_path, version, **LEVELS)

@@ -19,7 +19,7 @@ ROUTES_S = 30
 """How often Go's client asks for routes."""
 
 
-@pytest.mark.parametrize("client", ["java5", "go"])
+@pytest.mark.parametrize("client", ["java5", pytest.param("go", marks=pytest.mark.long)])
 def test_a_consumer_reads_on(tmp_path: Path, client: str) -> None:
     need(go_driver if client == "go" else lambda: java_class_path("client5"))
     with PromotedPair(tmp_path) as pair, Driver(client, pair.names, tmp_path / "client") as driver:
