@@ -26,8 +26,9 @@ LIFE = {
     "reviveInterval": "200",
 }
 """Short delays and checks, and what a broker offers only if configured."""
-MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
-"""Apache's broker writes op messages of decided transactions after 3 s, and checks them again if it checks sooner."""
+MARKS_AT_ONCE = {"transactionOpBatchInterval": "3600000", "transactionOpMsgMaxSize": "1"}
+"""Apache's broker writes op messages of decided transactions after 3 s, and checks them again if it checks sooner. It
+writes those larger than the size at once. Once the interval has passed after the last one, a thread of 5.5 spins."""
 
 WITHOUT_TLS = {"tls.server.mode": "disabled"}
 """Each of Apache's servers creates a key of its own otherwise, which takes a second of a young JVM."""
@@ -141,6 +142,12 @@ class Apache:
             # until this has passed once, a thread of 5.5 spins
             "transactionMetricFlushInterval": "100",
         }
+
+    def copy_tables(self) -> None:
+        """As a slave does it, 60 s after its start for the first time."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"t")
+        self.process.stdin.flush()
 
     def stop(self) -> None:
         """Close its input, which makes it shut the broker down."""

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from firearrow.broker.timers.checkpoint import FIELDS
 from tests.interop.peers import Apache, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send_ext
 
 pytestmark = pytest.mark.interop
@@ -28,17 +29,18 @@ SETTINGS = {
     "timerWheelEnable": "true",
     "recallMessageEnable": "true",
     "brokerName": "broker-a",
-    "timerRollWindowSlot": "15",
+    "timerRollWindowSlot": "4",
 }
 TOPIC, DAY_MS = "Timed", 86_400_000
-EARLY, PENDING = 40, 500
+EARLY, PENDING = 20, 300
 """Delivered before the store moves; due later, all of them rolled before."""
-DUE_MS, APART_MS = (22_000, 90_000), 12
-"""After the roll window of 15 s, and time for the other broker to start; more of it on a busy machine."""
+EARLY_MS = 800
+DUE_MS, APART_MS = (12_000, 30_000, 90_000), 5
+"""After the roll window of 4 s, and time for the other broker to start; more of it on a busy machine."""
 MARGIN_MS = 3_000
 """A recall only finds messages that are not due when the other broker enqueues them again."""
-FLOOD = 10_000
-SETTLED_S = 3
+FLOOD = 6_000
+SETTLED_S = 2
 """More than one second, by which Apache's deliveries may be late."""
 
 
@@ -53,22 +55,21 @@ def send(client: ClientSocket, body: str, deliver_ms: int) -> str:
 
 def await_checkpoint(store: Path, read_ms: int, queue_offset: int) -> None:
     """Wait for these values in `timercheck`: after a kill, Apache repeats what its checkpoint does not cover."""
-    path, deadline = store / "config" / "timercheck", time.time() + 60
-    while time.time() < deadline:
+    path = store / "config" / "timercheck"
+
+    def covers() -> bool:
         page = path.read_bytes()[: FIELDS.size]
-        if len(page) == FIELDS.size:
-            fields = FIELDS.unpack(page)
-            if fields[0] >= read_ms and fields[3] >= queue_offset:
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"the timer lags: {fields}")
+        fields = FIELDS.unpack(page) if len(page) == FIELDS.size else (0,) * 4
+        return fields[0] >= read_ms and fields[3] >= queue_offset
+
+    eventually(covers, 60, "the timer lags")
 
 
 def write(client: ClientSocket, store: Path, due_ms: int) -> set[bytes]:
     """All that must be delivered; messages that are due when the timer reads them come last."""
     now_ms = time.time_ns() // 1_000_000
     for number in range(EARLY):
-        send(client, f"early {number}", now_ms + 1500 + number * 25)
+        send(client, f"early {number}", now_ms + EARLY_MS + number * 25)
     handles = [send(client, f"pending {number}", due_ms + number * APART_MS) for number in range(PENDING)]
     send(client, "far", now_ms + 2 * DAY_MS)
     recalled = range(0, PENDING, 50)
@@ -76,15 +77,14 @@ def write(client: ClientSocket, store: Path, due_ms: int) -> set[bytes]:
         ext = {"producerGroup": "PG", "topic": TOPIC, "recallHandle": handles[number]}
         assert client.ask(RequestCode.RECALL_MESSAGE, ext).code == 0
     sent = EARLY + PENDING + 1 + len(recalled)
-    await_checkpoint(store, now_ms + 1500 + EARLY * 25, sent)
+    await_checkpoint(store, now_ms + EARLY_MS + EARLY * 25, sent)
     for number in range(3):
         properties = f"TIMER_OUT_MS\x01{now_ms - 5000}\x02REAL_TOPIC\x01{TOPIC}\x02REAL_QID\x010\x02"
         ext = send_ext("rmq_sys_wheel_timer", i=properties)
         assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"late %d" % number).code == 0
     await_checkpoint(store, 0, sent + 3)
-    time.sleep(SETTLED_S)
     early = {b"early %d" % number for number in range(EARLY)} | {b"late %d" % number for number in range(3)}
-    assert {record.body for record in read_queue(client, TOPIC, 0)} == early
+    eventually(lambda: {record.body for record in read_queue(client, TOPIC, 0)} == early, what="the early")
     return early | {b"pending %d" % number for number in range(PENDING) if number not in recalled}
 
 
@@ -104,7 +104,7 @@ def stored(client: ClientSocket) -> int:
 def fire_half(store: Path) -> bool:
     """Stop ours in the middle of a slot; False if it was faster than this process."""
     with FireArrow(store, SETTINGS) as peer, ClientSocket(address(peer.address)) as client:
-        flood(client, (time.time_ns() // 1_000_000 // 1000 + 6) * 1000)
+        flood(client, (time.time_ns() // 1_000_000 // 1000 + 4) * 1000)
         while stored(client) < FLOOD // 20:
             time.sleep(0.001)
         peer.stop()
@@ -119,9 +119,7 @@ def test_a_half_fired_slot_changes_hands(tmp_path: Path) -> None:
     store = next((path for path in (tmp_path / f"store-{n}" for n in range(5)) if fire_half(path)), None)
     assert store is not None, "the whole slot was delivered before the stop, five times"
     with Apache(store, SETTINGS) as theirs, ClientSocket(address(theirs.address)) as client:
-        deadline = time.time() + 30
-        while stored(client) < FLOOD and time.time() < deadline:
-            time.sleep(0.2)
+        eventually(lambda: stored(client) >= FLOOD, 30)
         time.sleep(SETTLED_S)
         found = [record.body for record in read_queue(client, TOPIC, 0)]
         assert Counter(found) == Counter(b"flood %d" % number for number in range(FLOOD))
@@ -148,13 +146,13 @@ def test_pending_timers_change_hands(writer: Open, reader: Open, end: str, tmp_p
         assert set(found) == expected
         assert [body for body, times in found.items() if times > 1] == []
         return
-    pytest.fail("the other broker started too late, twice")
+    pytest.fail(f"the other broker started too late, {len(DUE_MS)} times")
 
 
 def delivered(client: ClientSocket, expected: int, due_ms: int) -> Counter[bytes]:
     """The bodies in the queue, once there are as many as expected, or 30 s after the last was due."""
-    deadline = due_ms / 1000 + PENDING * APART_MS / 1000 + 30
-    while len(read_queue(client, TOPIC, 0)) < expected and time.time() < deadline:
-        time.sleep(0.5)
+    last_s = due_ms / 1000 + PENDING * APART_MS / 1000
+    with suppress(AssertionError):
+        eventually(lambda: stored(client) >= expected, last_s + 30 - time.time())
     time.sleep(SETTLED_S)
     return Counter(record.body for record in read_queue(client, TOPIC, 0))

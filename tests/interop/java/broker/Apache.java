@@ -6,8 +6,9 @@ import org.apache.rocketmq.broker.BrokerStartup;
 import org.apache.rocketmq.namesrv.NamesrvStartup;
 
 /**
- * Apache's name server and broker in one process: `Apache NAMESRV.CONF BROKER.CONF`; stops when its input ends. At each
- * byte of it the broker registers: at its start 5.5 does not reach the name server, and tries again 10 s later.
+ * Apache's name server and broker in one process: `Apache NAMESRV.CONF BROKER.CONF`; stops when its input ends. At a
+ * `t` in it a slave copies its master's tables, at any other byte the broker registers: at its start 5.5 does not reach
+ * the name server, and tries again 10 s later.
  */
 public final class Apache {
     public static void main(String[] args) throws Exception {
@@ -17,8 +18,12 @@ public final class Apache {
             System.exit(1);
         }
         System.out.println("apache ready");
-        while (System.in.read() >= 0) {
-            broker.registerBrokerAll(true, false, true);
+        for (int what = System.in.read(); what >= 0; what = System.in.read()) {
+            if (what == 't') {
+                broker.getSlaveSynchronize().syncAll();
+            } else {
+                broker.registerBrokerAll(true, false, true);
+            }
         }
         Haste.begin(Thread.currentThread());
         broker.shutdown();
