@@ -17,7 +17,7 @@ HIDDEN_S = 3600
 
 @dataclass
 class PopsAcross(LaterWork):
-    """Six are popped for `popped_s`, two of them acknowledged, and one for a long time: it is acknowledged at the end."""
+    """Six are popped for `popped_s`, two of them acknowledged, and one for a long time, acknowledged at the end."""
 
     popped_s: int = 4
 

@@ -74,7 +74,9 @@ def test_a_client_with_keys_sends_and_consumes(guarded: Peer, make: Clients, nam
             client.ask("send", group=f"P-{topic}", topic=topic, body=bodies, **signed)
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(
+    "name", ["java5", *(pytest.param(name, marks=pytest.mark.long) for name in ("java4", "go"))]
+)
 def test_a_client_with_wrong_keys_is_told_so(guarded: Peer, make: Clients, name: str) -> None:
     topic = f"Wrong-{name}"
     with SignedSocket(address(guarded.address)) as root:
@@ -222,7 +224,7 @@ def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield peer
 
 
-@pytest.mark.parametrize("name", ["java4", "go"])
+@pytest.mark.parametrize("name", ["java4", pytest.param("go", marks=pytest.mark.long)])
 def test_accounts_of_brokers_4(plain: Peer, drivers: Drivers, tmp_path: Path, name: str) -> None:
     with SignedSocket(address(plain.address), "orders-admin", "admin-secret") as admin:
         for topic in ("Plain", "ReadOnly"):

@@ -16,12 +16,15 @@ from tests.replication.sender import Sender
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 
+CLEANED = {"cleanResourceInterval": "100", "deleteCommitLogFilesInterval": "0"}
+"""So that files are deleted as soon as they have expired."""
+
 
 class Scene:
     """A master with some messages, a sender of its log, and the folder of a slave."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
-        self.master = start_master(folder / "master", **settings)
+        self.master = start_master(folder / "master", **(CLEANED | settings))
         self.connection = self.master.connect()
         self.store = folder / "slave"
         self.limit: int | None = None

@@ -12,7 +12,7 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import read_queue, send_ext, topic_ext
 
 TOPIC, QUEUES, MESSAGES = "Delayed", 2, 240
-LEVELS = {"messageDelayLevel": "1s 2s 3s 4s 6s"}
+LEVELS = {"messageDelayLevel": "1s 1s 2s 3s 4s"}
 WAITING = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 
 
@@ -21,7 +21,7 @@ def fill(master: ClientSocket, first: int, *, timers: bool) -> None:
     assert master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC, QUEUES)).code == 0
     for number in range(first, first + MESSAGES):
         if timers and number % 6 == 5:
-            when = f"TIMER_DELAY_MS\x01{1000 + number * 37 % 4000}\x02"
+            when = f"TIMER_DELAY_MS\x01{1000 + number * 37 % 3000}\x02"
         else:
             when = f"DELAY\x01{1 + number % 5}\x02"
         properties = f"{when}UNIQ_KEY\x01K{number:06d}\x02"

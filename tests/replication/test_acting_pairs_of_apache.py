@@ -14,6 +14,7 @@ from tests.interop.toolchain import java_class_path, need
 from tests.replication.acting_rig import (
     BOTH,
     LATER,
+    LATER_S,
     TOPIC,
     Rig,
     acts,
@@ -93,7 +94,7 @@ def master_is_killed(rig: Rig, *, apache_slave: bool) -> float:
 
 def master_is_back(rig: Rig, gone: float) -> None:
     """The delayed message has become due meanwhile."""
-    time.sleep(max(0.0, gone + 9 - time.monotonic()))
+    time.sleep(max(0.0, gone + LATER_S - time.monotonic()))
     rig.start("master")
     rig.wait_route(BOTH, 6, 60)
     with rig.connect("master") as master:

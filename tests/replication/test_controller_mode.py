@@ -185,7 +185,7 @@ def test_members_of_the_set_are_expected_until_they_are_removed(under: Under) ->
     assert missing(slave) == []
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", [pytest.param("ASYNC_FLUSH", marks=pytest.mark.long), "SYNC_FLUSH"])
 def test_failover_under_load_loses_nothing_that_was_acknowledged(under: Under, flush: str) -> None:
     master, slave = under.pair(flushDiskType=flush)
     acknowledged: list[bytes] = []

@@ -94,7 +94,7 @@ def test_logs_are_equal_over_rolls_and_kills_of_both(tmp_path: Path) -> None:
             assert slave.running.stop() == 0
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", [pytest.param("ASYNC_FLUSH", marks=pytest.mark.long), "SYNC_FLUSH"])
 def test_what_a_sync_master_answered_is_at_the_slave(tmp_path: Path, flush: str) -> None:
     settings = SYNC | {"haListenPort": str(free_port()), "flushDiskType": flush}
     with (

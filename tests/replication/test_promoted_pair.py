@@ -19,7 +19,7 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import read_queue, send_ext, topic_ext
 
 LATE = "Late"
-COUNT = 60
+COUNT = 30
 ROLES = {"timerPrecisionMs": "100", "flushConsumerOffsetInterval": "1000"}
 
 
@@ -83,7 +83,7 @@ def test_each_late_message_once(tmp_path: Path, clean: bool) -> None:
         for half in halves:  # the producer had no answer of the old master
             commit(connection, half)
         wait_for(lambda: set(bodies(connection)) == wanted, "all of them")
-        time.sleep(3)
+        time.sleep(1.5)
         assert {body: count for body, count in bodies(connection).items() if count > 1} == {}
 
 
@@ -127,6 +127,6 @@ def test_popped_messages_come_back_once(tmp_path: Path) -> None:
             return set(found) == wanted
 
         wait_for(is_back, "all of them", 40)
-        time.sleep(3)
+        time.sleep(1.5)
         is_back()
         assert max(found.values()) == 1

@@ -15,23 +15,24 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.7", marks=pytest.mark.long)])
-def test_delayed_messages_come_once(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(
+    "is_killed",
+    [pytest.param(True, id="killed"), pytest.param(False, id="stopped", marks=pytest.mark.long)],
+)
+def test_delayed_messages_come_once(tmp_path: Path, version: str, is_killed: bool) -> None:
     need(lambda: java_class_path("client5" if version == "5.5.0" else "broker4"))
     pair = Pair(tmp_path, version, **LEVELS)
     try:
-        promoted(pair, 0, is_killed=True)
-        pair.forget()
-        pair.start_master()
-        promoted(pair, MESSAGES, is_killed=False)
+        promoted(pair, is_killed=is_killed)
     finally:
         pair.close()
 
 
-def promoted(pair: Pair, first: int, *, is_killed: bool) -> None:
+def promoted(pair: Pair, *, is_killed: bool) -> None:
     """The master is killed in the middle of its deliveries, and the slave killed or stopped; then it is the master."""
     with pair.slave(**LEVELS) as slave, slave.connect() as reader:
         with pair.connect() as master:
-            fill(master, first, timers=pair.version == "5.5.0")
+            fill(master, 0, timers=pair.version == "5.5.0")
             in_the_middle(master, reader, 0)
         pair.master.kill()
         time.sleep(0.1)

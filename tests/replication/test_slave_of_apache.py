@@ -66,11 +66,6 @@ class Pair:
         assert digests(self.folder / "slave", end) == digests(self.folder / "master", end)
         return end
 
-    def forget(self) -> None:
-        """Both stores, which nobody has open."""
-        for name in ("master", "slave"):
-            shutil.rmtree(self.folder / name)
-
     def close(self) -> None:
         self.master.kill()
         self.names.broker.kill()
@@ -184,7 +179,7 @@ def test_offsets_follow_within_about_a_second(pair: Pair) -> None:
         fill(master, 20)
         pair.equal(connection)
         group = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "1"}
-        for number in range(1, 9):
+        for number in range(1, 6):
             assert (
                 master.ask(RequestCode.UPDATE_CONSUMER_OFFSET, group | {"commitOffset": str(number)}).code
                 == 0
@@ -196,6 +191,23 @@ def test_offsets_follow_within_about_a_second(pair: Pair) -> None:
     assert sorted(took)[len(took) // 2] < 1.5, took
 
 
+def test_a_pair_of_apache_is_shown(pair: Pair, tmp_path: Path) -> None:
+    if pair.version != "5.5.0":
+        pytest.skip("one version is enough")
+    role = {"brokerRole": "SLAVE", "brokerId": "2", "namesrvAddr": pair.names.name_server}
+    with Apache(tmp_path / "apache", SETTINGS | role):
+
+        def row() -> dict[str, object]:
+            ran = here("replica", "status", "--broker", "broker-a", name_server=pair.names.name_server)
+            found = [line for line in ran.lines if line["brokerId"] == 2]
+            return found[0] if found else {}
+
+        wait_for(lambda: row().get("inSync") is True and row().get("lagBytes") == 0, "the slave", 60)
+        shown = row()
+        assert {shown[name] for name in ("state", "lagMs", "lagMessages", "reason")} == {None}
+
+
+@pytest.mark.long
 def test_a_way_that_cuts_each_byte_of_a_header_and_turns_a_bit(pair: Pair) -> None:
     way = Way(lambda: ("127.0.0.1", address(pair.master.address)[1] + 1))
     with pair.connect() as master:
@@ -226,6 +238,7 @@ def load(pair: Pair, stop: threading.Event) -> None:
         return
 
 
+@pytest.mark.long
 def test_javas_consumer_reads_on_from_the_slave(pair: Pair, tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     with pair.connect() as master:
@@ -251,6 +264,7 @@ def test_javas_consumer_reads_on_from_the_slave(pair: Pair, tmp_path: Path) -> N
         java.ask("stop", name="reader")
 
 
+@pytest.mark.long
 def test_a_log_that_went_on_elsewhere_or_was_shortened_is_not_followed(pair: Pair) -> None:
     """Last, for the master loses its store: its log is shorter, then the slave's next file is gone."""
 
@@ -289,27 +303,3 @@ def test_a_log_that_went_on_elsewhere_or_was_shortened_is_not_followed(pair: Pai
     pair.start_master()
     with pair.slave() as slave:
         state(slave, "behind the log", "it has deleted older files")
-
-
-def test_a_pair_of_apache_is_shown(tmp_path: Path) -> None:
-    need(lambda: java_class_path("client5"))
-    pair = Pair(tmp_path, "5.5.0")
-    role = {"brokerRole": "SLAVE", "brokerId": "2", "namesrvAddr": pair.names.name_server}
-    try:
-        with pair.connect() as master:
-            fill(master, 20)
-        slave = Apache(tmp_path / "apache", SETTINGS | role)
-        try:
-
-            def row() -> dict[str, object]:
-                ran = here("replica", "status", "--broker", "broker-a", name_server=pair.names.name_server)
-                found = [line for line in ran.lines if line["brokerId"] == 2]
-                return found[0] if found else {}
-
-            wait_for(lambda: row().get("inSync") is True and row().get("lagBytes") == 0, "the slave", 60)
-            shown = row()
-            assert {shown[name] for name in ("state", "lagMs", "lagMessages", "reason")} == {None}
-        finally:
-            slave.kill()
-    finally:
-        pair.close()

@@ -90,7 +90,7 @@ def shortened(scene: Scene) -> int:
         os.utime(path, (past, past))
     assert scene.connection.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
     wait_for(lambda: min(int(path.name) for path in folder.iterdir()) > 0, "the deletion of the first file")
-    time.sleep(1)
+    time.sleep(0.3)
     return min(int(path.name) for path in folder.iterdir())
 
 
