@@ -94,11 +94,12 @@ def checks(client: Driver) -> list[Event]:
     return client.consumed("Payers")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("writer", "reader", "stops"),
     [
         (FireArrow, Apache, True),
-        pytest.param(Apache, FireArrow, True, marks=pytest.mark.long),
+        (Apache, FireArrow, True),
         (Apache, FireArrow, False),
     ],
     ids=["ours", "theirs", "theirs killed"],

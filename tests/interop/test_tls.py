@@ -75,6 +75,12 @@ WITH_BOTH = SCENARIOS[:6]
 """Those that run against Apache's broker, too; the others only with `--against apache`."""
 WITH_4 = ("basicClientServerIntegrationTest", "enforcingServerRejectsPlainClient")
 """Those that always run with Java's client 4, too; the others only with `--long`."""
+SHOWN_ELSEWHERE = ("encryptedKeys", "serverNotNeedClientAuth", "serverWantClientAuth")
+"""In a file, while certificates are replaced, and by clients of both kinds."""
+
+
+def is_short(client: str, name: str) -> bool:
+    return name not in SHOWN_ELSEWHERE if client == "java5" else name in WITH_4
 
 
 def of_name(scenario: Scenario) -> str:
@@ -168,7 +174,7 @@ def reaches(client: Driver, name_server: str, options: dict[str, str]) -> bool:
             client,
             each,
             id=f"{client}-{each.name}",
-            marks=() if client == "java5" or each.name in WITH_4 else pytest.mark.long,
+            marks=() if is_short(client, each.name) else pytest.mark.long,
         )
         for client in JVMS
         for each in SCENARIOS
@@ -187,13 +193,11 @@ def test_scenario(
         end(peer)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("client", ["java5"], indirect=True)
 @pytest.mark.parametrize(
     "scenario",
-    [
-        pytest.param(each, marks=() if each.name == "encryptedKeys" else pytest.mark.long)
-        for each in WITH_BOTH
-    ],
+    WITH_BOTH,
     ids=of_name,
 )
 def test_apaches_broker(tmp_path: Path, files: CertificateFiles, client: Driver, scenario: Scenario) -> None:
@@ -255,9 +259,13 @@ def test_certificates_are_replaced(tmp_path: Path, kind: type[FireArrow | Apache
         end(peer)
 
 
-def test_our_client_with_apaches_broker(tmp_path: Path, files: CertificateFiles) -> None:
-    need(lambda: java_class_path("client5"))
-    with Apache(tmp_path / "store", server_options(files, SCENARIOS[0])) as peer:
+@pytest.mark.parametrize("client", ["java5"], indirect=True)
+def test_our_client_and_javas_with_apaches_broker(
+    tmp_path: Path, files: CertificateFiles, client: Driver
+) -> None:
+    checked = SCENARIOS[0]
+    with Apache(tmp_path / "store", server_options(files, checked)) as peer:
+        assert reaches(client, peer.name_server, client_options(files, checked, client))
         tls = TlsOptions(
             authority=files.path("authority.pem"),
             certificate=files.path("client.pem"),

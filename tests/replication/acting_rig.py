@@ -22,13 +22,11 @@ PAIR = {
     "totalReplicas": "2",
     "mappedFileSizeCommitLog": str(1 << 20),
     "maxMessageSize": "100000",
-    "messageDelayLevel": "1s 5s 1h",
+    "messageDelayLevel": "1s 8s 1h",
     "timerWheelEnable": "true",
     "haSendHeartbeatInterval": "1000",
 }
 OURS = {"mappedFileSizeConsumeQueue": "6000", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
-LATER_S = 5.5
-"""After so many seconds the message that `send_later` sent is due."""
 APACHES = {"brokerIP2": "127.0.0.1", "slaveReadEnable": "true"}
 """Apache's slave refuses reads without it, also while it acts."""
 SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
@@ -128,7 +126,7 @@ def fill(connection: ClientSocket) -> None:
 
 
 def send_later(connection: ClientSocket) -> None:
-    """A message of the delay level of 5 s."""
+    """A message of the delay level of 8 s."""
     assert (
         connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(LATER, i="DELAY\x012\x02"), b"later").code == 0
     )
