@@ -27,8 +27,9 @@ from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.local_broker import LocalBroker
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
-from tests.interop.cli_messages import Cli, open_transaction, until
+from tests.interop.cli_messages import Cli, open_transaction
 from tests.interop.peers import Peer
+from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand
 
 VERBS = [
@@ -290,7 +291,7 @@ def test_a_discarded_transaction_is_asked_for_again() -> None:
     with LocalBroker(settings=settings) as broker:
         cli, topic, group = Cli(broker.name_server), unique("topic"), unique("tx")
         kept = open_transaction(broker, topic, group, asked=True)
-        (discarded,) = until(lambda: cli("tx", "list", "--discarded", "--group", group, code=None).lines)
+        (discarded,) = eventually(lambda: cli("tx", "list", "--discarded", "--group", group, code=None).lines)
         assert (discarded["topic"], discarded["msgId"]) == (topic, kept)
         assert cli("tx", "list", "--discarded", "--group", "other").out == ""
         path = {row["step"]: row for row in cli("message", "path", topic, kept, code=1).lines}
@@ -303,9 +304,9 @@ def test_a_discarded_transaction_is_asked_for_again() -> None:
             cli("tx", "ask", kept, "--yes", code=None)
             return cli("tx", "commit", kept, "--yes", code=None).code == 0
 
-        until(resumed_and_committed)
+        eventually(resumed_and_committed)
         assert "by itself" in cli("tx", "ask", discarded["offsetMsgId"], "--yes", code=2).err
-        assert until(lambda: cli("tail", topic, "--from", "start", "-e").lines)[0]["body"] == "half"
+        assert eventually(lambda: cli("tail", topic, "--from", "start", "-e").lines)[0]["body"] == "half"
 
 
 # ---- what only our broker knows ----

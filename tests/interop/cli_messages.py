@@ -1,9 +1,7 @@
 """What the tests of `firearrow send`, `message`, `dlq` and `tx` do with a broker of either kind."""
 
 import asyncio
-import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
@@ -15,6 +13,7 @@ from firearrow.client.send.producer import Producer
 from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.support.command_line import Ran, here
+from tests.support.eventually import eventually
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 WAIT_S = 30
@@ -50,15 +49,6 @@ def new_topic(broker: Served, queues: int = 2) -> str:
     return name
 
 
-def until(found: Callable[[], Any]) -> Any:  # noqa: ANN401
-    """What `found` returns, as soon as it is true."""
-    deadline = time.monotonic() + WAIT_S
-    while not (value := found()):
-        assert time.monotonic() < deadline, "nothing came"
-        time.sleep(0.1)
-    return value
-
-
 def consume(
     broker: Served, group: str, topic: str, result: ConsumeResult, count: int, **more: int
 ) -> list[str]:
@@ -89,7 +79,7 @@ def dead_letter(broker: Served, cli: Cli, topic: str, *bodies: str) -> str:
     for body in bodies:
         cli("send", topic, body, "--key", body, "--property", f"traceparent={PARENT}")
     consume(broker, group, topic, ConsumeResult.RETRY_LATER, len(bodies), max_reconsume_times=0)
-    until(lambda: len(cli("dlq", "show", group, code=None).lines) == len(bodies))
+    eventually(lambda: len(cli("dlq", "show", group, code=None).lines) == len(bodies))
     return group
 
 

@@ -6,7 +6,6 @@ pending at once. Topics are those of the recorded stores; what is near is due so
 """
 
 import json
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tests.integration.test_send_back import back, offset_in
 from tests.integration.test_timers import recall, timed
 from tests.interop.contents import read
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.messages import read_messages
 from tests.support.requests import pull, send_ext
 
@@ -195,10 +195,10 @@ def bodies(client: ClientSocket, topic: str) -> list[bytes]:
 
 
 def await_bodies(client: ClientSocket, topic: str, wanted: list[bytes]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while missing := set(wanted) - set(bodies(client, topic)):
-        assert time.monotonic() < deadline, f"{topic}: {missing} did not come"
-        time.sleep(0.1)
+    def missing() -> set[bytes]:
+        return set(wanted) - set(bodies(client, topic))
+
+    eventually(lambda: not missing(), WAIT_S, lambda: f"{topic}: {missing()}")
 
 
 def found_by(client: ClientSocket, topic: str, key: str) -> list[Record]:

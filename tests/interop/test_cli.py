@@ -1,6 +1,5 @@
 """The command line against our broker, Apache's 5.5.0 and 4.9.7: what Apache's protocol can say works at all."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from firearrow.client.blocking import Producer, PushConsumer
 from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, Apache4, FireArrow, Peer
 from tests.interop.toolchain import java_class_path, need
 from tests.support.command_line import Ran, here
+from tests.support.eventually import eventually
 
 Firearrow = Callable[..., Ran]
 SETTINGS = LIFE | {"autoCreateTopicEnable": "true", "brokerName": BROKER}
@@ -57,14 +57,6 @@ def sent(broker: Peer) -> str:
         for number in range(MESSAGES):
             producer.send(Message("sent", b"%d" % number, tags="even" if number % 2 == 0 else "odd"))
     return "sent"
-
-
-def eventually(holds: Callable[[], object], seconds: float = 20) -> None:
-    """AssertionError: it never held."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)
 
 
 def member(

@@ -15,10 +15,11 @@ from firearrow.client.base.options import ProducerOptions
 from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
-from tests.interop.cli_messages import PARENT, Cli, consume, dead_letter, new_topic, open_transaction, until
+from tests.interop.cli_messages import PARENT, Cli, consume, dead_letter, new_topic, open_transaction
 from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, Peer
 from tests.interop.toolchain import java_class_path, need
 from tests.support.command_line import PROGRAM
+from tests.support.eventually import eventually
 
 SETTINGS = {"autoCreateTopicEnable": "true", "brokerName": BROKER} | LIFE | {"transactionTimeOut": "600000"}
 
@@ -88,7 +89,7 @@ def test_lines_of_a_pipe_are_sent_as_they_come(cli: Cli, topic: str) -> None:
         assert process.stdout is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        until(lambda: "first" in cli("tail", topic, "--from", "start", "-e", code=None).out)
+        eventually(lambda: "first" in cli("tail", topic, "--from", "start", "-e", code=None).out)
         process.stdin.write(b"second")
         process.stdin.close()
         assert b'"sent":2' in process.stdout.read()
@@ -173,11 +174,11 @@ def test_a_delayed_message_comes_later(cli: Cli, topic: str) -> None:
     ran = cli("send", topic, "later", "--delay", "2s")
     assert "timer message" in ran.err
     assert cli("tail", topic, "--from", "start", "-e").out == ""
-    steps = until(lambda: cli("message", "path", topic, ran.lines[0]["msgId"], code=None).lines)
+    steps = eventually(lambda: cli("message", "path", topic, ran.lines[0]["msgId"], code=None).lines)
     scheduled = [step for step in steps if step["step"] == "scheduled"]
     assert len(scheduled) == 1, steps
     assert "due" in scheduled[0]["detail"]
-    found = until(lambda: cli("tail", topic, "--from", "start", "-e").lines)
+    found = eventually(lambda: cli("tail", topic, "--from", "start", "-e").lines)
     assert found[0]["storedMs"] - found[0]["bornMs"] >= 1500
 
 
@@ -200,7 +201,7 @@ def test_what_waits_is_listed_by_firearrow_only(broker: Peer, cli: Cli, topic: s
         assert "only FireArrow" in cli("dlq", "drop", dead, "--yes", code=2).err
         return
     late, soon = (cli("send", topic, "x", "--delay", delay).lines[0] for delay in ("2h", "1h"))
-    listed = until(lambda: cli("timer", "list", "--topic", topic).lines)
+    listed = eventually(lambda: cli("timer", "list", "--topic", topic).lines)
     assert [row["msgId"] for row in listed] == [soon["msgId"], late["msgId"]]
     assert listed[0]["recallHandle"] == soon["recallHandle"]
     assert cli("timer", "list", "--topic", topic, "--from", "+90m").lines[0]["msgId"] == late["msgId"]
@@ -221,7 +222,10 @@ def test_a_message_is_found(cli: Cli, topic: str) -> None:
     cli("send", topic, "hay")
     for message_id in (sent["msgId"], sent["offsetMsgId"]):
         assert cli("message", "get", topic, message_id).lines[0]["body"] == "needle"
-    assert until(lambda: cli("message", "find", topic, "--key", "k1", code=None).lines)[0]["body"] == "needle"
+    assert (
+        eventually(lambda: cli("message", "find", topic, "--key", "k1", code=None).lines)[0]["body"]
+        == "needle"
+    )
     assert cli("message", "find", topic, "--from", "-1m", "--grep", "nee").lines[0]["body"] == "needle"
     assert cli("message", "find", topic, "--from", "-1m", "--tag", "a").lines[0]["body"] == "needle"
     assert cli("message", "find", topic, "--key", "other", code=1).out == ""
@@ -255,7 +259,7 @@ def test_one_consumer_gets_it_again(broker: Peer, cli: Cli, topic: str) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
-            resent = until(
+            resent = eventually(
                 lambda: cli("message", "resend", topic, sent["msgId"], "--group", group, "-y", code=None).out
             )
             assert '"CR_SUCCESS"' in resent
@@ -269,7 +273,7 @@ def test_the_path_of_a_message_that_was_retried_and_died(broker: Peer, cli: Cli,
     group = unique("path")
     seen = consume(broker, group, topic, ConsumeResult.RETRY_LATER, 2, max_reconsume_times=1)
     assert set(seen) == {PARENT}, "retries keep it"
-    ran = until(
+    ran = eventually(
         lambda: (
             (found := cli("message", "path", topic, sent["msgId"], code=None)).code == 1
             and "dead" in found.out
@@ -358,14 +362,14 @@ def test_dead_letters_are_dropped(broker: Peer, cli: Cli, topic: str) -> None:
 def test_an_operator_commits_or_rolls_back(broker: Peer, cli: Cli, topic: str) -> None:
     group = unique("tx")
     kept, dropped = (open_transaction(broker, topic, group) for _ in range(2))
-    steps = until(lambda: cli("message", "path", topic, kept, code=None).lines)
+    steps = eventually(lambda: cli("message", "path", topic, kept, code=None).lines)
     assert [step["detail"].partition(",")[0] for step in steps] == ["open"]
     assert "would commit" in cli("tx", "commit", kept, "--dry-run").err
     assert cli("tx", "commit", kept, "--yes").lines[0]["state"] == "COMMIT"
-    found = until(lambda: cli("tail", topic, "--from", "start", "-e").lines)
+    found = eventually(lambda: cli("tail", topic, "--from", "start", "-e").lines)
     assert [(row["body"], row["properties"]["traceparent"]) for row in found] == [("half", PARENT)]
     assert cli("tx", "rollback", dropped, "--yes").lines[0]["state"] == "ROLLBACK"
-    until(lambda: "has ended" in cli("tx", "commit", dropped, "--dry-run", code=None).err)
+    eventually(lambda: "has ended" in cli("tx", "commit", dropped, "--dry-run", code=None).err)
     assert "has ended" in cli("tx", "commit", kept, "--yes", code=2).err, "it would come twice"
     assert len(cli("tail", topic, "--from", "start", "-e").lines) == 1
     assert "by itself" in cli("tx", "ask", kept, "--yes", code=2).err
@@ -387,5 +391,5 @@ def test_the_path_has_what_producers_and_consumers_trace(broker: Peer, cli: Cli,
         found = {row["step"]: row["group"] for row in rows}
         return found if {"trace: send", "trace: handled"} <= found.keys() else {}
 
-    steps = until(traced)
+    steps = eventually(traced)
     assert steps["trace: deliver"] == steps["trace: handled"] == group

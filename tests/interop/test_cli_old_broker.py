@@ -6,9 +6,10 @@ import pytest
 
 from firearrow.client.consume.consume_results import ConsumeResult
 from tests.client.conftest import unique
-from tests.interop.cli_messages import PARENT, Cli, consume, dead_letter, new_topic, open_transaction, until
+from tests.interop.cli_messages import PARENT, Cli, consume, dead_letter, new_topic, open_transaction
 from tests.interop.peers import BROKER, Apache4, Peer
 from tests.interop.toolchain import java_class_path, need
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.interop
 SETTINGS = {
@@ -45,7 +46,9 @@ def test_what_is_sent_is_read_and_found(cli: Cli, topic: str) -> None:
     assert cli("tail", topic, "--from", "start", "-e", "--sql", "TAGS = 'new'").lines[0]["body"] == "needle"
     assert cli("message", "get", topic, sent["msgId"]).lines[0]["body"] == "needle"
     assert cli("message", "get", topic, sent["offsetMsgId"]).lines[0]["body"] == "needle"
-    assert until(lambda: cli("message", "find", topic, "--key", "k", code=None).lines)[0]["keys"] == ["k"]
+    assert eventually(lambda: cli("message", "find", topic, "--key", "k", code=None).lines)[0]["keys"] == [
+        "k"
+    ]
     assert cli("message", "find", topic, "--from", "-1m", "--grep", "nee").lines[0]["body"] == "needle"
 
 
@@ -53,7 +56,7 @@ def test_a_delay_is_a_level_or_refused(cli: Cli, topic: str) -> None:
     assert "delay level 2" in cli("send", topic, "later", "--delay", "2s").err
     assert "choose of" in cli("send", topic, "never", "--delay", "7s", code=2).err
     assert "timer messages" in cli("send", topic, "never", "--at", "+7s", code=2).err
-    assert until(lambda: cli("tail", topic, "--from", "start", "-e").lines)[0]["body"] == "later"
+    assert eventually(lambda: cli("tail", topic, "--from", "start", "-e").lines)[0]["body"] == "later"
 
 
 def test_dead_letters_and_the_path_to_them(broker: Peer, cli: Cli, topic: str) -> None:
@@ -62,7 +65,7 @@ def test_dead_letters_and_the_path_to_them(broker: Peer, cli: Cli, topic: str) -
     assert letter["properties"]["traceparent"] == PARENT
     steps = {"stored", "traceparent", "delivered", "dead"}
     # the consumer's last commit is one-way: the broker may take it after the consumer has ended
-    until(
+    eventually(
         lambda: steps <= {row["step"] for row in cli("message", "path", topic, letter["msgId"], code=1).lines}
     )
     assert cli("dlq", "redrive", group, "--yes", "--limit", "1").lines[0]["sent"] == 1
@@ -73,7 +76,7 @@ def test_dead_letters_and_the_path_to_them(broker: Peer, cli: Cli, topic: str) -
 
 def test_an_operator_commits(broker: Peer, cli: Cli, topic: str) -> None:
     kept = open_transaction(broker, topic, unique("tx"))
-    until(lambda: cli("message", "path", topic, kept, code=None).lines)
+    eventually(lambda: cli("message", "path", topic, kept, code=None).lines)
     assert cli("tx", "commit", kept, "--yes").lines[0]["state"] == "COMMIT"
-    assert until(lambda: cli("tail", topic, "--from", "start", "-e").lines)[0]["body"] == "half"
+    assert eventually(lambda: cli("tail", topic, "--from", "start", "-e").lines)[0]["body"] == "half"
     assert "has ended" in cli("tx", "commit", kept, "--yes", code=2).err

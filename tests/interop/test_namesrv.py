@@ -1,7 +1,6 @@
 """Name servers know each other's brokers: Apache's broker registers with ours, ours with Apache's."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from firearrow.broker.base import fastjson
 from tests.interop.peers import Apache, FireArrow
 from tests.interop.toolchain import java_class_path, need
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.interop
 
@@ -26,13 +26,6 @@ def brokers(name_server: str) -> dict[str, str]:
     """Broker name → address of its master."""
     table = fastjson.loads(ask(name_server, RequestCode.GET_BROKER_CLUSTER_INFO).body)["brokerAddrTable"]
     return {name: data["brokerAddrs"]["0"] for name, data in table.items()}
-
-
-def eventually(true: Callable[[], bool], what: str, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +45,7 @@ def apache(ours: FireArrow, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_apaches_broker_registers_with_our_name_server(ours: FireArrow, apache: Apache) -> None:
     eventually(
-        lambda: "broker-apache" in brokers(ours.name_server), "Apache's broker is not in our cluster info"
+        lambda: "broker-apache" in brokers(ours.name_server), 60, "Apache's broker in our cluster info"
     )
     assert brokers(ours.name_server) == {"broker-apache": apache.address, "broker-ours": ours.address}
     route = fastjson.loads(
@@ -68,7 +61,7 @@ def test_our_broker_registers_with_apaches_name_server(apache: Apache, tmp_path:
     settings = {"brokerName": "broker-second", "namesrvAddr": apache.name_server}
     with FireArrow(tmp_path / "second", settings) as second:
         eventually(
-            lambda: "broker-second" in brokers(apache.name_server), "we are not in Apache's cluster info"
+            lambda: "broker-second" in brokers(apache.name_server), 60, "ours in Apache's cluster info"
         )
         assert brokers(apache.name_server)["broker-second"] == second.address
         topic = {
@@ -94,6 +87,6 @@ def test_our_broker_registers_with_apaches_name_server(apache: Apache, tmp_path:
                 2,
             )
 
-        eventually(routed, "a new topic of ours has no route at Apache's name server", 10)
+        eventually(routed, 10, "a route of our new topic at Apache's name server")
         second.stop()
-    eventually(lambda: "broker-second" not in brokers(apache.name_server), "we did not unregister", 10)
+    eventually(lambda: "broker-second" not in brokers(apache.name_server), 10, "that ours unregisters")

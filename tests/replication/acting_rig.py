@@ -1,7 +1,6 @@
 """A name server with supportActingMaster, a pair under it, and what clients see while the master is gone."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from bench.ports import free_port
@@ -163,7 +162,3 @@ def acts(rig: Rig) -> None:
         assert committed(slave) == 8
         assert lock(slave)
         assert send(slave, TOPIC, b"no").code == 14
-
-
-def eventually(found: Callable[[], int], value: int, what: str, within_s: float = 20) -> None:
-    wait_for(lambda: found() == value, f"{what}: {value}", within_s)

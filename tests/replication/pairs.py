@@ -4,7 +4,6 @@ import hashlib
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import send, topic_ext
 
 SEGMENT = 1 << 18
@@ -89,10 +89,7 @@ def ha_client(connection: ClientSocket) -> dict[str, object]:
 
 
 def wait_for(condition: Callable[[], bool], what: str, within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {within_s} s: {what}"
-        time.sleep(0.02)
+    eventually(condition, within_s, what)
 
 
 def digests(store: Path, end: int) -> dict[str, str]:

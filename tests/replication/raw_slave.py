@@ -3,7 +3,6 @@
 import json
 import socket
 import struct
-import time
 from pathlib import Path
 from typing import Self
 
@@ -124,12 +123,3 @@ class Master(BrokerProcess):
 def status_of(connection: ClientSocket) -> dict[str, object]:
     found: dict[str, object] = json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)
     return found
-
-
-def until(condition: object, within_s: float = 10) -> None:
-    """Wait until the callable is true."""
-    assert callable(condition)
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.01)

@@ -20,9 +20,10 @@ from firearrow.broker.replication.confirmed_offset import (
 )
 from firearrow.client.local_broker import LocalBrokerError
 from tests.replication.pairs import end_of, name_server, paused, start_master, start_slave, wait_for
-from tests.replication.raw_slave import Master, RawSlave, status_of, until
+from tests.replication.raw_slave import Master, RawSlave, status_of
 from tests.replication.test_sync import caught_up, shown
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import pull, pull_ext, send, send_ext
 from tests.support.stores import put
 
@@ -64,7 +65,7 @@ def test_a_master_that_was_killed_shows_the_rest_once_a_slave_has_it(tmp_path: P
         past = client.send_request(RequestCode.PULL_MESSAGE, pull_ext("T", 2, **HELD))
         with master.slave() as slave, master.connect() as other:
             copy_all(slave, end)
-            until(lambda: shown(other) == 2)
+            eventually(lambda: shown(other) == 2)
             assert b"tail" in client.answer_to(held).body
             other.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"third")
             slave.copy(end + 1)
@@ -76,7 +77,7 @@ def test_without_a_slave_once_the_slaves_had_their_time(tmp_path: Path) -> None:
     with Master(tmp_path / "store", **SETTINGS) as master, master.connect() as client:
         started = time.monotonic()
         assert shown(client) == 1
-        until(lambda: shown(client) == 2)
+        eventually(lambda: shown(client) == 2)
         assert time.monotonic() - started > 1.2
     with Master(tmp_path / "store", **SETTINGS) as master, master.connect() as client:
         assert shown(client) == 2
@@ -90,7 +91,7 @@ def test_with_fewer_copies_than_the_least_number_not_before_one_joins(tmp_path: 
         assert b"confirmed" in pull(client, "T").body
         with master.slave() as slave:
             copy_all(slave, end)
-            until(lambda: shown(client) == 2)
+            eventually(lambda: shown(client) == 2)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +117,11 @@ def test_a_timer_that_is_due_before_it_is_confirmed_is_delivered_once(tmp_path: 
     (store / FILE_NAME).write_bytes(OFFSET.pack(0))
     with Master(store, **SETTINGS, **precise, minInSyncReplicas=2) as master, master.connect() as client:
         end = master.written()
-        until(lambda: master.written() > end)  # it was due
+        eventually(lambda: master.written() > end)  # it was due
         assert shown(client) == 0
         with master.slave() as slave:
             copy_all(slave, master.written())
-            until(lambda: shown(client) == 1)
+            eventually(lambda: shown(client) == 1)
             assert b"timer" in pull(client, "T").body
 
 
@@ -263,7 +264,7 @@ def test_slaves_have_their_time_also_after_a_start_that_takes_longer(tmp_path: P
     (store / "config" / "timercheck").unlink()
     with Master(store, **SETTINGS | settings | {"slaveTimeout": 200}) as master:
         log = master.log
-        until(lambda: "not all slaves were in sync within slaveTimeout=200 ms" in log.read_text())
+        eventually(lambda: "not all slaves were in sync within slaveTimeout=200 ms" in log.read_text())
         lines = log.read_text().splitlines()
     [read, shown_at] = [
         datetime.fromisoformat(line[:23].replace(",", "."))

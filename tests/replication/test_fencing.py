@@ -20,10 +20,11 @@ from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdent
 from firearrow.broker.tables.topics import TopicConfig
 from tests.replication.pairs import SECRET, TOPIC, end_of, start_master, wait_for
 from tests.replication.promoted_pair import PromotedPair, is_master, promoted, state_of
-from tests.replication.raw_slave import Master, until
+from tests.replication.raw_slave import Master
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import process
+from tests.support.eventually import eventually
 from tests.support.requests import send, send_ext
 
 SYNC = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 60_000}
@@ -36,9 +37,9 @@ def fence(connection: ClientSocket, step: str, **ext: str) -> RemotingCommand:
 def test_what_waits_for_slaves_is_refused(tmp_path: Path) -> None:
     with Master(tmp_path / "store", **SYNC) as master, master.connect() as client, master.slave() as slave:
         slave.say(0)
-        until(lambda: master.status()["inSyncSlaveNums"] == 1)
+        eventually(lambda: master.status()["inSyncSlaveNums"] == 1)
         waiting = client.send_request(RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC), b"body")
-        until(lambda: master.written() > 0)
+        eventually(lambda: master.written() > 0)
         with master.connect() as operator:
             assert fence(operator, "fence", epoch="1").code == 0
         answer = client.answer_to(waiting)

@@ -13,9 +13,10 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.store import CommitLog
 from tests.integration import pops
 from tests.integration.test_transactions import COMMIT, HALF, end, prepare
-from tests.replication.raw_slave import Master, RawSlave, until
+from tests.replication.raw_slave import Master, RawSlave
 from tests.replication.test_sync import caught_up, set_option, shown
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull, pull_ext, read_queue, records, send, send_ext
 
 QUICK = {"timerPrecisionMs": 100, "reviveInterval": 100, "brokerName": "b"}
@@ -56,7 +57,7 @@ def test_a_delayed_message_whose_copy_readers_do_not_see_is_not_delivered_again(
             ext = send_ext("T", i=f"DELAY\x011\x02UNIQ_KEY\x01U{number}\x02")
             assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"delayed").code == 0
         copies = master.written()
-        until(lambda: shown(client) == count)
+        eventually(lambda: shown(client) == count)
         assert master.stop() == 0
     # as at a slave that is promoted: its master delivered them before its progress was copied
     (store / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": {"1": 0}}))
@@ -80,7 +81,9 @@ def test_a_message_whose_acknowledgement_readers_do_not_see_does_not_come_back(t
         for record in pops.records(popped)[:2]:
             assert pops.ack(client, popped, record).code == 0
         before = master.written()
-        until(lambda: master.written() >= before + 1200)  # the check point and two acknowledgements were due
+        eventually(
+            lambda: master.written() >= before + 1200
+        )  # the check point and two acknowledgements were due
         master.kill()
     [check_point, _, _] = stored(store, "rmq_sys_REVIVE_LOG_")
     hide(store, end_of(check_point))
@@ -92,7 +95,7 @@ def test_a_message_whose_acknowledgement_readers_do_not_see_does_not_come_back(t
                 slave.copy(master.written())
                 return revived(client)
 
-            until(lambda: come_back() == [b"2"])
+            eventually(lambda: come_back() == [b"2"])
             time.sleep(0.5)
             assert come_back() == [b"2"]
 
@@ -161,7 +164,7 @@ def test_a_message_that_readers_do_not_see_any_more_can_be_sent_back(tmp_path: P
         ext = {"group": "CG", "offset": str(record.physical_offset), "delayLevel": "-1", "originTopic": "T"}
         assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext).code == 0
         with all_confirmed(master):
-            until(lambda: shown(client) == 1)
+            eventually(lambda: shown(client) == 1)
             [dead] = read_queue(client, "%DLQ%CG", 0)
             assert dead.body == b"0"
 

@@ -11,9 +11,10 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.replication.log_times import Lag, LogTimes
 from tests.metrics.scrapes import WatchedBroker, value, watched
 from tests.replication.pairs import SIZES, ha_client, name_server, wait_for, words
-from tests.replication.raw_slave import Master, RawSlave, until
+from tests.replication.raw_slave import Master, RawSlave
 from tests.replication.scene import Scene
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import send
 
 
@@ -60,7 +61,7 @@ def test_a_slave_that_acknowledges_nothing_more(tmp_path: Path) -> None:
             slave.say(0)
             send(client, "T", bytes(100))
             slave.copy(master.written())
-            until(lambda: connections(master)[0]["diff"] == 0)
+            eventually(lambda: connections(master)[0]["diff"] == 0)
             [first] = connections(master)
             assert (first["lagMs"], first["lagMessages"], first["inSync"]) == (0, 0, True)
             time.sleep(1.2)  # the master notes its log's end each second
@@ -77,8 +78,8 @@ def test_a_slave_that_acknowledges_nothing_more(tmp_path: Path) -> None:
             assert (reported["role"], reported["inSync"], reported["refused"]) == ("ASYNC_MASTER", 1, [])
             assert reported["slaves"][0]["lagMessages"] == 7
             slave.say(slave.end)
-            until(lambda: connections(master)[0]["lagMs"] == 0)
-        until(lambda: status(client)["slaves"] == [])
+            eventually(lambda: connections(master)[0]["lagMs"] == 0)
+        eventually(lambda: status(client)["slaves"] == [])
 
 
 def test_the_metrics_of_a_master_name_slaves_by_host_and_by_port_only_if_they_must(tmp_path: Path) -> None:

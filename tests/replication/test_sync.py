@@ -8,8 +8,9 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.handlers.send import UNCONFIRMED_MAX
-from tests.replication.raw_slave import Master, RawSlave, until
+from tests.replication.raw_slave import Master, RawSlave
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull_ext, send, send_ext
 
 SETTINGS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 700}
@@ -37,7 +38,7 @@ def caught_up(master: Master, slave: RawSlave) -> None:
     slave.say(0)
     if end:
         slave.copy(end)
-    until(lambda: in_sync(master) == 1)
+    eventually(lambda: in_sync(master) == 1)
 
 
 def set_option(connection: ClientSocket, pair: bytes) -> None:
@@ -68,7 +69,7 @@ def test_a_dead_slave_costs_one_timeout_and_is_back_once_it_has_caught_up(tmp_pa
             assert (answer.code, seconds < 0.4) == (12, True)
             assert shown(client) == 4
             slave.copy(master.written())
-            until(lambda: in_sync(master) == 1)
+            eventually(lambda: in_sync(master) == 1)
             opaque = client.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"again")
             slave.copy(slave.end + 1)
             assert client.answer_to(opaque).code == 0
@@ -82,7 +83,7 @@ def test_sends_are_refused_and_nothing_is_shown_below_the_least_number_of_copies
         assert shown(client) == 0
         with master.slave() as slave:
             caught_up(master, slave)
-            until(lambda: shown(client) == 1)
+            eventually(lambda: shown(client) == 1)
             answer, _ = timed(client)
             assert answer.code == 12
             assert shown(client) == 1
@@ -119,7 +120,7 @@ def test_messages_that_wait_for_nobody_are_bounded_while_slaves_are_missing(tmp_
         with master.slave() as slave:
             slave.file_bytes = 1 << 26
             caught_up(master, slave)
-            until(lambda: shown(client) == UNCONFIRMED_MAX)
+            eventually(lambda: shown(client) == UNCONFIRMED_MAX)
             assert timed(client, ext)[0].code == 0
 
 

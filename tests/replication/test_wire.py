@@ -25,8 +25,9 @@ from tests.replication.pairs import (
     start_slave,
     wait_for,
 )
-from tests.replication.raw_slave import FILE_BYTES, HEADER, Master, RawSlave, until
+from tests.replication.raw_slave import FILE_BYTES, HEADER, Master, RawSlave
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import send
 
 TWO_FILES = FILE_BYTES + FILE_BYTES // 2
@@ -65,7 +66,7 @@ def test_a_slave_with_part_of_the_log_gets_the_rest_also_from_within_a_record(ma
         with master.slave() as slave:
             slave.say(begin)
             slave.copy(end) if begin < end else None
-            until(lambda: any(each["slaveAckOffset"] == end for each in slaves(master)))
+            eventually(lambda: any(each["slaveAckOffset"] == end for each in slaves(master)))
             assert bytes(slave.log) == master.log_bytes(begin, end)
 
 
@@ -122,11 +123,11 @@ def test_an_acknowledgement_beyond_what_was_sent_closes(master: Master, acknowle
     end = master.written()
     with master.slave() as slave:
         slave.say(end)
-        until(lambda: slaves(master))
+        eventually(lambda: slaves(master))
         slave.say(acknowledged)
         assert slave.refused()
     assert "it acknowledged the log up to" in refusal(master)
-    until(lambda: not slaves(master))
+    eventually(lambda: not slaves(master))
 
 
 def test_a_slave_that_did_not_get_the_log_cannot_acknowledge_it(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_strangers_get_nothing(tmp_path: Path) -> None:
             assert connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"haAllowedAddresses=no").code != 0
         with master.slave() as slave:
             slave.say(0)
-            until(lambda: slaves(master))
+            eventually(lambda: slaves(master))
         assert "127.0.0.1" in master.log.read_text()
 
 
@@ -161,7 +162,7 @@ def test_a_slow_slave_costs_no_memory_and_delays_nobody(tmp_path: Path) -> None:
             stuck = [stack.enter_context(master.slave(receive_buffer=4096)) for _ in range(4)]
             for slave in stuck:
                 slave.say(0)
-            until(lambda: len(slaves(master)) == 4)
+            eventually(lambda: len(slaves(master)) == 4)
             before = master.anonymous_kib()
             with RawSlave((master.address[0], master.ha_port)) as reader, master.connect() as producer:
                 reader.file_bytes = 8 << 20
@@ -170,7 +171,7 @@ def test_a_slow_slave_costs_no_memory_and_delays_nobody(tmp_path: Path) -> None:
                     began = time.monotonic()
                     assert send(producer, "T", bytes(100_000)).code == 0
                     assert time.monotonic() - began < 1
-                until(lambda: reader.piece() >= 0 and reader.end == master.written())
+                eventually(lambda: reader.piece() >= 0 and reader.end == master.written())
             assert master.anonymous_kib() - before < 8 << 10
             assert all(each["transferFromWhere"] < end for each in slaves(master))
 
@@ -178,7 +179,7 @@ def test_a_slow_slave_costs_no_memory_and_delays_nobody(tmp_path: Path) -> None:
 def test_a_silent_slave_is_disconnected(tmp_path: Path) -> None:
     with Master(tmp_path / "store", haHousekeepingInterval=300) as master, master.slave() as slave:
         slave.say(0)
-        until(lambda: slaves(master))
+        eventually(lambda: slaves(master))
         assert slave.refused() or slave.refused()
         assert not slaves(master)
 
@@ -189,10 +190,10 @@ def test_a_slave_whose_next_file_expired_is_told_so(tmp_path: Path) -> None:
         master.fill(3 * FILE_BYTES)
         with master.slave(receive_buffer=4096) as slave, master.connect() as connection:
             slave.say(100)
-            until(lambda: slaves(master))
+            eventually(lambda: slaves(master))
             end = master.fill(150 * FILE_BYTES)
             assert connection.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
-            until(lambda: len(list((tmp_path / "store" / "commitlog").iterdir())) < 4)
+            eventually(lambda: len(list((tmp_path / "store" / "commitlog").iterdir())) < 4)
             with pytest.raises((EOFError, ConnectionError)):
                 slave.copy(end)
         assert "expired" in refusal(master)
@@ -215,17 +216,17 @@ def test_many_slaves_copy_at_once(master: Master) -> None:
             slave.say(0)
         for slave in copies:
             slave.copy(end)
-        until(lambda: sum(each["diff"] == 0 for each in slaves(master)) == 5)
+        eventually(lambda: sum(each["diff"] == 0 for each in slaves(master)) == 5)
         assert {bytes(slave.log) for slave in copies} == {master.log_bytes(0, end)}
         assert master.status()["inSyncSlaveNums"] == 5
-    until(lambda: not slaves(master))
+    eventually(lambda: not slaves(master))
 
 
 def test_slaves_are_bounded(tmp_path: Path) -> None:
     with Master(tmp_path / "store") as master, ExitStack() as stack:
         for _ in range(SLAVES_MAX):
             stack.enter_context(master.slave()).say(0)
-        until(lambda: len(slaves(master)) == SLAVES_MAX)
+        eventually(lambda: len(slaves(master)) == SLAVES_MAX)
         assert stack.enter_context(master.slave()).refused()
         assert f"{SLAVES_MAX} slaves are connected already" in refusal(master)
 
