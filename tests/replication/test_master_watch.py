@@ -17,8 +17,7 @@ from tests.replication.pairs import TOPIC, end_of, own_ports, wait_for, words
 from tests.replication.promoted_pair import PromotedPair, address_of, is_master, promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here
-from tests.support.eventually import eventually
-from tests.support.requests import send, topic_ext
+from tests.support.requests import send
 
 OURS, OTHER = "10.0.0.1:10911", "10.0.0.2:10911"
 BOTH = "are both masters of pair with epoch"
@@ -90,14 +89,8 @@ def test_two_slaves_that_were_promoted_without_a_name_server(tmp_path: Path) -> 
             assert {promoted(each).rows[0]["epoch"] for each in (pair.slave, other)} == {2}
             names.running.start()
             both = pair.slave, other
-
-            def both_say_it() -> bool:
-                for each in both:
-                    with each.connect() as client:  # it registers a change at once
-                        client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Registered"))
-                return all(BOTH in each.log.read_text() for each in both)
-
-            eventually(both_say_it, 60)
+            wait_for(lambda: any(BOTH in each.log.read_text() for each in both), "that one says it")
+            wait_for(lambda: all(BOTH in each.log.read_text() for each in both), "that both say it")
             assert [each.log.read_text().count(BOTH) for each in both] == [1, 1]
             for each in both:
                 with each.connect() as client:
