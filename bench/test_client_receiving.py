@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
-from tests.store.test_received_message import plain, record
+from tests.unit.store.test_received_message import plain, record
 
 COUNT = 32
 PROPERTIES = b"UNIQ_KEY\x01" + b"7F" * 16 + b"\x02WAIT\x01true\x02TAGS\x01TagA\x02KEYS\x01order-1\x02"

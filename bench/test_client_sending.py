@@ -12,7 +12,7 @@ from firearrow._native.wire.send_request import SendAnswer, SendFrames, post
 from firearrow.client.base.message import Message
 from firearrow.client.send.prepare import unique_ids
 from tests.support.transport import RecordingTransport
-from tests.wire.calls_client import CallsClient
+from tests.unit.wire.calls_client import CallsClient
 
 COUNT = 100
 SMALL = bytes(128)

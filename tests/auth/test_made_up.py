@@ -28,11 +28,11 @@ from tests.integration.test_transactions import (
     half_of,
     join,
 )
-from tests.store.test_made_up_records import BODY_AT, made_up
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull_ext, records, send_ext, topic_ext
 from tests.support.stores import item, put
+from tests.unit.store.test_made_up_records import BODY_AT, made_up
 
 LMQS = ("enableLmq=true", "enableMultiDispatch=true")
 HALF, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -1,7 +1,5 @@
 """Each async test runs in a separate loop, with its own topics and groups at the broker of the whole run."""
 
-import asyncio
-import inspect
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -13,21 +11,13 @@ from firearrow.client.rebalance import rebalance
 from firearrow.client.remoting import client_instance
 from tests.client.raw_producer import RawProducer
 from tests.interop.peers import Peer, address
+from tests.support.async_tests import pytest_pyfunc_call
 from tests.support.client_socket import ClientSocket
+
+__all__ = ["pytest_pyfunc_call"]
 from tests.support.eventually import eventually
 
 _numbers = itertools.count(1)
-
-
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine function as a test."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    with asyncio.Runner() as runner:
-        runner.run(pyfuncitem.obj(**arguments))
-    return True
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -24,8 +24,8 @@ from firearrow.client.trace.records import (
     SubBeforeRecord,
 )
 from tests.client.test_request_reply import push
-from tests.client.test_trace_dispatcher import Sender
 from tests.support.clock import ManualClock
+from tests.unit.client.test_trace_dispatcher import Sender
 
 QUEUE = MessageQueue("ns%t", "b", 0)
 RESULT = SendResult(SendStatus.SEND_OK, "ID", "OFF", QUEUE, 5, region="R1")

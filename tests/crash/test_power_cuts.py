@@ -23,7 +23,7 @@ from tests.integration.pops import ack_ext, pop_ext, records
 from tests.pop.revive_harness import REVIVE, ReviveHarness
 from tests.support.stores import open_store, put
 from tests.support.transaction_harness import HALF, ROUND_MS, TransactionHarness
-from tests.timers.test_recovery import lose_from
+from tests.unit.timers.test_recovery import lose_from
 
 
 def test_a_half_message_whose_copy_is_lost_is_checked(tmp_path: Path) -> None:

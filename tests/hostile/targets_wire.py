@@ -22,9 +22,9 @@ from firearrow.broker.tables.subscription_filter import CompiledFilter
 from firearrow.broker.tables.subscriptions import HeartbeatData, Subscription
 from firearrow.broker.timers.recall_handle import RecallHandle
 from firearrow.client.base.compression import BodyUnreadable, open_body
-from tests.broker.test_proxy_protocol import TAKEN as PROXY_HEADERS
 from tests.golden import whole_frames
 from tests.hostile.fuzz import Target
+from tests.unit.broker.test_proxy_protocol import TAKEN as PROXY_HEADERS
 
 SEED_BYTES_MAX = 8192
 

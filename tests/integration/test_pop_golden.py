@@ -6,11 +6,11 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from tests.integration.pops import ack_ext, bodies, records, until_popped
-from tests.store.test_golden import Golden
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
 from tests.support.messages import read_messages
+from tests.unit.store.test_golden import Golden
 from tests.wire_golden.replay import AS_RECORDED
 
 GROUP, TOPIC = "CG_POPRAW", "GoldenPopRaw"

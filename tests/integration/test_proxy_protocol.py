@@ -14,7 +14,6 @@ import pytest
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.broker.test_proxy_protocol import PACKED_4, PACKED_6, version_2
 from tests.integration.test_process import COMMAND
 from tests.metrics.scrapes import WatchedBroker
 from tests.support.broker_process import WAYS, BrokerProcess
@@ -23,6 +22,7 @@ from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
 from tests.support.requests import pull_ext, send, send_ext
+from tests.unit.broker.test_proxy_protocol import PACKED_4, PACKED_6, version_2
 
 LOOPBACK = "127.0.0.1"
 TCP4 = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 10911\r\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.store import CommitLog, Record
-from tests.store.test_golden import Golden, assert_same
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
+from tests.unit.store.test_golden import Golden, assert_same
 from tests.wire_golden.replay import AS_RECORDED
 
 SETTINGS = [word for key, value in AS_RECORDED.items() for word in ("--set", f"{key}={value}")]

@@ -19,8 +19,8 @@ from tests.interop.pending_work import Delayed, Filtered, PendingWork, Sent, Sen
 from tests.interop.pops_across import OrderedPopsAcross, PopsAcross
 from tests.interop.recorded_pending import RecordedPending, timers_counted
 from tests.interop.transactions_across import TransactionsAcross, assert_not_checked
-from tests.store.test_golden import Golden, assert_same
 from tests.support.client_socket import ClientSocket
+from tests.unit.store.test_golden import Golden, assert_same
 from tests.wire_golden.replay import AS_RECORDED
 
 POPPED_S = 14, 45

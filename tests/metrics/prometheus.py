@@ -116,7 +116,7 @@ def rule_tests() -> dict[str, object]:
         firing = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
         for number in (value, 1 if value == 0 else 0):
             found = [{"labels": "{}", "value": 1}] if number == value else []
-            tests.append(
+            tests.unit.append(
                 {
                     "interval": "1m",
                     "input_series": [{"series": series, "values": f"{number}x10"}],

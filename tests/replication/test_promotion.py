@@ -13,11 +13,11 @@ from firearrow.broker.append.progress_journal import Entry
 from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.journal_stream import JournalFollower, journal_frames
 from firearrow.broker.replication.pair_frames import FrameDecoder, Kind
-from tests.append.test_delay_levels import DelayHarness
 from tests.pop.revive_harness import REVIVE, ReviveHarness
 from tests.support.harness import Harness
 from tests.support.timer_harness import TimerHarness
 from tests.support.transaction_harness import COMMIT, HALF, TransactionHarness
+from tests.unit.append.test_delay_levels import DelayHarness
 
 PIECE = struct.Struct(">qi")
 CUTS = 40

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from firearrow.broker.tables import name_rules
-from tests.append.test_delay_levels import DelayHarness
 from tests.support.harness import Harness
 from tests.support.stores import drop_segments
 from tests.support.timer_harness import TimerHarness
+from tests.unit.append.test_delay_levels import DelayHarness
 
 
 def delete_front(harness: Harness) -> None:

@@ -19,7 +19,7 @@ from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
 from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import BROKER, Golden, KnownStore
-from tests.store.test_golden import assert_same
+from tests.unit.store.test_golden import assert_same
 
 EVERYTHING = MessageFilter()
 

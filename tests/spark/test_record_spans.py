@@ -13,8 +13,8 @@ from firearrow._native.store.log.record import RecordError
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from tests.spark.record_bytes import properties_bytes, record_bytes
 from tests.spark.stores import Golden
-from tests.store.test_golden import assert_same
 from tests.support.stores import HOST_V6, put
+from tests.unit.store.test_golden import assert_same
 
 BASE = 262144
 BLANK = struct.pack(">iI", 40, 0xCBD43194) + bytes(32)

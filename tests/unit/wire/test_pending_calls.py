@@ -9,7 +9,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.pending_calls import TICK_S, Failure
 from tests.support.eventually import eventually_async
 from tests.support.transport import RecordingTransport
-from tests.wire.calls_client import CallsClient, Failed, asked, run
+from tests.unit.wire.calls_client import CallsClient, Failed, asked, run
 
 
 def test_responses_go_to_their_callers_in_any_order() -> None:

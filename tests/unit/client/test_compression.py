@@ -15,7 +15,7 @@ from firearrow._native.store.log.received_message import decode_messages
 from firearrow.client.base.compression import BodyUnreadable, open_body, pack
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.options import CompressionKind
-from tests.store.test_received_message import pulled
+from tests.unit.store.test_received_message import pulled
 
 KINDS = list(CompressionKind)
 KIB = 1 << 10

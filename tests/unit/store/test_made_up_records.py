@@ -11,8 +11,8 @@ import pytest
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import InnerMessage, MessageStore
 from tests.store.test_entry_repair import filled, write_entry
-from tests.store.test_lmq import put_to_lmqs
 from tests.support.stores import HOST, bodies, drop_segments, item, open_store, properties_of, put
+from tests.unit.store.test_lmq import put_to_lmqs
 
 BODY_AT = 88
 EVER_MS = 1 << 62

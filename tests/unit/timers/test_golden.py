@@ -12,8 +12,8 @@ from firearrow.broker.timers.enqueue import record_of, slot_ms
 from firearrow.broker.timers.log import RECORD_LAYOUT, TimerLog
 from firearrow.broker.timers.recovery import linked
 from firearrow.broker.timers.wheel import SLOT, Slot, TimerWheel
-from tests.store.test_golden import CONFIG, Golden
 from tests.support.timer_harness import TIMER, TimerHarness
+from tests.unit.store.test_golden import CONFIG, Golden
 
 HOUR_MS = 3_600_000
 ROLL_SLOTS = 172_800

@@ -10,7 +10,7 @@ from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.filter_eval import SQL_CHARS_MAX, FilterEvaluator
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
-from tests.sql92.test_expressions import FAILED, FALSE, MESSAGE, TRUE, UNKNOWN, each
+from tests.unit.sql92.test_expressions import FAILED, FALSE, MESSAGE, TRUE, UNKNOWN, each
 
 
 def spans(*messages: dict[str, str], stored_ms: int = 50) -> Spans:

@@ -151,7 +151,7 @@ SPEED = ("a > 3", "region = 'hangzhou'", "a BETWEEN 2 AND 6 AND region = 'hangzh
 
 @pytest.mark.parametrize("text", SPEED)
 def test_speed_of_one_evaluation(benchmark, tmp_path: Path, text: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
-    """`pytest tests/sql92/test_subscription_filter.py -k speed --benchmark-enable` measures it."""
+    """`pytest tests/unit/sql92/test_subscription_filter.py -k speed --benchmark-enable` measures it."""
     properties = properties_of(
         a="5", region="hangzhou", KEYS="k", UNIQ_KEY="A" * 32, WAIT="true", TAGS="t", CLUSTER="DefaultCluster"
     )

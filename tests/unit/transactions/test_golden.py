@@ -10,8 +10,8 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Message
 from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.open_halves import op_half_offsets
-from tests.store.test_golden import CONFIG, Golden
 from tests.support.transaction_harness import COMMIT, HALF, OP, TransactionHarness
+from tests.unit.store.test_golden import CONFIG, Golden
 
 STORES = ("store-apache", "store-apache-crashed")
 MINUTE_MS = 60_000

@@ -24,7 +24,7 @@ from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.counters import NameCounters
 from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.offline.segment_files import SegmentFile
-from tests.spark.test_checks import FAR, SMALL_LOG, entry
+from tests.unit.spark.test_checks import FAR, SMALL_LOG, entry
 
 # ---- index -----------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from firearrow.broker.pop.checkpoints import (
     revive_topic,
 )
 from firearrow.broker.timers.rules import schedule
-from tests.store.test_golden import CONFIG, Golden
+from tests.unit.store.test_golden import CONFIG, Golden
 
 REVIVE = revive_topic("DefaultCluster")
 TIMER = "rmq_sys_wheel_timer"

@@ -9,8 +9,8 @@ from firearrow._native.wire.fast_send import InFlightLimit, PlainMessages, Topic
 from firearrow._native.wire.send_request import SendFrames
 from firearrow.client.base.message import Message
 from tests.support.transport import RecordingTransport
-from tests.wire.calls_client import CallsClient, asked, run
-from tests.wire.test_message_properties import ids
+from tests.unit.wire.calls_client import CallsClient, asked, run
+from tests.unit.wire.test_message_properties import ids
 
 
 class Sent(NamedTuple):

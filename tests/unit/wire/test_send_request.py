@@ -10,7 +10,7 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow._native.wire.send_request import SendAnswer, SendFields, SendFrames, post
 from tests.golden import Recorded, session
 from tests.support.transport import RecordingTransport
-from tests.wire.calls_client import CallsClient, Failed, asked, run
+from tests.unit.wire.calls_client import CallsClient, Failed, asked, run
 
 SESSIONS = (
     "producer-sync",
