@@ -17,7 +17,7 @@ from firearrow.broker.base.security_words import ACCESS_CONTROL, AUDIT_LOG, AUTH
 KEY_CHARS_SHOWN = 64
 SIMILARITY = 0.7
 """Least similarity, as difflib measures it, of a known key to an unknown one."""
-MISSPELT = 0.82
+MISSPELT = 0.84
 """The same, of a key that asks for security to an unknown one which then counts as that key, misspelt."""
 
 _ACL, _USERS, _TLS = ACCESS_CONTROL, AUTHENTICATION, TLS

@@ -22,6 +22,18 @@ ASK = """
     allowedNetworks allow.cidr permittedHosts approvedClients ipAllowList internalOnly adminOnly adminUsers admins
     usersFile userDatabase requireUser userPassword tokenFile tokenRequired roleFile topicAccess accessRules
     clientKeyFile privateKeyPath secretKey accessKey signMessages protectTopics ssl_ca_file crlPath ocspStapling
+    blockedIps blockedIp ipFilters ipFilter ipBlock blockHosts hostsAllowed rejectUnknownClients rejectunknown
+    rejectUntrusted rejectUnsigned refuseUnsigned onlyKnownClients onlyKnownHosts validateClients validateClient
+    clientVerification verifyPeers identityCheck identities requireKey keyRequired preSharedKey presharedkeys psk
+    pskFile twoFactor multiFactor requireAccount accounts cryptoEnable decryptionKey noGuests noGuest policy
+    rejectNoPassword rejectEmptyPassword noEmptyPasswords rejectguests rejectanonymous denyunsigned usetls requiressl
+    enableacl mTLS MTLS_PORT useSSLv3 requiredtls listenerssl publicKey
+"""
+ASK_SWITCHED_OFF = """
+    allowGuests allowGuest guestsAllowed allowNoPassword emptyPassword allowEmptyPasswords permitAll permitall allowAny
+    trustAll publicRead publicread public allowUnsigned allowUntrusted allowUnknownClients loginWithoutPassword
+    allow.everyone.if.no.acl.found allowguests allowunsigned noauth noAuth
+    unknownClientsAllowed
 """
 KAFKA = """
     sasl.enabled.mechanisms sasl.jaas.config sasl.mechanism.inter.broker.protocol listener.security.protocol.map
@@ -39,6 +51,9 @@ DO_NOT_ASK = """
     overloadProtection heapProtection retentionPolicy cleanupPolicy retentionPolicyFile privateIp privateAddress
     threadSafe messageIndexSafe failSafe signExtension unsigned assignStrategy design signalHandler author
     oracle loginfo logIndexEnable bypassCache banner bandwidth spam pamphlet islands lockTimeout lockOutputFile
+    userTopicCount userGroup userGroups lastAccess enableAccessLog accessLogs retentionPolicies compactionPolicies
+    topicPolicy roleName roleNames maxTokens cancelToken fastFailProtect messageSignTime settls SETTLS_MS throttlsMs
+    daclX DACL httpPort rejectUnknownFields requireMessageKey publicHost
 """
 KAFKA_OTHERS = """
     process.roles log.cleanup.policy create.topic.policy.class.name num.network.threads message.max.bytes log.dirs
@@ -70,6 +85,12 @@ def apache_properties() -> set[str]:
 def test_a_key_that_asks_for_security(key: str) -> None:
     assert list(security_faults({key: "10"}, BROKER)) == [key]
     assert not security_faults({key: "false"}, BROKER)
+
+
+@pytest.mark.parametrize("key", ASK_SWITCHED_OFF.split())
+def test_a_key_that_asks_by_being_switched_off(key: str) -> None:
+    assert list(security_faults({key: "false"}, BROKER)) == [key]
+    assert not security_faults({key: "true"}, BROKER)
 
 
 @pytest.mark.parametrize("key", (DO_NOT_ASK + KAFKA_OTHERS + REDIS_OTHERS).split())
