@@ -94,15 +94,13 @@ def checks(client: Driver) -> list[Event]:
     return client.consumed("Payers")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("writer", "reader", "stops"),
     [
-        (FireArrow, Apache, True),
-        (Apache, FireArrow, True),
-        (Apache, FireArrow, False),
+        pytest.param(FireArrow, Apache, True, id="ours"),
+        pytest.param(Apache, FireArrow, True, id="theirs", marks=pytest.mark.long),
+        pytest.param(Apache, FireArrow, False, id="theirs killed"),
     ],
-    ids=["ours", "theirs", "theirs killed"],
 )
 def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp_path: Path) -> None:
     """A kill of ours is not tested: Apache's broker repeats what is only in our journal. A killed Apache has lost the

@@ -93,7 +93,6 @@ def slave_in_sync(names: FireArrow) -> bool:
     return [row["inSync"] for row in ran.lines if row["role"] == "slave"] == [True]
 
 
-@pytest.mark.long
 def test_a_broker_moves_from_apache_and_back(tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
