@@ -29,7 +29,13 @@ from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
 from firearrow.client.remoting.heartbeat import Heartbeats
 from firearrow.client.remoting.name_servers import NameServers
-from firearrow.client.remoting.route_retry import RENEW_WAIT_MAX_S, RETRY_S, WAIT_MAX_S, RouteRetry
+from firearrow.client.remoting.route_retry import (
+    RENEW_FOR_S,
+    RENEW_WAIT_MAX_S,
+    RETRY_S,
+    WAIT_MAX_S,
+    RouteRetry,
+)
 from firearrow.client.remoting.routes import MASTER, RouteTable
 
 log = logging.getLogger("firearrow.client")
@@ -99,8 +105,8 @@ class ClientInstance:
         self._handlers: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._users = 0
-        self._renewals: dict[str, tuple[float, float]] = {}
-        """Address of a broker that is not reached → when its routes are requested again, and the wait after that."""
+        self._renewed_until: dict[str, float] = {}
+        """Address of a broker that is not reached → until when its routes are requested again."""
         self._rebalance_requested = asyncio.Event()
         self._closed = False
 
@@ -265,22 +271,43 @@ class ClientInstance:
 
     def _renew_routes(self, address: str) -> None:
         """A broker is not reached: its place may be another one's, after a promotion. Java waits for its timer."""
-        next_s, wait_s = self._renewals.get(address, (0.0, RETRY_S))
-        topics = self.routes.topics_at(address)
-        if self._closed or not topics or self.loop.time() < next_s:
+        if self._closed or not self.routes.topics_at(address):
             return
-        self._renewals[address] = self.loop.time() + wait_s, min(2 * wait_s, RENEW_WAIT_MAX_S)
-        self.spawn(self._renew_routes_of(topics))
+        is_running = address in self._renewed_until
+        self._renewed_until[address] = self.loop.time() + RENEW_FOR_S
+        if not is_running:
+            self.spawn(self._renew_routes_of(address))
 
-    async def _renew_routes_of(self, topics: list[str]) -> None:
+    async def _renew_routes_of(self, address: str) -> None:
+        """Until no route names the address: a promoted broker registers a moment later, and the old master, which takes
+        connections again, reports nothing. From the second time on, one topic shows whether there is a change."""
+        wait_s, asked = RETRY_S, len(self.routes.topics_at(address))
+        try:
+            while (topics := self.routes.topics_at(address)) and self.loop.time() < self._renewed_until[address]:
+                if await self._renewed(topics[:asked]):
+                    await self._renewed(topics[asked:])
+                    await self._heartbeat_new_brokers()
+                    self._leave(address)
+                await asyncio.sleep(wait_s)
+                wait_s, asked = min(2 * wait_s, RENEW_WAIT_MAX_S), 1
+        finally:
+            del self._renewed_until[address]
+
+    def _leave(self, address: str) -> None:
+        """If no route names it any more: pulls that a former master holds are sent to the new one."""
+        channel = self.channels.held(address)
+        if channel is not None and all(address != known for _, _, known in self.routes.addresses()):
+            channel.close()
+
+    async def _renewed(self, topics: list[str]) -> bool:
+        """Whether a route changed."""
         changed = False
         for topic in topics:
             try:
                 changed = await self.routes.renew(topic) or changed
             except ClientError as error:
                 log.debug("could not refresh the route of %s: %s", topic, error)
-        if changed:
-            await self._heartbeat_new_brokers()
+        return changed
 
     def _lost(self, address: str) -> None:
         if not self._closed:
@@ -290,7 +317,6 @@ class ClientInstance:
 
     def _opened(self, address: str, again: bool) -> None:
         """A broker that came back, maybe at another address, must get a heartbeat before other requests."""
-        self._renewals.pop(address, None)
         used = bool(self.producers or self.consumers)
         if not again and (not used or self.heartbeats.is_beating(address)):
             return

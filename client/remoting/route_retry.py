@@ -13,8 +13,9 @@ RETRY_S = 0.5
 WAIT_MAX_S = 1.0
 """A consumer that started before its broker consumes at most 2 s after the broker is there: the rebalance may wait for
 one more second."""
-RENEW_WAIT_MAX_S = 4.0
-"""Longest time between two requests for the routes that name a broker which cannot be reached."""
+RENEW_WAIT_MAX_S = 1.0
+RENEW_FOR_S = 10.0
+"""Longest time between two requests for a route that names a broker which was not reached, and until how long after."""
 
 
 class RouteRetry:
