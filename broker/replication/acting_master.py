@@ -6,6 +6,7 @@ offers its log (EXCHANGE_BROKER_HA_INFO) and asks for what was consumed before i
 copied again.
 """
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable
@@ -25,6 +26,8 @@ GRACE_MS = 60_000
 """Java's and Go's clients ask for routes each 30 s."""
 REGISTER_MS = 3000
 """Registers at most so often to learn the master's address."""
+PASSING_MAX = 1000
+"""Commits that wait for a connection to the master; consumers commit again."""
 
 
 class ActingMaster:
@@ -44,6 +47,8 @@ class ActingMaster:
         self._master = master
         self._refresh = refresh
         self._look = look
+        self._loop = context.loop
+        self._passing: set[asyncio.Task[None]] = set()
         self._commits: int | None = None
         self._refreshed_ms = -REGISTER_MS
         self._ended_ms = -GRACE_MS
@@ -103,8 +108,16 @@ class ActingMaster:
         copy, would replace it."""
         if self.is_acting:
             self._change_version()
-        elif self._master.is_online and self.serves_reads:
-            self._master.tell(request.code, request.ext)
+        elif self._master.is_online and self.serves_reads and len(self._passing) < PASSING_MAX:
+            task = self._loop.create_task(self._pass_on(request))
+            self._passing.add(task)
+            task.add_done_callback(self._passing.discard)
+
+    async def _pass_on(self, request: RemotingCommand) -> None:
+        try:
+            await self._master.tell(request.code, request.ext)
+        except (OSError, TimeoutError) as error:
+            log.debug("a commit was not passed on to the master: %s", error)
 
     def notified(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """NOTIFY_MIN_BROKER_ID_CHANGE: anybody may send it, so we ask the name server."""

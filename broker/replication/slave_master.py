@@ -182,10 +182,10 @@ class Master:
             )
         return answer
 
-    def tell(self, code: int, ext: Mapping[str, str]) -> None:
-        """Send a request that is not answered, if there is a connection, as there is while tables are copied."""
-        if self._peer is not None and not self._peer.closed:
-            self._peer.oneway(RemotingCommand.request(code, dict(ext), oneway=True))
+    async def tell(self, code: int, ext: Mapping[str, str]) -> None:
+        """Send a request that is not answered. OSError, TimeoutError."""
+        peer = await self._connected()
+        peer.oneway(RemotingCommand.request(code, dict(ext), oneway=True))
 
     async def log_range(self) -> LogRange:
         """OSError, TimeoutError, MasterError: also while its store still starts."""

@@ -283,7 +283,9 @@ class ClientInstance:
         connections again, reports nothing. From the second time on, one topic shows whether there is a change."""
         wait_s, asked = RETRY_S, len(self.routes.topics_at(address))
         try:
-            while (topics := self.routes.topics_at(address)) and self.loop.time() < self._renewed_until[address]:
+            while (topics := self.routes.topics_at(address)) and self.loop.time() < self._renewed_until[
+                address
+            ]:
                 if await self._renewed(topics[:asked]):
                     await self._renewed(topics[asked:])
                     await self._heartbeat_new_brokers()
