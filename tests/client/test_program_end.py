@@ -283,7 +283,7 @@ def test_an_interrupt_ends_the_wait_of_a_program_that_ends(broker: LocalBroker, 
         for script in scripts:
             script.go()
         scripts[0].go()
-        time.sleep(3)  # until both wait for what they submitted, which nothing shows
+        time.sleep(1)  # until both wait for what they submitted, which nothing shows
         for script in scripts:
             script.process.send_signal(signal.SIGINT)
             _, errors = script.process.communicate(timeout=6)

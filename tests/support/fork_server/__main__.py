@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import signal
 import socket
 import sys
 from importlib import import_module
@@ -76,6 +77,9 @@ def run(request: Request, files: list[int]) -> NoReturn:
     if request.arguments[:1] != ["-c"]:
         sys.argv[1:] = request.arguments
         main()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored if the tests run in a shell's background
     _, program, *arguments = request.arguments
     sys.argv[:] = ["-c", *arguments]
     sys.path[0] = ""
