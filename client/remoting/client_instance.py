@@ -281,19 +281,21 @@ class ClientInstance:
     async def _renew_routes_of(self, address: str) -> None:
         """Until no route names the address: a promoted broker registers a moment later, and the old master, which takes
         connections again, reports nothing. From the second time on, one topic shows whether there is a change."""
-        wait_s, asked = RETRY_S, len(self.routes.topics_at(address))
+        wait_s = RETRY_S
+        topics = asked = self.routes.topics_at(address)
         try:
-            while (topics := self.routes.topics_at(address)) and self.loop.time() < self._renewed_until[
-                address
-            ]:
-                if await self._renewed(topics[:asked]):
-                    await self._renewed(topics[asked:])
+            while topics and self.loop.time() < self._renewed_until[address]:
+                if await self._renewed(asked):
+                    await self._renewed(topics[len(asked) :])
                     await self._heartbeat_new_brokers()
-                    self._leave(address)
-                await asyncio.sleep(wait_s)
-                wait_s, asked = min(2 * wait_s, RENEW_WAIT_MAX_S), 1
+                else:
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(2 * wait_s, RENEW_WAIT_MAX_S)
+                topics = self.routes.topics_at(address)
+                asked = topics[:1]
         finally:
             del self._renewed_until[address]
+        self._leave(address)
 
     def _leave(self, address: str) -> None:
         """If no route names it any more: pulls that a former master holds are sent to the new one."""
