@@ -2,8 +2,8 @@
 `config/expectedReplicas.json`.
 
 A master expects each slave that was once in sync for some seconds, and a promoted one also what its old master
-expected, and that itself: slaves keep their master's list. A slave of ours is known by the id of its store, then by its
-brokerId; one of controllers by its number; one of Apache by its host, on which there may be several. A store from
+expected, and that itself: slaves keep their master's list. A FireArrow slave is known by the id of its store, then by
+its brokerId; one of controllers by its number; one of Apache by its host, on which there may be several. A store from
 before this file that belongs to a pair expects one slave, of which nothing is known.
 
 Each change is on the disk before the call returns. Loop thread.

@@ -15,7 +15,7 @@ from zlib import crc32
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import Peer, counted_address
 from firearrow.broker.replication.slave_master import sum_text
 
 TURN_BYTES = 1 << 20
@@ -60,7 +60,7 @@ class RecordSums:
         found = self._store.reader.begins_record(offset)
         if found is not None:
             return found
-        host = peer.remote[0]
+        host = counted_address(peer.remote[0])
         if self._walks[host] >= HOST_WALKS_MAX or self._walks.total() >= WALKS_MAX:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,

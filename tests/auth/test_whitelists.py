@@ -85,12 +85,12 @@ def test_the_name_server_is_checked_too(tmp_path: Path) -> None:
         create_user(root, "app", "app-word")
         assert broker.name_server is not None
         with (
-            SignedSocket(broker.name_server, "") as nobody,
+            SignedSocket(broker.name_server, "") as anonymous,
             SignedSocket(broker.name_server, "app", "app-word") as app,
         ):
             for code in (RequestCode.REGISTER_BROKER, RequestCode.PUT_KV_CONFIG):
-                assert nobody.ask(code, {"topic": "T"}).remark == NO_USER
-            for asker in (nobody, app):  # one queue of this broker, which refuses the request itself
+                assert anonymous.ask(code, {"topic": "T"}).remark == NO_USER
+            for asker in (anonymous, app):  # one queue of this broker, which refuses the request itself
                 route = json.loads(asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}).body)
                 assert [queue["writeQueueNums"] for queue in route["queueDatas"]] == [1]
             assert app.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code == 0

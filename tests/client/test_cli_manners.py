@@ -143,8 +143,8 @@ def test_output_that_cannot_be_written_is_one_sentence(peer: Peer, topic: str) -
         words = ["firearrow", "topic", "list", "-n", peer.name_server]
         ended = ForkedCommand(words, stdout=full, stderr=subprocess.PIPE, text=True)
         _, error = ended.communicate(timeout=30)
-    says = "firearrow topic list: cannot use the output: No space left on device\n"
-    assert (ended.returncode, error) == (1, says)
+    sentence = "firearrow topic list: cannot use the output: No space left on device\n"
+    assert (ended.returncode, error) == (1, sentence)
 
 
 def test_ctrl_c_ends_a_bench_without_complaints(peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""Slaves of Apache, 5.5.0, with `--long` also 4.9.7, under a master of ours: equal logs, tables, readers that go on,
+"""Slaves of Apache, 5.5.0, with `--long` also 4.9.7, under a FireArrow master: equal logs, tables, readers that go on,
 SYNC_MASTER.
 
 The tests share the processes, for JVMs take seconds to start, and 5.5.0 asks for tables 60 s after its start.

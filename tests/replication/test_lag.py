@@ -9,7 +9,6 @@ from typing import Any
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.replication.log_times import Lag, LogTimes
-from firearrow.broker.replication.master import EXPECTED_AFTER_S
 from tests.metrics.scrapes import WatchedBroker, value, watched
 from tests.replication.pairs import SIZES, ha_client, name_server, wait_for, words
 from tests.replication.raw_slave import Master, RawSlave
@@ -110,7 +109,9 @@ def test_the_metrics_of_a_master_name_slaves_by_host_and_by_port_only_if_they_mu
                 lambda: value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 1,
                 "it is in sync",
             )
-            time.sleep(EXPECTED_AFTER_S + 0.3)  # nothing shows that it is kept
+            eventually(
+                (tmp_path / "store" / "config" / "expectedReplicas.json").exists, what="that it is kept"
+            )
         # one that never had the whole log is not expected; the other one is
         wait_for(lambda: value(master.scrape(), "firearrow_replicas_missing") == 1, "that it is missing")
         assert value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 0

@@ -51,7 +51,7 @@ Look = Callable[[Facts, Broker, Any], Said]
 
 
 def of_machines(*needs: str) -> Callable[[Look], Callable[[Facts], Said]]:
-    """A check of these members of what GET_MACHINE says; where they are missing, it is not done."""
+    """A check of these members of the answer to GET_MACHINE; it is skipped where one is missing."""
 
     def made(look: Look) -> Callable[[Facts], Said]:
         def check(facts: Facts) -> Said:
