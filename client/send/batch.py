@@ -197,22 +197,22 @@ class Accumulator:
             self._flush(key)
 
     def _over(self, batch: _OpenBatch) -> None:
+        """After the results: a close that waits for the last release reports the failures that were counted."""
         self.bytes -= batch.size
         for message in batch.messages:
             self._release(len(message.body))
 
     def _failed(self, batch: _OpenBatch, error: BaseException) -> None:
-        self._over(batch)
         for future in batch.futures:
             if not future.done():
                 future.set_exception(error)
+        self._over(batch)
 
     def _sent(self, batch: _OpenBatch, done: asyncio.Future[SendResult]) -> None:
         error = done.exception()
         if error is not None:
             self._failed(batch, error)
             return
-        self._over(batch)
         whole = done.result()
         offset_ids = whole.offset_message_id.split(",")
         if len(offset_ids) != len(batch.messages):
@@ -221,6 +221,7 @@ class Accumulator:
         for message, future, (offset, offset_id) in zip(batch.messages, batch.futures, numbered, strict=True):
             if not future.done():
                 future.set_result(_result_of(whole, message, offset_id, offset))
+        self._over(batch)
 
 
 def _result_of(whole: SendResult, message: Message, offset_message_id: str, queue_offset: int) -> SendResult:

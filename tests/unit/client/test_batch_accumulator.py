@@ -55,24 +55,44 @@ class Sender:
 
 async def test_each_gets_its_own_result() -> None:
     sender = Sender()
-    environment = [sender.add(body) for body in (b"a", b"b", b"c")]
+    futures = [sender.add(body) for body in (b"a", b"b", b"c")]
     assert not sender.batches
     sender.accumulator.flush()
     assert sender.bodies == [[b"a", b"b", b"c"]]
     sender.stored(0, 3)
-    results = await asyncio.gather(*environment)
+    results = await asyncio.gather(*futures)
     assert [result.message_id for result in results] == ["0-0", "0-1", "0-2"]
     assert [result.offset_message_id for result in results] == ["P0", "P1", "P2"]
     assert [result.queue_offset for result in results] == [100, 101, 102]
     assert sender.accumulator.bytes == 0
 
 
+@pytest.mark.parametrize("error", [NotRunning("closed"), None])
+async def test_capacity_is_released_after_the_results(error: RocketMQError | None) -> None:
+    """A close waits for the capacity, and then reports the failures."""
+    sender = Sender()
+    futures: list[asyncio.Future[SendResult]] = []
+    done: list[list[bool]] = []
+    sender.accumulator = Accumulator(
+        sender.options, sender.send, lambda _: done.append([future.done() for future in futures])
+    )
+    futures[:] = [sender.add(b"a"), sender.add(b"b")]
+    sender.accumulator.flush()
+    if error is None:
+        sender.stored(0, 2)
+    else:
+        sender.futures[0].set_exception(error)
+    await eventually_async(lambda: len(done) == 2, 1)
+    assert done == [[True, True], [True, True]]
+    assert [future.exception() for future in futures] == [error, error]
+
+
 async def test_a_batch_with_one_offset_id_has_none_for_its_items() -> None:
     sender = Sender()
-    environment = [sender.add(b"a"), sender.add(b"b")]
+    futures = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
     sender.stored(0, 1)
-    assert [(await way).offset_message_id for way in environment] == ["", ""]
+    assert [(await way).offset_message_id for way in futures] == ["", ""]
 
 
 async def test_only_similar_messages_are_batched() -> None:
@@ -138,28 +158,28 @@ async def test_when_all_hold_too_much_messages_go_by_themselves() -> None:
 
 async def test_one_that_may_not_be_sent_fails_alone() -> None:
     sender = Sender()
-    environment = [sender.add(body) for body in (b"good", b"bad", b"fine")]
+    futures = [sender.add(body) for body in (b"good", b"bad", b"fine")]
     sender.accumulator.flush()
     with pytest.raises(MessageRefused):
-        await environment[1]
+        await futures[1]
     assert sender.bodies == [[b"good"], [b"fine"]]
     for number in range(2):
         sender.stored(number, 1)
-    await asyncio.gather(environment[0], environment[2])
+    await asyncio.gather(futures[0], futures[2])
     assert sender.accumulator.bytes == 0
 
 
 async def test_a_failure_is_reported_to_each() -> None:
     sender = Sender()
-    environment = [sender.add(b"a"), sender.add(b"b")]
+    futures = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
     sender.futures[0].set_exception(BrokerError(2, "busy", "b"))
-    ended = await asyncio.gather(*environment, return_exceptions=True)
+    ended = await asyncio.gather(*futures, return_exceptions=True)
     assert [type(error) for error in ended] == [BrokerError] * 2
     sender.fault = NotRunning("closed")
-    environment = [sender.add(b"a"), sender.add(b"b")]
+    futures = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
-    ended = await asyncio.gather(*environment, return_exceptions=True)
+    ended = await asyncio.gather(*futures, return_exceptions=True)
     assert [type(error) for error in ended] == [NotRunning] * 2
     assert sender.accumulator.bytes == 0
     assert sender.released == [1] * 4
@@ -167,13 +187,13 @@ async def test_a_failure_is_reported_to_each() -> None:
 
 async def test_a_message_cancelled_before_the_batch_is_sent_is_dropped() -> None:
     sender = Sender()
-    environment = [sender.add(body) for body in (b"a", b"b", b"c")]
-    environment[1].cancel()
+    futures = [sender.add(body) for body in (b"a", b"b", b"c")]
+    futures[1].cancel()
     sender.accumulator.flush()
     assert sender.bodies == [[b"a", b"c"]]
-    environment[0].cancel()
+    futures[0].cancel()
     sender.stored(0, 2)
-    assert (await environment[2]).offset_message_id == "P1"
+    assert (await futures[2]).offset_message_id == "P1"
     gone = sender.add(b"alone")
     gone.cancel()
     sender.accumulator.flush()
