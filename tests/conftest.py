@@ -1,5 +1,7 @@
-"""The broker that clients are tested against: ours, or with `--against apache` Apache's. One for the whole run."""
+"""What a run has once: its options, the order of its files, and the broker that clients are tested against (ours, or
+with `--against apache` Apache's)."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -9,13 +11,19 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import Scheduling
 
 from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, Peer
 from tests.interop.toolchain import java_class_path, need
 from tests.support.broker_process import CHOSEN
 from tests.support.fork_server import use_fork_server
+from tests.support.scheduling import LoadSessionScheduling
 from tests.support.startup import QUICK_REVIVE
 from tests.support.ways import skip_what_cannot_hold
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,20 +38,47 @@ settings.load_profile("any machine")
 
 use_fork_server()
 
-FOLDERS_WITH_LONG_FILES = ("interop", "spark", "replication", "quotas", "client", "integration")
+FOLDERS_WITH_LONG_FILES = (
+    "spark/session",
+    "interop",
+    "spark",
+    "replication",
+    "quotas",
+    "client",
+    "integration",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return LoadSessionScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """In a new checkout pytest rewrites the assertions of all files, and each worker needs them all. Each imports other
+    files first, and finds those that its neighbours have rewritten."""
+    worker: dict[str, object] | None = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    folders = [path for path in map(Path, session.config.args) if path.is_dir()]
+    files = sorted(path for folder in folders for path in folder.resolve().rglob("test_*.py"))
+    first = int(str(worker["workerid"]).removeprefix("gw"))
+    for path in files[first :: int(str(worker["workercount"]))]:
+        importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Longest files first: two workers that take files in turn end at about the same time."""
+    """Longest files first: workers that take files in turn end at about the same time."""
     if not config.getoption("--long"):
         left_out = [item for item in items if item.get_closest_marker("long") is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("long") is None]
-    ranks = {folder: rank for rank, folder in enumerate(FOLDERS_WITH_LONG_FILES)}
 
     def rank(item: pytest.Item) -> int:
-        folder = item.path.parent.relative_to(Path(__file__).parent).parts[:1]
-        return ranks.get(folder[0], len(ranks)) if folder else len(ranks)
+        folder = f"{item.path.parent.relative_to(TESTS)}/"
+        ranks = (rank for rank, name in enumerate(FOLDERS_WITH_LONG_FILES) if folder.startswith(f"{name}/"))
+        return next(ranks, len(FOLDERS_WITH_LONG_FILES))
 
     items.sort(key=rank)
     skip_what_cannot_hold(CHOSEN, items)

@@ -75,8 +75,14 @@ WITH_BOTH = SCENARIOS[:6]
 """Those that run against Apache's broker, too; the others only with `--against apache`."""
 WITH_4 = ("basicClientServerIntegrationTest", "enforcingServerRejectsPlainClient")
 """Those that always run with Java's client 4, too; the others only with `--long`."""
-SHOWN_ELSEWHERE = ("encryptedKeys", "serverNotNeedClientAuth", "serverWantClientAuth")
-"""In a file, while certificates are replaced, and by clients of both kinds."""
+SHOWN_ELSEWHERE = (
+    "encryptedKeys",
+    "serverNotNeedClientAuth",
+    "serverWantClientAuth",
+    "serverAcceptsUnAuthClient",
+    "clientAcceptsUntrustedServerCert",
+)
+"""In a file, while certificates are replaced, by clients of both kinds (two), and by an untrusted client."""
 
 
 def is_short(client: str, name: str) -> bool:

@@ -227,7 +227,7 @@ def _calls(path: Path, text: str) -> Iterator[tuple[int, ast.Call, str | None]]:
             if re.search(r"\bre\.\w{1,20}\(", line)
         ]
     else:
-        pieces = [(1, text)]
+        pieces = [(1, text)] if re.search(r"\bre\.\w{1,20}\(", text) else []
     for first, piece in pieces:
         tree = ast.parse(piece.strip() if first > 1 else piece)
         names = {

@@ -1,1 +1,1 @@
-"""The Spark tools: most tests need no session; those that do share one of the whole run."""
+"""The Spark tools. The tests in `session` share one Spark session per worker."""

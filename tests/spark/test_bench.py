@@ -1,4 +1,4 @@
-"""A tiny run of the Spark benchmarks: every row runs and reads what was written."""
+"""The Spark benchmarks as they are started; session/test_bench.py runs every row in the session of the tests."""
 
 import os
 import subprocess
@@ -11,6 +11,7 @@ from bench.programs import ROOT
 from bench.spark_bench import GOALS
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_every_row_gives_figures_and_goals(tmp_path: Path, spark_environment: dict[str, str]) -> None:
     command = [

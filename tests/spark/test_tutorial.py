@@ -1,4 +1,6 @@
-"""The tutorial works, run as a user runs it: with a hundredth of its messages, and with all 200,000."""
+"""The tutorial works, run as a user runs it: with a hundredth of its messages, and with all 200,000.
+
+The same jobs run in tests/spark/session: replay, redrive, export, and the programs of SPARK.md."""
 
 import os
 import subprocess
@@ -10,10 +12,9 @@ import pytest
 TUTORIAL = Path(__file__).resolve().parents[2] / "examples" / "spark_tutorial.py"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    ("arguments", "orders"), [(["2000"], 2_000), pytest.param([], 200_000, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("arguments", "orders"), [(["2000"], 2_000), ([], 200_000)])
 def test_the_tutorial(
     arguments: list[str], orders: int, spark_environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from tests.spark.stores import KnownStore, send_known
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GUIDE = Path(__file__).resolve().parents[2] / "SPARK.md"
+GUIDE = Path(__file__).resolve().parents[3] / "SPARK.md"
 Adapt = Callable[[str], str]
 
 
