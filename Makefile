@@ -5,7 +5,7 @@ NO_PYTHON := FireArrow needs Python 3.11 to 3.14 with venv; install one, or set 
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.built
-WORKERS ?= 3
+WORKERS ?= 5
 SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 # tests and benchmarks start thousands of processes; without bytecode on the disk each compiles all modules

@@ -38,15 +38,9 @@ settings.load_profile("any machine")
 
 use_fork_server()
 
-FOLDERS_WITH_LONG_FILES = (
-    "spark/session",
-    "interop",
-    "spark",
-    "replication",
-    "quotas",
-    "client",
-    "integration",
-)
+ORDER = ("spark/session", "quotas", "client", "integration", "spark", "interop", "replication")
+"""Of folders. First the longest units of work; then tests that mostly wait, beside them; then those that need the
+CPU, as long as there are others to run beside them; all others are short."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -69,7 +63,6 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Longest files first: workers that take files in turn end at about the same time."""
     if not config.getoption("--long"):
         left_out = [item for item in items if item.get_closest_marker("long") is not None]
         config.hook.pytest_deselected(items=left_out)
@@ -77,8 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def rank(item: pytest.Item) -> int:
         folder = f"{item.path.parent.relative_to(TESTS)}/"
-        ranks = (rank for rank, name in enumerate(FOLDERS_WITH_LONG_FILES) if folder.startswith(f"{name}/"))
-        return next(ranks, len(FOLDERS_WITH_LONG_FILES))
+        ranks = (rank for rank, name in enumerate(ORDER) if folder.startswith(f"{name}/"))
+        return next(ranks, len(ORDER))
 
     items.sort(key=rank)
     skip_what_cannot_hold(CHOSEN, items)

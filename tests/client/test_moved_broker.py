@@ -9,9 +9,8 @@ from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushC
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.client.pushing import Seen
-from tests.replication.pairs import wait_for
 from tests.support.broker_process import BrokerProcess
-from tests.support.eventually import eventually_async
+from tests.support.eventually import eventually, eventually_async
 from tests.support.requests import topic_ext
 
 
@@ -29,9 +28,9 @@ async def test_a_broker_that_moves_is_consumed_at_once(tmp_path: Path) -> None:
         with first.connect() as connection:
             assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("t", 1)).code == 0
         with naming.connect_name_server() as connection:
-            wait_for(
+            eventually(
                 lambda: connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "t"}).code == 0,
-                "the route",
+                what="the route",
             )
         client = ClientOptions(name_server=name_server, poll_name_server_s=0.2)
         seen, queue = Seen(), MessageQueue("t", "moving", 0)

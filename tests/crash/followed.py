@@ -22,9 +22,10 @@ from tests.crash.progress import GROUP, ProgressWriter
 from tests.crash.recorded_broker import SMALL, serve
 from tests.crash.whole import make_group
 from tests.crash.writer import Options, Writer
-from tests.replication.pairs import end_of, name_server, start_master, wait_for
+from tests.replication.pairs import end_of, name_server, start_master
 from tests.replication.sender import Sender
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import send_ext, topic_ext
 
 PIECE = struct.Struct(">qi")
@@ -206,7 +207,7 @@ def _follow(
             time.sleep(draw.choice((0, 0, 0.02, 0.1)))
             if draw.random() < 0.05:
                 sender.cut()
-        wait_for(lambda: end_of(slave) == end_of(master), "the master's end")
+        eventually(lambda: end_of(slave) == end_of(master), what="the master's end")
     finally:
         over.set()
         marker.join()

@@ -18,6 +18,7 @@ def test_a_recorded_store_is_ours_for_a_while(tmp_path: Path) -> None:
     assert compared["keys"] > 100
 
 
+@pytest.mark.long
 def test_a_store_of_4_is_ours_for_a_while(tmp_path: Path) -> None:
     need(lambda: java_class_path("broker4"))
     assert round_trip_4.travel("stop", tmp_path)["records"] > 200

@@ -7,9 +7,10 @@ from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base import fastjson
 from tests.interop.peers import Apache, FireArrow, address
-from tests.replication.pairs import end_of, wait_for, words
+from tests.replication.pairs import end_of, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull, records, send, send_ext, topic_ext
 
 TOPIC, LATER, GROUP = "Followed", "Later", "Reader"
@@ -95,18 +96,18 @@ class Rig:
         return shown, int(queues[0]["perm"])
 
     def wait_route(self, roles: dict[str, str], perm: int, within_s: float = 30) -> None:
-        wait_for(lambda: self.route() == (roles, perm), f"the route {roles} {perm}", within_s)
+        eventually(lambda: self.route() == (roles, perm), within_s, f"the route {roles} {perm}")
 
     # ---- what clients see ----
 
     def in_step(self, within_s: float = 40) -> None:
         """The slave has the whole log, and the topics."""
         with self.connect("master") as master, self.connect("slave") as slave:
-            wait_for(lambda: end_of(slave) == end_of(master) > 0, "the master's end", within_s)
+            eventually(lambda: end_of(slave) == end_of(master) > 0, within_s, "the master's end")
 
     def copied(self, offset: int, role: str = "slave") -> None:
         with self.connect(role) as slave:
-            wait_for(lambda: committed(slave) == offset, f"the offset {offset} at the slave", 30)
+            eventually(lambda: committed(slave) == offset, 30, f"the offset {offset} at the slave")
 
 
 def make(connection: ClientSocket) -> None:
@@ -157,7 +158,7 @@ def lock(connection: ClientSocket) -> bool:
 def acts(rig: Rig) -> None:
     """The slave serves reads, commits and locks, and no sends."""
     with rig.connect("slave") as slave:
-        wait_for(lambda: read(slave, 4) == [b"m%03d" % number for number in range(4, 10)], "the reads", 10)
+        eventually(lambda: read(slave, 4) == [b"m%03d" % number for number in range(4, 10)], 10, "the reads")
         commit(slave, 8)
         assert committed(slave) == 8
         assert lock(slave)

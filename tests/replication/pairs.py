@@ -4,7 +4,7 @@ import hashlib
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
-from tests.support.eventually import eventually
 from tests.support.requests import send, topic_ext
 
 SEGMENT = 1 << 18
@@ -86,10 +85,6 @@ def ha_client(connection: ClientSocket) -> dict[str, object]:
     assert status["master"] is False
     client: dict[str, object] = status["haClientRuntimeInfo"]
     return client
-
-
-def wait_for(condition: Callable[[], bool], what: str, within_s: float = 20) -> None:
-    eventually(condition, within_s, what)
 
 
 def digests(store: Path, end: int) -> dict[str, str]:

@@ -7,10 +7,11 @@ from typing import Self
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base import fastjson
-from tests.replication.pairs import SIZES, end_of, fill, name_server, wait_for, words
+from tests.replication.pairs import SIZES, end_of, fill, name_server, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import Ran, here
+from tests.support.eventually import eventually
 
 
 def address_of(broker: BrokerProcess) -> str:
@@ -78,15 +79,17 @@ class PromotedPair:
 
     def caught_up(self) -> None:
         with self.master.connect() as master, self.slave.connect() as slave:
-            wait_for(lambda: end_of(slave) == end_of(master), "the slave")
+            eventually(lambda: end_of(slave) == end_of(master), what="the slave")
 
     def knows(self, topic: str) -> None:
         """Wait until the slave and the name server do."""
         of_topic = {"topic": topic}
         with self.slave.connect() as slave:
-            wait_for(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, of_topic).code == 0, "the topic")
+            eventually(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, of_topic).code == 0, what="the topic")
         with self.ask_names() as names:
-            wait_for(lambda: names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, of_topic).code == 0, "its route")
+            eventually(
+                lambda: names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, of_topic).code == 0, what="its route"
+            )
 
     def route(self) -> dict[int, str]:
         """brokerId → address, as clients get it."""

@@ -10,11 +10,11 @@ from tests.replication.pairs import (
     name_server,
     start_master,
     start_slave,
-    wait_for,
 )
 from tests.replication.sender import Sender
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 
 CLEANED = {"cleanResourceInterval": "100", "deleteCommitLogFilesInterval": "0"}
 """So that files are deleted as soon as they have expired."""
@@ -43,7 +43,7 @@ class Scene:
         return start_slave(self.store, name_server(self.master), self.sender.address, **settings)
 
     def caught_up(self, connection: ClientSocket, within_s: float = 20) -> None:
-        wait_for(lambda: end_of(connection) == self.end(), f"the log's end {self.end()}", within_s)
+        eventually(lambda: end_of(connection) == self.end(), within_s, f"the log's end {self.end()}")
 
     def equal(self) -> None:
         end = self.end()

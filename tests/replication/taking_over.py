@@ -6,9 +6,10 @@ from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.store import CommitLog
-from tests.replication.pairs import end_of, wait_for
+from tests.replication.pairs import end_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send_ext, topic_ext
 
 TOPIC, QUEUES, MESSAGES = "Delayed", 2, 240
@@ -36,8 +37,8 @@ def delivered(connection: ClientSocket) -> list[bytes]:
 
 def in_the_middle(master: ClientSocket, slave: ClientSocket, delivered_before: int) -> None:
     """Wait until the slave has all messages, and a third of them as delivered."""
-    wait_for(lambda: end_of(slave) == end_of(master), "the master's end", 60)
-    wait_for(lambda: len(delivered(slave)) > delivered_before + MESSAGES // 3, "deliveries", 30)
+    eventually(lambda: end_of(slave) == end_of(master), 60, "the master's end")
+    eventually(lambda: len(delivered(slave)) > delivered_before + MESSAGES // 3, 30, "deliveries")
 
 
 def waiting(store: Path) -> set[bytes]:
@@ -51,7 +52,7 @@ def each_comes_once(broker: BrokerProcess, messages: int) -> None:
     with broker.connect() as connection:
         wanted = waiting(broker.store)
         assert len(wanted) == messages
-        wait_for(lambda: len(delivered(connection)) >= messages, "all deliveries", 30)
+        eventually(lambda: len(delivered(connection)) >= messages, 30, "all deliveries")
         time.sleep(1.0)  # one that comes twice would come now
         found = Counter(delivered(connection))
         assert {body: count for body, count in found.items() if count != 1} == {}

@@ -22,9 +22,10 @@ from tests.replication.acting_rig import (
     read,
     send_later,
 )
-from tests.replication.pairs import wait_for, words
+from tests.replication.pairs import words
 from tests.replication.raw_slave import Master
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import pull, send
 
 
@@ -42,7 +43,7 @@ def pair(rig: Rig, **settings: str) -> None:
     rig.start("master", **settings)
     rig.start("slave", **settings)
     with rig.connect("master") as master:
-        wait_for(lambda: rig.route("TBW102")[0] == BOTH, "both registered")
+        eventually(lambda: rig.route("TBW102")[0] == BOTH, what="both registered")
         fill(master)
         commit(master, 4)
         rig.in_step()
@@ -67,13 +68,13 @@ def test_the_slave_serves_and_the_master_takes_over(rig: Rig, old: str) -> None:
     rig.wait_route(BOTH, 6)
     with rig.connect("master") as master, rig.connect("slave") as slave:
         assert committed(master) == 8
-        wait_for(lambda: read(master, 0, LATER) == [b"later"], "the delayed message")
+        eventually(lambda: read(master, 0, LATER) == [b"later"], what="the delayed message")
         assert send(master, TOPIC, b"on").code == 0
         commit(master, 11)
         rig.in_step()
         rig.copied(11)
         commit(slave, 10)  # as a consumer does that has not asked for the route since
-        wait_for(lambda: committed(master) == 10, "the commit passed on")
+        eventually(lambda: committed(master) == 10, what="the commit passed on")
         assert read(slave, 10) == [b"on"]
         time.sleep(1)
         assert read(master, 0, LATER) == [b"later"]
@@ -89,22 +90,22 @@ def test_the_smallest_acts_and_is_told_at_once(rig: Rig) -> None:
     seldom = {"syncBrokerMemberGroupPeriod": "60000"}
     pair(rig, **seldom)
     rig.start("second", **seldom)
-    wait_for(lambda: rig.route("TBW102")[0] == BOTH | {"2": "second"}, "three registered")
+    eventually(lambda: rig.route("TBW102")[0] == BOTH | {"2": "second"}, what="three registered")
     rig.copied(4, "second")
     rig.kill("master")
-    wait_for(lambda: status(rig, "slave")["acting"] is True, "that it acts", 5)
+    eventually(lambda: status(rig, "slave")["acting"] is True, 5, "that it acts")
     assert status(rig, "second")["acting"] is False
     rig.wait_route({"0": "slave", "2": "second"}, 4, 5)
     acts(rig)
     with rig.connect("second") as second:
         assert pull(second, TOPIC).code == 2
     rig.kill("slave")
-    wait_for(lambda: status(rig, "second")["acting"] is True, "that the next one acts", 5)
+    eventually(lambda: status(rig, "second")["acting"] is True, 5, "that the next one acts")
     rig.wait_route({"0": "second"}, 4, 5)
     with rig.connect("second") as second:
         commit(second, 9)
     rig.start("slave", **seldom)
-    wait_for(lambda: status(rig, "second")["acting"] is False, "that a smaller one is there", 5)
+    eventually(lambda: status(rig, "second")["acting"] is False, 5, "that a smaller one is there")
     rig.start("master", **seldom)
     rig.wait_route(BOTH | {"2": "second"}, 6)
     with rig.connect("master") as master:
@@ -119,8 +120,9 @@ def test_a_master_that_its_slave_does_not_know_stays_isolated(rig: Rig) -> None:
     rig.start("slave", haAllowedAddresses="10.0.0.0/8")
     rig.wait_route({"0": "slave"}, 4)
     rig.start("master")
-    wait_for(
-        lambda: "haAllowedAddresses=127.0.0.1" in str(status(rig, "master").get("isolated")), "the reason"
+    eventually(
+        lambda: "haAllowedAddresses=127.0.0.1" in str(status(rig, "master").get("isolated")),
+        what="the reason",
     )
     assert rig.route()[0] == {"0": "slave"}
     with rig.connect("master") as master:
@@ -138,14 +140,14 @@ def test_a_master_takes_over_from_a_slave_with_two_addresses(rig: Rig) -> None:
     """It is registered at one, and copies the log from the other, as with a translation of addresses."""
     rig.start("master")
     rig.start("slave", listen="0.0.0.0", brokerIP1="127.0.0.2")
-    wait_for(lambda: len(rig.route("TBW102")[0]) == 2, "both registered")
+    eventually(lambda: len(rig.route("TBW102")[0]) == 2, what="both registered")
     with rig.connect("master") as master:
         fill(master)
     rig.in_step()
     rig.kill("master")
-    wait_for(lambda: rig.route()[1] == 4, "that the slave acts")
+    eventually(lambda: rig.route()[1] == 4, what="that the slave acts")
     rig.start("master")
-    wait_for(lambda: (len(rig.route()[0]), rig.route()[1]) == (2, 6), "that the master is online")
+    eventually(lambda: (len(rig.route()[0]), rig.route()[1]) == (2, 6), what="that the master is online")
     rig.in_step()
 
 
@@ -179,7 +181,7 @@ def test_a_second_master_of_the_name_waits(rig: Rig, tmp_path: Path) -> None:
             found = json.loads(connection.ask(RequestCode.GET_STATUS).body)["replication"]
             return str(found.get("isolated"))
 
-        wait_for(lambda: "is registered as the master of this name" in reason(), "the reason")
+        eventually(lambda: "is registered as the master of this name" in reason(), what="the reason")
         assert rig.route()[0] == BOTH
 
 

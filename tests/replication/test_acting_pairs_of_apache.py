@@ -24,7 +24,7 @@ from tests.replication.acting_rig import (
     read,
     send_later,
 )
-from tests.replication.pairs import wait_for
+from tests.support.eventually import eventually
 from tests.support.requests import send, send_ext, topic_ext
 
 pytestmark = pytest.mark.interop
@@ -74,7 +74,7 @@ def master_is_killed(rig: Rig, *, apache_slave: bool) -> float:
     """Both come up, a delayed message waits, the master is killed; returns when."""
     rig.start("master")
     rig.start("slave")
-    wait_for(lambda: rig.route("TBW102")[0] == BOTH, "both registered", 60)
+    eventually(lambda: rig.route("TBW102")[0] == BOTH, 60, "both registered")
     with rig.connect("master") as master:
         fill(master)
         commit(master, 4)
@@ -98,7 +98,7 @@ def master_is_back(rig: Rig, gone: float) -> None:
     rig.wait_route(BOTH, 6, 60)
     with rig.connect("master") as master:
         assert committed(master) == 8
-        wait_for(lambda: read(master, 0, LATER) == [b"later"], "the delayed message", 30)
+        eventually(lambda: read(master, 0, LATER) == [b"later"], 30, "the delayed message")
         assert send(master, TOPIC, b"on").code == 0
         rig.in_step(60)
         time.sleep(1)
@@ -115,15 +115,15 @@ def test_a_java_consumer_reads_on_and_gets_nothing_twice(tmp_path: Path) -> None
             master.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
             send_many(rig, 0, COUNT)
             rig.in_step()
-            wait_for(lambda: rig.route()[0] == BOTH, "both registered", 60)
+            eventually(lambda: rig.route()[0] == BOTH, 60, "both registered")
         with Driver("java5", rig.names.name_server, tmp_path) as java:
             java.ask("consume", name="reader", group="JavaReader", topic=TOPIC)
-            wait_for(lambda: bool(java.consumed("reader")), "the first messages", 60)
+            eventually(lambda: bool(java.consumed("reader")), 60, "the first messages")
             before = len(java.consumed("reader"))
             rig.kill("master")
             assert before < COUNT
             java.await_bodies(["reader"], [(b"m%04d" % number).hex() for number in range(COUNT)])
-            wait_for(lambda: java_committed(rig, "slave") == COUNT, "the commits at the slave", 20)
+            eventually(lambda: java_committed(rig, "slave") == COUNT, 20, "the commits at the slave")
             rig.start("master")
             rig.wait_route(BOTH, 6)
             assert java_committed(rig, "master") == COUNT
@@ -131,7 +131,7 @@ def test_a_java_consumer_reads_on_and_gets_nothing_twice(tmp_path: Path) -> None
             java.await_bodies(["reader"], [(b"m%04d" % number).hex() for number in range(COUNT + MORE)])
             java.ask("stop", name="reader")
             assert len(java.consumed("reader")) == COUNT + MORE
-        wait_for(lambda: java_committed(rig, "master") == COUNT + MORE, "the last commits at the master", 5)
+        eventually(lambda: java_committed(rig, "master") == COUNT + MORE, 5, "the last commits at the master")
     finally:
         rig.close()
 

@@ -8,7 +8,8 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from tests.replication.acting_rig import BOTH, TOPIC, Rig, acts, commit, committed, fill, read
-from tests.replication.pairs import SECRET, ha_client, wait_for
+from tests.replication.pairs import SECRET, ha_client
+from tests.support.eventually import eventually
 from tests.support.requests import send, topic_ext
 
 WITH_SECRET = {"haSecret": SECRET}
@@ -39,7 +40,7 @@ def test_a_master_with_a_secret_comes_back(rig: Rig) -> None:
     """Also with two slaves, after a restart of the slave that acts, and after one of all brokers at once."""
     start(rig, "master", "slave", "second")
     with rig.connect("master") as master:
-        wait_for(lambda: rig.route("TBW102")[0] == THREE, "three registered")
+        eventually(lambda: rig.route("TBW102")[0] == THREE, what="three registered")
         fill(master)
         commit(master, 4)
     rig.in_step()
@@ -63,9 +64,9 @@ def test_a_master_with_a_secret_comes_back(rig: Rig) -> None:
         for role in ("slave", "second"):  # by the journal and the tables of the pair
             rig.copied(11, role)
             with rig.connect(role) as slave:
-                wait_for(
-                    lambda slave=slave: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "After"}).code == 0,  # type: ignore[misc]
-                    "the topic",
+                eventually(
+                    lambda slave=slave: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "After"}).code == 0,
+                    what="the topic",
                 )
             assert status(rig, role)["pair"] is True
     for role in list(rig.running):
@@ -80,16 +81,16 @@ def test_a_master_with_a_secret_comes_back(rig: Rig) -> None:
 def test_a_master_with_another_secret_reports_it(rig: Rig) -> None:
     start(rig, "master", "slave")
     with rig.connect("master") as master:
-        wait_for(lambda: rig.route("TBW102")[0] == BOTH, "both registered")
+        eventually(lambda: rig.route("TBW102")[0] == BOTH, what="both registered")
         fill(master)
     rig.in_step()
     rig.kill("master")
     rig.wait_route({"0": "slave"}, 4, 5)
     rig.start("master", haSecret=SECRET + " but another")
-    wait_for(
+    eventually(
         lambda: "the secrets of the two brokers differ" in str(status(rig, "master").get("isolated")),
-        "why",
         5,
+        "why",
     )
     with rig.connect("slave") as slave:
         assert "the secrets of the two brokers differ" in str(ha_client(slave)["reason"])

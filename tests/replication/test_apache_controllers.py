@@ -11,9 +11,10 @@ from tests.interop.driver import Driver
 from tests.interop.peers import CLUSTER, Apache, address
 from tests.interop.toolchain import java_class_path, need
 from tests.replication.controllers import SIZES, Controllers, broker_under, sent, takes_writes
-from tests.replication.pairs import digests, end_of, wait_for
+from tests.replication.pairs import digests, end_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send
 
 pytestmark = pytest.mark.interop
@@ -31,19 +32,19 @@ def controllers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller
 
 
 def await_set(controllers: Controllers, name: str, members: list[int]) -> None:
-    wait_for(lambda: controllers.replica_info(name)["set"] == members, f"the set {members}", WITHIN_S)
+    eventually(lambda: controllers.replica_info(name)["set"] == members, WITHIN_S, f"the set {members}")
 
 
 def await_writes(at: tuple[str, int]) -> float:
     began = time.monotonic()
-    wait_for(lambda: takes_writes(at), f"writes at {at}", WITHIN_S)
+    eventually(lambda: takes_writes(at), WITHIN_S, f"writes at {at}")
     return time.monotonic() - began
 
 
 def await_equal(stores: tuple[Path, Path], ends: tuple[tuple[str, int], ...], end: int) -> None:
     for at in ends:
         with ClientSocket(at) as connection:
-            wait_for(lambda: end_of(connection) == end, f"the end {end} at {at}", WITHIN_S)
+            eventually(lambda: end_of(connection) == end, WITHIN_S, f"the end {end} at {at}")
     one, other = (digests(store, end) for store in stores)
     assert one == other
 
@@ -93,12 +94,13 @@ def _acknowledged_until_killed(master: BrokerProcess) -> set[bytes]:
 
     producer = threading.Thread(target=produce)
     producer.start()
-    wait_for(lambda: len(acknowledged) > 300, "300 messages")
+    eventually(lambda: len(acknowledged) > 300, what="300 messages")
     master.kill()
     producer.join()
     return acknowledged
 
 
+@pytest.mark.long
 def test_one_of_apaches_and_one_of_ours(controllers: Controllers, tmp_path: Path) -> None:
     name = "mixed"
     settings = controllers.settings(name)
@@ -166,7 +168,7 @@ def test_mqadmin_shows_and_moves_the_master(controllers: Controllers, tmp_path: 
         await_set(controllers, name, [1, 2])
         one, other = ("{}:{}".format(*broker.address) for broker in brokers)
         sent(brokers[0].address, 20)
-        wait_for(lambda: masters() == {"0": one, "2": other}, "both at the name server", WITHIN_S)
+        eventually(lambda: masters() == {"0": one, "2": other}, WITHIN_S, "both at the name server")
         shown = mqadmin("getSyncStateSet", "-a", controllers.address, "-b", name)
         assert "#MasterBrokerId\t1" in shown
         assert "#SyncStateSetNums\t2" in shown
@@ -176,7 +178,7 @@ def test_mqadmin_shows_and_moves_the_master(controllers: Controllers, tmp_path: 
         mqadmin("electMaster", "-a", controllers.address, "-b", "2", "-bn", name, "-c", CLUSTER)
         assert await_writes(brokers[1].address) < 10
         await_set(controllers, name, [1, 2])
-        wait_for(lambda: masters() == {"0": other, "1": one}, "the other way round", WITHIN_S)
+        eventually(lambda: masters() == {"0": other, "1": one}, WITHIN_S, "the other way round")
         end = sent(brokers[1].address, 20)
         await_equal((tmp_path / "a", tmp_path / "b"), (brokers[0].address,), end)
     finally:

@@ -24,12 +24,13 @@ from firearrow.broker.replication.master import SLAVES_MAX
 from tests.interop.driver import Driver
 from tests.interop.peers import Apache, Apache4, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
-from tests.replication.pairs import digests, end_of, paused, wait_for, words
+from tests.replication.pairs import digests, end_of, paused, words
 from tests.replication.raw_slave import status_of
 from tests.replication.way import HEADER, Way
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import pull, read_queue, runtime_info, send, send_ext, topic_ext
 
 pytestmark = pytest.mark.interop
@@ -105,7 +106,7 @@ class Rig:
             end = end_of(connection)
         for version in versions or self.versions:
             with self.connect(version) as slave:
-                wait_for(lambda slave=slave: end_of(slave) == end, f"{end} at {version}", within_s)  # type: ignore[misc]
+                eventually(lambda slave=slave: end_of(slave) == end, within_s, f"{end} at {version}")  # type: ignore[misc]
             copied = digests(self.folder / version, end)
             for name, digest in digests(self.folder / "master", end).items():
                 assert copied.get(name) == digest, f"{name} of {version}"
@@ -214,7 +215,7 @@ def test_a_way_that_splits_and_cuts_headers_and_turns_a_bit(rig: Rig) -> None:
         way.cuts = [HEADER.size - 1, HEADER.size + 100, 1, HEADER.size][: 2 * len(rig.versions)]
         cuts = len(way.cuts)
         fill(master, 20)
-        wait_for(lambda: not way.cuts, "the cuts", 40)
+        eventually(lambda: not way.cuts, 40, "the cuts")
         rig.equal()
         assert way.connections >= before + cuts
 
@@ -242,10 +243,10 @@ def test_strangers_change_nothing(rig: Rig) -> None:
         assert [answered(master) for _ in range(20)] == [(0, False)] * 20
         process = rig.slaves[rig.versions[-1]].process
         with paused(process):
-            wait_for(lambda: is_stopped(process.pid), "its threads to stop")
+            eventually(lambda: is_stopped(process.pid), what="its threads to stop")
             stranger().sendall(struct.pack(">q", 1 << 62))
             assert answered(master) == (12, True)
-        wait_for(lambda: answered(master) == (0, False), "acknowledged sends")
+        eventually(lambda: answered(master) == (0, False), what="acknowledged sends")
     rig.equal()
 
 
@@ -272,7 +273,7 @@ def synchronous(rig: Rig) -> Iterator[ClientSocket]:
         assert (
             master.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"inSyncReplicas=%d" % (1 + slaves)).code == 0
         )
-        wait_for(lambda: status_of(master)["inSyncSlaveNums"] == slaves, "all slaves")
+        eventually(lambda: status_of(master)["inSyncSlaveNums"] == slaves, what="all slaves")
         yield master
         assert master.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"inSyncReplicas=1").code == 0
 
@@ -282,9 +283,9 @@ def test_sync_master_waits_for_slaves_and_once_for_one_that_hangs(rig: Rig) -> N
         assert [answered(master) for _ in range(20)] == [(0, False)] * 20
         process = rig.slaves["5.5.0"].process
         with paused(process):
-            wait_for(lambda: is_stopped(process.pid), "its threads to stop")
+            eventually(lambda: is_stopped(process.pid), what="its threads to stop")
             assert [answered(master) for _ in range(3)] == [(12, True), (12, False), (12, False)]
-        wait_for(lambda: answered(master) == (0, False), "acknowledged sends")
+        eventually(lambda: answered(master) == (0, False), what="acknowledged sends")
 
 
 def test_tables_and_queues_come_to_the_slaves(rig: Rig) -> None:
@@ -299,10 +300,10 @@ def test_tables_and_queues_come_to_the_slaves(rig: Rig) -> None:
         with rig.connect(version) as slave:
             rig.slaves[version].copy_tables()
             for code, text in (wanted | (new if version == "5.5.0" else {})).items():
-                wait_for(
-                    lambda slave=slave, code=code, text=text: text in slave.ask(code).body,  # type: ignore[misc]
-                    f"{text!r} in the answer to {code} at {version}",
+                eventually(
+                    lambda slave=slave, code=code, text=text: text in slave.ask(code).body,
                     75,
+                    f"{text!r} in the answer to {code} at {version}",
                 )
             with rig.master.connect() as master:
                 for queue in range(4):
@@ -342,7 +343,7 @@ def test_a_consumer_reads_on_at_a_slave(rig: Rig, tmp_path: Path, client: str) -
     for version in rig.versions:
         with rig.connect(version) as slave:
             rig.slaves[version].copy_tables()
-            wait_for(lambda: topic.encode() in slave.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body, topic, 75)
+            eventually(lambda: topic.encode() in slave.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body, 75, topic)
     before = pulled(rig)
     with Driver(client, rig.names.name_server, tmp_path) as driver:
         driver.ask("consume", name="reader", group=f"{topic}Group", topic=topic)
@@ -362,20 +363,22 @@ def shorten(rig: Rig, master: ClientSocket) -> None:
     for path in files[:-2]:
         os.utime(path, (past, past))
     assert master.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
-    wait_for(lambda: not files[0].exists(), "the deletion of the first file")
+    eventually(lambda: not files[0].exists(), what="the deletion of the first file")
 
 
 def test_a_fresh_slave_of_a_shortened_log_counts_again(rig: Rig) -> None:
     with synchronous(rig) as master:
         rig.slaves["5.5.0"].kill()
-        wait_for(lambda: status_of(master)["inSyncSlaveNums"] == len(rig.versions) - 1, "the slave's end")
+        eventually(
+            lambda: status_of(master)["inSyncSlaveNums"] == len(rig.versions) - 1, what="the slave's end"
+        )
         code = ResponseCode.FLUSH_SLAVE_TIMEOUT if len(rig.versions) > 1 else ResponseCode.SLAVE_NOT_AVAILABLE
         assert [answered(master) for _ in range(3)] == [(code, False)] * 3
         whole = digests(rig.folder / "5.5.0", end_of(master))
         shorten(rig, master)
         shutil.rmtree(rig.folder / "5.5.0")
         rig.start_slaves("5.5.0")
-        wait_for(lambda: answered(master) == (0, False), "acknowledged sends", 30)
+        eventually(lambda: answered(master) == (0, False), 30, "acknowledged sends")
     end = rig.equal()
     assert len(digests(rig.folder / "5.5.0", end)) < len(whole)
 
@@ -396,7 +399,7 @@ def test_slaves_that_are_ahead_get_nothing_and_are_named(rig: Rig) -> None:
             refused: list[dict[str, str]] = status_of(master).get("refused", [])  # type: ignore[assignment]
             return sum(f"its log ends at {end}" in entry["reason"] for entry in refused)
 
-        wait_for(lambda: named() > 0, "the refusal", 60)
+        eventually(lambda: named() > 0, 60, "the refusal")
         assert status_of(master)["inSyncSlaveNums"] == 0
         assert "they are not of one pair" in rig.master.log.read_text()
     assert {version: digests(rig.folder / version, end) for version in rig.versions} == before

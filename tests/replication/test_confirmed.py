@@ -19,7 +19,7 @@ from firearrow.broker.replication.confirmed_offset import (
     confirmed_by,
 )
 from firearrow.client.local_broker import LocalBrokerError
-from tests.replication.pairs import end_of, name_server, paused, start_master, start_slave, wait_for
+from tests.replication.pairs import end_of, name_server, paused, start_master, start_slave
 from tests.replication.raw_slave import Master, RawSlave, status_of
 from tests.replication.test_sync import caught_up, shown
 from tests.support.broker_process import BrokerProcess
@@ -136,15 +136,15 @@ def three(tmp_path: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess, Broker
         master.connect() as client,
         first.connect() as reader,
     ):
-        wait_for(lambda: status_of(client)["inSyncSlaveNums"] == 2, "both slaves")
+        eventually(lambda: status_of(client)["inSyncSlaveNums"] == 2, what="both slaves")
         assert send(client, "T", b"0").code == 0
-        wait_for(lambda: shown(reader) == 1, "the first message at the slave")
+        eventually(lambda: shown(reader) == 1, what="the first message at the slave")
         yield master, first, second
 
 
 def has_all_of(slave: BrokerProcess, master: BrokerProcess) -> None:
     with slave.connect() as theirs, master.connect() as ours:
-        wait_for(lambda: end_of(theirs) == end_of(ours), "the whole log")
+        eventually(lambda: end_of(theirs) == end_of(ours), what="the whole log")
 
 
 def test_of_two_slaves_one_shows_nothing_that_the_other_lacks(
@@ -156,7 +156,7 @@ def test_of_two_slaves_one_shows_nothing_that_the_other_lacks(
         with master.connect() as sender:
             with paused(second.process):
                 opaque = sender.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"1")
-                wait_for(lambda: end_of(other) == end_of(client) > 0, "the second message in the log")
+                eventually(lambda: end_of(other) == end_of(client) > 0, what="the second message in the log")
                 time.sleep(0.5)
                 assert shown(other) == shown(client) == 1
             assert sender.answer_to(opaque).code == 0
@@ -172,7 +172,7 @@ def test_a_slave_that_starts_again_without_its_master_shows_what_it_showed(
         before = end_of(client)
         client.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"1")
         with first.connect() as reader:
-            wait_for(lambda: end_of(reader) > before, "the second message in the log")
+            eventually(lambda: end_of(reader) > before, what="the second message in the log")
         master.kill()
         first.kill()
         with start_slave(first.store, name_server(master)) as again, again.connect() as reader:

@@ -19,12 +19,13 @@ from firearrow.broker.replication.auto_switch_frames import (
 from firearrow.broker.replication.epoch_file import Epoch
 from tests.replication.controllers import SEGMENT, broker_under, sent, takes_writes
 from tests.replication.one_controller import OneController
-from tests.replication.pairs import digests, end_of, ha_client, paused, wait_for
+from tests.replication.pairs import digests, end_of, ha_client, paused
 from tests.replication.promoted_pair import is_master
 from tests.replication.scripted_master import ScriptedMaster
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send, send_ext
 
 NAME = "pair"
@@ -53,7 +54,7 @@ class Under:
         return master, slave
 
     def await_set(self, members: set[int]) -> None:
-        wait_for(lambda: self.controller.set == members, f"the set {members}")
+        eventually(lambda: self.controller.set == members, what=f"the set {members}")
 
     def equal(self, *brokers: BrokerProcess) -> int:
         with brokers[0].connect() as connection:
@@ -85,11 +86,11 @@ def answers(broker: BrokerProcess, condition: Callable[[ClientSocket], bool]) ->
 
 
 def await_writes(broker: BrokerProcess) -> None:
-    wait_for(lambda: takes_writes(broker.address), "writes")
+    eventually(lambda: takes_writes(broker.address), what="writes")
 
 
 def await_end(broker: BrokerProcess, end: int) -> None:
-    wait_for(lambda: answers(broker, lambda client: end_of(client) == end), f"the end {end}")
+    eventually(lambda: answers(broker, lambda client: end_of(client) == end), what=f"the end {end}")
 
 
 @pytest.fixture
@@ -128,14 +129,14 @@ def test_a_topic_that_the_new_master_had_not_heard_of_is_found_in_its_queues(und
     with master.connect() as client, slave.connect() as reader:
         assert send(client, "Known", b"first").code == 0
         known = {"topic": "Known"}
-        wait_for(lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, known).code == 0, "the first topic")
+        eventually(lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, known).code == 0, what="the first topic")
         for number in range(4):
             assert send(client, "New", b"%d" % number, queue_id=number).code == 0
-        wait_for(lambda: end_of(reader) == end_of(client), "the end")
+        eventually(lambda: end_of(reader) == end_of(client), what="the end")
         assert reader.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "New"}).code == ResponseCode.TOPIC_NOT_EXIST
         master.kill()
-    wait_for(lambda: under.controller.master == 2, "the election")
-    wait_for(lambda: is_leading(slave), "the new master")
+    eventually(lambda: under.controller.master == 2, what="the election")
+    eventually(lambda: is_leading(slave), what="the new master")
     with slave.connect() as connection:
         found = [record.body for queue in range(4) for record in read_queue(connection, "New", queue)]
         assert found == [b"0", b"1", b"2", b"3"]
@@ -163,7 +164,7 @@ def test_members_of_the_set_are_expected_until_they_are_removed(under: Under) ->
         assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"minInSyncReplicas=2").code == 0
     assert missing(master) == []
     slave.kill()
-    wait_for(lambda: missing(master) == [2], "that the slave is missing")
+    eventually(lambda: missing(master) == [2], what="that the slave is missing")
     with master.connect() as client:
         status = json.loads(client.ask(RequestCode.GET_STATUS).body)
         assert "1 of 2 copies are in sync" in status["unready"]
@@ -173,12 +174,12 @@ def test_members_of_the_set_are_expected_until_they_are_removed(under: Under) ->
         )
     slave = under.start("b", master.address[1] + 500)
     under.await_set({1, 2})
-    wait_for(lambda: missing(master) == [], "that the slave is back")
+    eventually(lambda: missing(master) == [], what="that the slave is back")
     expected = slave.store / "config" / "expectedReplicas.json"
-    wait_for(expected.exists, "that the slave knows its master")
+    eventually(expected.exists, what="that the slave knows its master")
     master.kill()
-    wait_for(lambda: is_leading(slave), "the new master")
-    wait_for(lambda: missing(slave) == [1], "that the old master is missing")
+    eventually(lambda: is_leading(slave), what="the new master")
+    eventually(lambda: missing(slave) == [1], what="that the old master is missing")
     with slave.connect() as client:
         (old,) = json.loads(client.ask(RequestCode.GET_BROKER_HA_STATUS).body)["members"]
         assert client.ask(RequestCode.FORGET_REPLICA, {"name": old["name"]}).code == 0
@@ -202,7 +203,7 @@ def test_failover_under_load_loses_nothing_that_was_acknowledged(under: Under, f
 
     producer = threading.Thread(target=produce)
     producer.start()
-    wait_for(lambda: len(acknowledged) > 500, "500 messages")
+    eventually(lambda: len(acknowledged) > 500, what="500 messages")
     master.kill()
     killed = time.monotonic()
     stop.set()
@@ -265,10 +266,10 @@ def test_slaves_show_what_is_confirmed(under: Under) -> None:
             before = len(bodies(reader, 1))
             connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T", 0), b"not yet")
             end = end_of(reader)
-            wait_for(lambda: end_of(reader) > end, "the slave has it")
+            eventually(lambda: end_of(reader) > end, what="the slave has it")
             time.sleep(0.3)
             assert len(bodies(reader, 1)) == before
-        wait_for(lambda: len(bodies(reader, 1)) == before + 1, "it is shown")
+        eventually(lambda: len(bodies(reader, 1)) == before + 1, what="it is shown")
 
 
 def test_a_master_that_starts_again_shows_what_is_confirmed(under: Under) -> None:
@@ -284,12 +285,12 @@ def test_a_master_that_starts_again_shows_what_is_confirmed(under: Under) -> Non
             assert send(connection, "T", b"tail", queue_id=0).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
         master.kill()
         again = under.start("a", master.address[1], slaveTimeout="300", haMaxTimeSlaveNotCatchup="60000")
-        wait_for(lambda: answers(again, is_master), "that it is the master again")
+        eventually(lambda: answers(again, is_master), what="that it is the master again")
         with again.connect() as connection:
             time.sleep(0.6)
             assert len(bodies(connection, 1)) == before
             stack.close()
-            wait_for(lambda: len(bodies(connection, 1)) == before + 1, "the tail")
+            eventually(lambda: len(bodies(connection, 1)) == before + 1, what="the tail")
 
 
 def test_a_slave_follows_again_although_its_last_record_is_not_confirmed(under: Under) -> None:
@@ -302,11 +303,11 @@ def test_a_slave_follows_again_although_its_last_record_is_not_confirmed(under: 
         with paused(slave.process):
             third = under.start("c")
             opaque = connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("T", 0), b"held")
-            wait_for(lambda: end_of(connection) > common, "the record")
+            eventually(lambda: end_of(connection) > common, what="the record")
             await_end(third, end_of(connection))
             third.kill()
             third = under.start("c", third.address[1])
-            wait_for(lambda: state_of(third) == "following", "the third follows again")
+            eventually(lambda: state_of(third) == "following", what="the third follows again")
         assert connection.answer_to(opaque).code == 0
 
 
@@ -322,7 +323,7 @@ def test_a_slave_follows_again_although_the_last_record_was_trimmed(under: Under
             assert record_sum(connection, offset) == ""
     slave.kill()
     slave = under.start("b", slave.address[1])
-    wait_for(lambda: state_of(slave) == "following", "the state")
+    eventually(lambda: state_of(slave) == "following", what="the state")
 
 
 def test_a_slave_counts_from_the_moment_the_controllers_are_asked(under: Under) -> None:
@@ -333,10 +334,10 @@ def test_a_slave_counts_from_the_moment_the_controllers_are_asked(under: Under) 
     slave = under.start("b")
     asked = under.controller.asked
     alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
-    wait_for(lambda: asked.count(alter) > 2, "that it asks for the set without writes")
+    eventually(lambda: asked.count(alter) > 2, what="that it asks for the set without writes")
     under.controller.answers = False
     before = asked.count(alter)
-    wait_for(lambda: asked.count(alter) > before, "that it asks again")
+    eventually(lambda: asked.count(alter) > before, what="that it asks again")
     with paused(slave.process), master.connect() as connection:
         answer = send(connection, "T", b"x", queue_id=0)
         assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
@@ -375,7 +376,7 @@ def test_a_slave_without_controllers_is_told_why(under: Under) -> None:
         raw.send_raw((5).to_bytes(8, "big") * 2)
         assert raw.closed_by_peer(5)
     why = "set enableControllerMode there as here"
-    wait_for(lambda: why in master.log.read_text(), "the reason")
+    eventually(lambda: why in master.log.read_text(), what="the reason")
 
 
 def test_a_slave_is_one_connection_and_never_the_master_itself(under: Under) -> None:
@@ -394,9 +395,9 @@ def test_a_slave_is_one_connection_and_never_the_master_itself(under: Under) -> 
             return raw
 
         assert connected(1, 0).closed_by_peer(5)
-        wait_for(lambda: "it has our own number 1" in master.log.read_text(), "the reason")
+        eventually(lambda: "it has our own number 1" in master.log.read_text(), what="the reason")
         first = connected(2, end)
-        wait_for(lambda: "slave 2 at" in master.log.read_text(), "that it copies")
+        eventually(lambda: "slave 2 at" in master.log.read_text(), what="that it copies")
         second = connected(2, 0)
         assert first.closed_by_peer(5)
         assert not second.closed_by_peer(0.3)
@@ -412,7 +413,7 @@ def test_only_the_controllers_promote(under: Under) -> None:
 
 def test_a_slave_says_whom_it_follows(under: Under) -> None:
     master, slave = under.pair()
-    wait_for(lambda: state_of(slave) == "following", "the state")
+    eventually(lambda: state_of(slave) == "following", what="the state")
     answer = takes_writes(slave.address)
     assert not answer, "a slave takes no writes"
     assert master.stop() == 0
@@ -464,7 +465,7 @@ def test_a_log_of_another_broker_is_not_followed(under: Under) -> None:
         sent(other.address, 5)
         assert other.stop() == 0
     slave = under.start("b")
-    wait_for(lambda: state_of(slave) == "diverged", "the state")
+    eventually(lambda: state_of(slave) == "diverged", what="the state")
     assert under.controller.set == {1}
 
 
@@ -507,10 +508,10 @@ def test_a_handshake_of_a_former_master_truncates_nothing(
     under.controller.appoint(8, former.address)
     assert former.greeted.wait(20)
     under.controller.appoint(9, newer.address)
-    wait_for(lambda: " in epoch 3" in broker.log.read_text(), "the role")
+    eventually(lambda: " in epoch 3" in broker.log.read_text(), what="the role")
     answered.set()
     try:
-        wait_for(lambda: end in newer.acks.values(), "that it follows the newer one")
+        eventually(lambda: end in newer.acks.values(), what="that it follows the newer one")
         assert set(former.acks.values()) == {-1}
         assert answers(broker, lambda client: end_of(client) == end)
         assert "truncated" not in broker.log.read_text()
@@ -529,9 +530,9 @@ def test_a_handshake_that_cannot_be_is_reported_and_tried_again(
     why = {"epochs": "epochs do not follow each other", "frame": "no handshake of a controller's member"}[
         fault
     ]
-    wait_for(lambda: why in broker.log.read_text(), "the reason")
+    eventually(lambda: why in broker.log.read_text(), what="the reason")
     master.welcome = lambda: welcome_frame(end, [Epoch(1, 0), Epoch(2, end)])
-    wait_for(lambda: end in master.acks.values(), "that it follows")
+    eventually(lambda: end in master.acks.values(), what="that it follows")
     assert "truncated" not in broker.log.read_text()
 
 

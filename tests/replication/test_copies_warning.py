@@ -8,8 +8,9 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.options import Options
 from firearrow.broker.replication.confirmed_offset import copies_fault
-from tests.replication.pairs import wait_for, words
+from tests.replication.pairs import words
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 
 SYNC = replace(Options(), broker_role="SYNC_MASTER", in_sync_replicas=2, min_in_sync_replicas=2)
 CONTROLLED = replace(SYNC, controller_mode=True)
@@ -68,4 +69,4 @@ def test_it_is_said_at_the_start_and_after_a_change(tmp_path: Path, role: str) -
             (b"minInSyncReplicas=3", 3),
         ):
             assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=pair).code == 0
-            wait_for(lambda count=count: lines() == count, pair.decode(), 5)  # type: ignore[misc]
+            eventually(lambda count=count: lines() == count, 5, pair.decode())  # type: ignore[misc]

@@ -16,7 +16,6 @@ from tests.crash.recording import Kind
 from tests.interop.driver import java
 from tests.interop.toolchain import java_class_path, need
 
-SOURCE = Path(__file__).with_name("EpochFiles.java")
 JAVA_S = 120
 CUTS = 40
 
@@ -176,7 +175,7 @@ def test_apache_writes_and_reads_the_same_bytes(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", EpochFile(tmp_path)
 
     def run(path: Path, *arguments: str) -> str:
-        command = [*java("client5", str(SOURCE), tmp_path / "home", "-Xmx128m"), str(path), *arguments]
+        command = [*java("client5", "EpochFiles", tmp_path / "home", "-Xmx128m"), str(path), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_S, check=True)
         return done.stdout.strip().splitlines()[-1]
 

@@ -12,11 +12,12 @@ import pytest
 from bench.ports import free_port
 from tests.doctor.running import doctor
 from tests.metrics.scrapes import WatchedBroker, value
-from tests.replication.pairs import SIZES, fill, name_server, own_ports, paused, wait_for, words
+from tests.replication.pairs import SIZES, fill, name_server, own_ports, paused, words
 from tests.replication.promoted_pair import address_of, is_master
 from tests.replication.raw_slave import RawSlave
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, here
+from tests.support.eventually import eventually
 from tests.support.requests import send
 
 NAME = {"brokerName": "b", "haHousekeepingInterval": "2000"}
@@ -88,8 +89,10 @@ class Cluster:
 
     def well(self, count: int) -> None:
         """Wait until that many slaves are in sync; then everything says so."""
-        wait_for(lambda: list(self.rows().values()) == [(True, "following")] * count, f"{count} in sync")
-        wait_for(lambda: max(map(expected, self.running.values())) == count, "that they are expected")
+        eventually(
+            lambda: list(self.rows().values()) == [(True, "following")] * count, what=f"{count} in sync"
+        )
+        eventually(lambda: max(map(expected, self.running.values())) == count, what="that they are expected")
         assert self.status().code == 0
         assert self.findings() == set()
         assert self.trouble() == ""
@@ -172,18 +175,18 @@ def test_a_master_that_refuses_sends_reports_it_and_the_slave_that_it_misses(syn
         fill(client, 5)
     sync.well(1)
     slave.kill()
-    wait_for(lambda: sync.rows() == {place: (False, "missing")}, "that it is missing")
+    eventually(lambda: sync.rows() == {place: (False, "missing")}, what="that it is missing")
     assert in_sync(master) == {"127.0.0.1": 0}
     refuses(sync, master, place)
     master.kill()
     master = sync.master()
-    wait_for(lambda: sync.rows() == {place: (False, "missing")}, "that it is missing")
+    eventually(lambda: sync.rows() == {place: (False, "missing")}, what="that it is missing")
     assert in_sync(master) == {"127.0.0.1": 0}
     refuses(sync, master, place)
     slave = sync.slave()
     sync.well(1)
     assert slave.stop() == 0
-    wait_for(lambda: sync.rows() == {place: (False, "missing")}, "that it is missing")
+    eventually(lambda: sync.rows() == {place: (False, "missing")}, what="that it is missing")
     refuses(sync, master, place)
     (row,) = (row for row in sync.status().lines if row["role"] == "slave")
     assert row["brokerId"] == 1
@@ -204,7 +207,7 @@ def test_a_frozen_slave_is_not_in_sync(sync: Cluster) -> None:
         assert in_sync(master) == {"127.0.0.1": 0}
         assert master.get("/readyz")[0] == 503
         assert "sends-refused" in sync.findings()
-        wait_for(lambda: gauges(master)["replicas_missing"] == 1, "that its connection is closed")
+        eventually(lambda: gauges(master)["replicas_missing"] == 1, what="that its connection is closed")
     sync.well(1)
 
 
@@ -216,7 +219,7 @@ def test_a_slave_of_an_async_master_is_in_sync_by_time(cluster: Cluster) -> None
     cluster.well(1)
     with master.connect() as client, paused(slave.process):
         assert send(client, "Followed", b"late").code == 0
-        wait_for(lambda: in_sync(master) == {"127.0.0.1": 0}, "that it is late", 8)
+        eventually(lambda: in_sync(master) == {"127.0.0.1": 0}, 8, "that it is late")
         assert master.get("/readyz")[0] == 200
         assert "not in sync" in cluster.trouble() or "missing" in cluster.trouble()
 
@@ -229,9 +232,9 @@ def test_one_of_two_slaves_is_dead(cluster: Cluster) -> None:
     assert in_sync(master) == places
     first.kill()
     dead = address_of(first)
-    wait_for(lambda: in_sync(master) == places | {dead: 0.0}, "that it is missing")
+    eventually(lambda: in_sync(master) == places | {dead: 0.0}, what="that it is missing")
     assert (gauges(master)["replicas_expected"], gauges(master)["replicas_missing"]) == (2, 1)
-    wait_for(lambda: cluster.rows()[dead] == (False, "missing"), "the row")
+    eventually(lambda: cluster.rows()[dead] == (False, "missing"), what="the row")
     assert cluster.findings() == {"replicas-missing"}
     assert dead in cluster.trouble()
     assert master.get("/readyz")[0] == 200
@@ -240,9 +243,9 @@ def test_one_of_two_slaves_is_dead(cluster: Cluster) -> None:
     cluster.well(2)
     second.kill()
     gone = address_of(second)
-    wait_for(lambda: cluster.rows().get(gone) == (False, "missing"), "the row")
+    eventually(lambda: cluster.rows().get(gone) == (False, "missing"), what="the row")
     cluster.running.pop("slave1").kill()
-    wait_for(lambda: [state for _, state in cluster.rows().values()] == ["missing"] * 2, "the rows")
+    eventually(lambda: [state for _, state in cluster.rows().values()] == ["missing"] * 2, what="the rows")
     assert "name one slave" in cluster.forget().err
     assert cluster.forget("--all").code == 0
     cluster.well(0)
@@ -260,8 +263,8 @@ def test_slaves_on_apaches_wire_are_known_by_their_host(cluster: Cluster) -> Non
             visitor.file_bytes = int(SIZES["mappedFileSizeCommitLog"])
             visitor.say(0)
             visitor.copy(written)
-            wait_for(lambda: in_sync(master) == {"127.0.0.1": 1}, "that it is in sync")
-        wait_for(lambda: in_sync(master) == {}, "that it has left")
+            eventually(lambda: in_sync(master) == {"127.0.0.1": 1}, what="that it is in sync")
+        eventually(lambda: in_sync(master) == {}, what="that it has left")
     assert expected(master) == 0
     with (
         RawSlave(("127.0.0.1", cluster.ha_port)) as first,
@@ -271,15 +274,15 @@ def test_slaves_on_apaches_wire_are_known_by_their_host(cluster: Cluster) -> Non
             each.file_bytes = int(SIZES["mappedFileSizeCommitLog"])
             each.say(0)
             each.copy(written)
-        wait_for(lambda: in_sync(master) == {"127.0.0.1": 1, "127.0.0.1#2": 1}, "both")
-        wait_for(lambda: expected(master) == 2, "that both are expected")
-    wait_for(
-        lambda: cluster.rows() == dict.fromkeys(("127.0.0.1", "127.0.0.1#2"), (False, "missing")), "both"
+        eventually(lambda: in_sync(master) == {"127.0.0.1": 1, "127.0.0.1#2": 1}, what="both")
+        eventually(lambda: expected(master) == 2, what="that both are expected")
+    eventually(
+        lambda: cluster.rows() == dict.fromkeys(("127.0.0.1", "127.0.0.1#2"), (False, "missing")), what="both"
     )
     assert in_sync(master) == {"127.0.0.1": 0, "127.0.0.1#2": 0}
     with RawSlave(("127.0.0.1", cluster.ha_port)) as again:
         again.say(written)
-        wait_for(lambda: in_sync(master) == {"127.0.0.1": 1, "127.0.0.1#2": 0}, "one of them")
+        eventually(lambda: in_sync(master) == {"127.0.0.1": 1, "127.0.0.1#2": 0}, what="one of them")
         assert cluster.forget("127.0.0.1#2").code == 0
         assert in_sync(master) == {"127.0.0.1": 1}
 
@@ -292,21 +295,21 @@ def test_a_slave_on_apaches_wire_that_connects_again_is_one(cluster: Cluster) ->
     written = int(value(master.scrape(), "firearrow_log_end_bytes"))
     with RawSlave(("127.0.0.1", cluster.ha_port)) as first:
         first.say(written)
-        wait_for(lambda: in_sync(master) == {"127.0.0.1": 1}, "the slave")
+        eventually(lambda: in_sync(master) == {"127.0.0.1": 1}, what="the slave")
 
         def known() -> bool:
             first.say(written)
             return expected(master) == 1
 
-        wait_for(known, "that it is expected")
+        eventually(known, what="that it is expected")
         with RawSlave(("127.0.0.1", cluster.ha_port)) as again:
 
             def seen() -> dict[str, float]:
                 again.say(written)
                 return in_sync(master)
 
-            wait_for(lambda: seen() == {"127.0.0.1": 1, "127.0.0.1#2": 1}, "both connections")
-            wait_for(lambda: seen() == {"127.0.0.1": 1}, "that the first one is closed")
+            eventually(lambda: seen() == {"127.0.0.1": 1, "127.0.0.1#2": 1}, what="both connections")
+            eventually(lambda: seen() == {"127.0.0.1": 1}, what="that the first one is closed")
 
 
 def test_a_dead_master_is_critical_and_expected_back(cluster: Cluster) -> None:
@@ -316,19 +319,21 @@ def test_a_dead_master_is_critical_and_expected_back(cluster: Cluster) -> None:
         fill(client, 5)
     cluster.well(2)
     known = cluster.folder / "slave1" / "config" / "expectedReplicas.json"
-    wait_for(
-        lambda: address_of(second).rpartition(":")[2] in known.read_text(), "that they know each other", 10
+    eventually(
+        lambda: address_of(second).rpartition(":")[2] in known.read_text(), 10, "that they know each other"
     )
     master.kill()
     second.kill()
-    wait_for(lambda: "masters-missing" in cluster.findings(), "the finding")
+    eventually(lambda: "masters-missing" in cluster.findings(), what="the finding")
     assert "its master is not there; slaves: 1 at" in cluster.trouble()
     assert cluster.status().code == 1
     assert here("replica", "promote", address_of(first), "--yes").code == 0
     places = {address_of(each): (False, "missing") for each in (master, second)}
-    wait_for(lambda: cluster.rows() == places, "the old master and the other slave")
+    eventually(lambda: cluster.rows() == places, what="the old master and the other slave")
     assert cluster.findings() == {"replicas-missing"}
     cluster.start("master", brokerRole="SLAVE", brokerId="3", haListenPort=str(cluster.ha_port))
-    wait_for(lambda: cluster.rows()[address_of(master)] == (True, "following"), "the old master as a slave")
+    eventually(
+        lambda: cluster.rows()[address_of(master)] == (True, "following"), what="the old master as a slave"
+    )
     assert cluster.forget(address_of(second)).code == 0
     cluster.well(1)

@@ -18,7 +18,7 @@ from firearrow.broker.replication.pair_identity import ASYNC_MASTER, PairIdentit
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.topics import TopicConfig
-from tests.replication.pairs import SECRET, TOPIC, end_of, start_master, wait_for
+from tests.replication.pairs import SECRET, TOPIC, end_of, start_master
 from tests.replication.promoted_pair import PromotedPair, is_master, promoted, state_of
 from tests.replication.raw_slave import Master
 from tests.support.broker_process import BrokerProcess
@@ -63,7 +63,7 @@ def test_a_master_that_hears_no_more_is_the_master_again(tmp_path: Path) -> None
             ):
                 assert fence(client, step, **ext).code in (604, 29)
             assert fence(client, "cancel").code == 0
-        wait_for(lambda: takes_writes(master), "that it takes writes")
+        eventually(lambda: takes_writes(master), what="that it takes writes")
         with master.connect() as client:
             late = {"epoch": "1", "end": str(end_of(client))}
             assert fence(client, "fence", **late).code == 604  # it was not prepared again
@@ -81,7 +81,7 @@ def test_an_epoch_is_bounded(tmp_path: Path) -> None:
             assert (answer.code, "more than 1000 after" in str(answer.remark)) == (29, True)
             assert is_master(client)
         assert fence(client, "fence", epoch=str(EPOCH_JUMP_MAX)).code == 0
-        wait_for(lambda: state_of(master) == "fenced", "that it is fenced")
+        eventually(lambda: state_of(master) == "fenced", what="that it is fenced")
 
 
 def test_who_fences_knows_the_secret(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_who_fences_knows_the_secret(tmp_path: Path) -> None:
         assert fence(client, "fence", epoch="2", proof=changed).code == 16
         nonce = json.loads(fence(client, "challenge").body)["nonce"]
         assert fence(client, "fence", epoch="1", proof=proof_of(SECRET.encode(), nonce, fields)).code == 0
-        wait_for(lambda: state_of(master) == "fenced", "that it is fenced")
+        eventually(lambda: state_of(master) == "fenced", what="that it is fenced")
 
 
 def test_a_slave_that_knows_the_secret_takes_over(tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ def test_a_slave_that_knows_the_secret_takes_over(tmp_path: Path) -> None:
         pair.fill(20)
         [row] = promoted(pair.slave).rows
         assert row["epoch"] == 2
-        wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
+        eventually(lambda: state_of(pair.master) == "fenced", what="that the old master is fenced")
         assert [pair.master.stop(), pair.slave.stop()] == [0, 0]
         epochs = EpochFile(pair.slave.store)
         epochs.append(EPOCH_JUMP_MAX + 3, row["end"])
         pair.slave = pair.start_slave()  # the master of an epoch that cannot be
         pair.master = pair.start_master(brokerRole="SLAVE", brokerId="2")
-        wait_for(
+        eventually(
             lambda: "more than 1000 after 1, that of this store" in pair.master.log.read_text(),
-            "that it is not followed",
+            what="that it is not followed",
         )
         assert EpochFile(pair.master.store).last == 1
 
@@ -150,7 +150,9 @@ def test_a_registration_with_an_epoch_that_cannot_be_fences_no_master(tmp_path: 
         other = BrokerIdentity("DefaultCluster", "pair", "10.0.0.9", 10911, 0)
         with master.connect_name_server() as names:
             assert register(names, other, epoch).code == 1
-        wait_for(lambda: "claims to be the master of epoch" in master.log.read_text(), "that it is reported")
+        eventually(
+            lambda: "claims to be the master of epoch" in master.log.read_text(), what="that it is reported"
+        )
         with master.connect() as client:
             assert is_master(client)
             assert send(client, TOPIC, b"goes on").code == 0
@@ -174,7 +176,7 @@ def test_the_way_out_of_an_epoch_that_cannot_be(tmp_path: Path) -> None:
     assert f"is of epoch 3 now, it was {EPOCH_MAX}, and is fenced no more" in reset.out
     with start_master(store, haListenPort=str(free_port())) as master, master.connect() as client:
         assert is_master(client)
-        wait_for(lambda: takes_writes(master), "that it takes writes")
+        eventually(lambda: takes_writes(master), what="that it takes writes")
         assert fence(client, "fence", epoch="4").code == 0
 
 
@@ -195,7 +197,7 @@ def test_the_name_server_in_its_process_tells_a_master_of_a_newer_one(tmp_path: 
         assert takes_writes(master)
         with master.connect_name_server() as names:
             assert register(names, newer, state_version=2).code == 1
-        wait_for(lambda: state_of(master) == "fenced", "that it is fenced")
+        eventually(lambda: state_of(master) == "fenced", what="that it is fenced")
         with master.connect_name_server() as names:
             assert register(names, newer, state_version=2).code == 0
         assert not takes_writes(master)

@@ -11,11 +11,12 @@ import pytest
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.replication.pair_proxy import PairProxy
-from tests.replication.pairs import SIZES, end_of, fill, name_server, own_ports, wait_for, words
+from tests.replication.pairs import SIZES, end_of, fill, name_server, own_ports, words
 from tests.replication.promoted_pair import promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue
 
 TOPICS_REQUEST = b'"code":21,'
@@ -66,7 +67,7 @@ def part_of_log(folder: Path, names: str) -> Iterator[PartOfLog]:
 
 def copied(slave: BrokerProcess, at_least: int) -> None:
     with slave.connect() as client:
-        wait_for(lambda: end_of(client) >= at_least, "a part of the log")
+        eventually(lambda: end_of(client) >= at_least, what="a part of the log")
 
 
 def knows(client: ClientSocket, topic: str) -> bool:

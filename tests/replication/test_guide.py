@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from bench.ports import free_port
-from tests.replication.pairs import wait_for
 from tests.support.command_line import Ran, here
+from tests.support.eventually import eventually
 
 GUIDE = Path(__file__).resolve().parents[2] / "REPLICATION.md"
 PORTS = ("9876", "10911", "10912", "10921", "10922")
@@ -35,13 +35,13 @@ def test_the_commands_of_the_guide(tmp_path: Path) -> None:
         assert shell.stdin is not None
         try:
             _type(shell.stdin, start)
-            wait_for(lambda: _in_sync(names, 1), "that the slave follows", 40)
+            eventually(lambda: _in_sync(names, 1), 40, "that the slave follows")
             _type(shell.stdin, use)
-            wait_for((tmp_path / "slave" / "consumequeue" / "Orders").exists, "the message", 40)
+            eventually((tmp_path / "slave" / "consumequeue" / "Orders").exists, 40, "the message")
             _type(shell.stdin, promote)
-            wait_for(lambda: _masters(names) == [slave], "that the slave is the master", 40)
+            eventually(lambda: _masters(names) == [slave], 40, "that the slave is the master")
             _type(shell.stdin, back)
-            wait_for(lambda: _in_sync(names, 1), "that the old master is a slave", 40)
+            eventually(lambda: _in_sync(names, 1), 40, "that the old master is a slave")
             assert _masters(names) == [slave]
             found = here("message", "find", "Orders", "--from", "2026-01-01", name_server=names)
             assert "hello" in found.out, found

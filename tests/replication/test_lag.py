@@ -10,7 +10,7 @@ from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.replication.log_times import Lag, LogTimes
 from tests.metrics.scrapes import WatchedBroker, value, watched
-from tests.replication.pairs import SIZES, ha_client, name_server, wait_for, words
+from tests.replication.pairs import SIZES, ha_client, name_server, words
 from tests.replication.raw_slave import Master, RawSlave
 from tests.replication.scene import Scene
 from tests.support.client_socket import ClientSocket
@@ -90,7 +90,7 @@ def test_the_metrics_of_a_master_name_slaves_by_host_and_by_port_only_if_they_mu
         assert send(client, "T", b"body").code == 0
         with RawSlave((master.address[0], port)) as slave:
             slave.say(0)
-            wait_for(lambda: "firearrow_replica_lag_bytes" in master.scrape(), "the slave")
+            eventually(lambda: "firearrow_replica_lag_bytes" in master.scrape(), what="the slave")
             written = value(master.scrape(), "firearrow_log_end_bytes")
             assert value(master.scrape(), "firearrow_replica_lag_bytes", replica="127.0.0.1") == written
             assert value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 0
@@ -98,22 +98,25 @@ def test_the_metrics_of_a_master_name_slaves_by_host_and_by_port_only_if_they_mu
             assert value(master.scrape(), "firearrow_replica_lag_seconds", replica="127.0.0.1") > 0
             with RawSlave((master.address[0], port)) as second:
                 second.say(0)
-                wait_for(
-                    lambda: len(master.scrape()["firearrow_replica_lag_bytes"][1]) == 2, "the second slave"
+                eventually(
+                    lambda: len(master.scrape()["firearrow_replica_lag_bytes"][1]) == 2,
+                    what="the second slave",
                 )
                 local = "{}:{}".format(*second.socket.getsockname())
                 assert value(master.scrape(), "firearrow_replica_in_sync", replica=local) == 0
                 assert value(master.scrape(), "firearrow_replicas_missing") == 0
             slave.copy(int(written))
-            wait_for(
+            eventually(
                 lambda: value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 1,
-                "it is in sync",
+                what="it is in sync",
             )
             eventually(
                 (tmp_path / "store" / "config" / "expectedReplicas.json").exists, what="that it is kept"
             )
         # one that never had the whole log is not expected; the other one is
-        wait_for(lambda: value(master.scrape(), "firearrow_replicas_missing") == 1, "that it is missing")
+        eventually(
+            lambda: value(master.scrape(), "firearrow_replicas_missing") == 1, what="that it is missing"
+        )
         assert value(master.scrape(), "firearrow_replica_in_sync", replica="127.0.0.1") == 0
         assert value(master.scrape(), "firearrow_replicas_expected") == 1
 
@@ -133,7 +136,7 @@ def test_a_slave_knows_how_far_it_is_behind(scene: Scene, tmp_path: Path) -> Non
         WatchedBroker(tmp_path / "slave", "--namesrv", name_server(scene.master), *settings) as slave,
         slave.connect() as connection,
     ):
-        wait_for(lambda: metric(slave, "firearrow_slave_lag_bytes") > 0, "a lag")
+        eventually(lambda: metric(slave, "firearrow_slave_lag_bytes") > 0, what="a lag")
         time.sleep(1)
         client = ha_client(connection)
         assert int(str(client["lagMs"])) >= 1000
@@ -141,8 +144,8 @@ def test_a_slave_knows_how_far_it_is_behind(scene: Scene, tmp_path: Path) -> Non
         assert metric(slave, "firearrow_slave_following") == 1
         assert metric(slave, "firearrow_slave_lag_seconds") >= 1
         scene.limit = None
-        wait_for(lambda: metric(slave, "firearrow_slave_lag_bytes") == 0, "the end")
+        eventually(lambda: metric(slave, "firearrow_slave_lag_bytes") == 0, what="the end")
         assert ha_client(connection)["lagMs"] == 0
         scene.sender.close()
         scene.master.kill()
-        wait_for(lambda: metric(slave, "firearrow_slave_following") == 0, "that it follows nothing")
+        eventually(lambda: metric(slave, "firearrow_slave_following") == 0, what="that it follows nothing")

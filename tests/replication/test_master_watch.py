@@ -13,10 +13,11 @@ from firearrow.broker.replication import master_watch
 from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import BrokerIdentity
-from tests.replication.pairs import TOPIC, end_of, own_ports, wait_for, words
+from tests.replication.pairs import TOPIC, end_of, own_ports, words
 from tests.replication.promoted_pair import PromotedPair, address_of, is_master, promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import send
 
 OURS, OTHER = "10.0.0.1:10911", "10.0.0.2:10911"
@@ -83,14 +84,14 @@ def test_two_slaves_that_were_promoted_without_a_name_server(tmp_path: Path) -> 
             pair.fill(20)
             pair.caught_up()
             with pair.slave.connect() as reader, other.connect() as client:
-                wait_for(lambda: end_of(client) == end_of(reader), "the second slave")
+                eventually(lambda: end_of(client) == end_of(reader), what="the second slave")
             pair.master.kill()
             names.kill()
             assert {promoted(each).rows[0]["epoch"] for each in (pair.slave, other)} == {2}
             names.running.start()
             both = pair.slave, other
-            wait_for(lambda: any(BOTH in each.log.read_text() for each in both), "that one says it")
-            wait_for(lambda: all(BOTH in each.log.read_text() for each in both), "that both say it")
+            eventually(lambda: any(BOTH in each.log.read_text() for each in both), what="that one says it")
+            eventually(lambda: all(BOTH in each.log.read_text() for each in both), what="that both say it")
             assert [each.log.read_text().count(BOTH) for each in both] == [1, 1]
             for each in both:
                 with each.connect() as client:

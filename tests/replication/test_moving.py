@@ -13,11 +13,12 @@ from firearrow.client.store import CommitLog
 from tests.interop.driver import Driver, Failed
 from tests.interop.peers import Apache, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
-from tests.replication.pairs import digests, end_of, own_ports, wait_for, words
+from tests.replication.pairs import digests, end_of, own_ports, words
 from tests.replication.promoted_pair import is_master, promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import topic_ext
 
 pytestmark = pytest.mark.interop
@@ -56,7 +57,7 @@ class Producer:
     def go_on(self, count: int = 100) -> float:
         """Wait for that many acknowledgements; returns `waited` and sets it to 0."""
         goal = len(self.bodies) + count
-        wait_for(lambda: len(self.bodies) >= goal, f"{count} acknowledgements", 90)
+        eventually(lambda: len(self.bodies) >= goal, 90, f"{count} acknowledgements")
         waited, self.waited = self.waited, 0.0
         return waited
 
@@ -93,6 +94,7 @@ def slave_in_sync(names: FireArrow) -> bool:
     return [row["inSync"] for row in ran.lines if row["role"] == "slave"] == [True]
 
 
+@pytest.mark.long
 def test_a_broker_moves_from_apache_and_back(tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -110,14 +112,14 @@ def test_a_broker_moves_from_apache_and_back(tmp_path: Path) -> None:
         ports = *own_ports(), "--namesrv", names.name_server
         broker = BrokerProcess(ours, *ports, *words(SETTINGS | AS_SLAVE))
         stack.callback(broker.kill)
-        wait_for(lambda: slave_in_sync(names), "that FireArrow follows", 60)
+        eventually(lambda: slave_in_sync(names), 60, "that FireArrow follows")
         producer.go_on()
         promoted(broker).succeeded()
         assert producer.go_on() < THERE_S
         apache.stop()
 
         apache = stack.enter_context(Apache(theirs, of_apache | AS_SLAVE))
-        wait_for(lambda: slave_in_sync(names), "that Apache's broker follows", 60)
+        eventually(lambda: slave_in_sync(names), 60, "that Apache's broker follows")
         producer.go_on()
         assert broker.stop() == 0
         with ClientSocket(address(apache.address)) as slave:
@@ -131,6 +133,6 @@ def test_a_broker_moves_from_apache_and_back(tmp_path: Path) -> None:
         producer.stop()
         with ClientSocket(address(apache.address)) as master:
             assert is_master(master)
-            wait_for(lambda: end_of(master) > end, "a longer log")
+            eventually(lambda: end_of(master) > end, what="a longer log")
         driver.await_bodies(["reader"], producer.bodies)
         driver.ask("stop", name="reader")

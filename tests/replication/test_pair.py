@@ -18,11 +18,11 @@ from tests.replication.pairs import (
     name_server,
     start_master,
     start_slave,
-    wait_for,
 )
 from tests.replication.raw_slave import status_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send
 
 SYNC = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "1000"}
@@ -43,7 +43,7 @@ def load(master: BrokerProcess) -> Iterator[list[bytes]]:
     loader = threading.Thread(target=run)
     loader.start()
     try:
-        wait_for(lambda: len(stored) > 100, "the first sends")
+        eventually(lambda: len(stored) > 100, what="the first sends")
         yield stored
     finally:
         stop.set()
@@ -53,20 +53,20 @@ def load(master: BrokerProcess) -> Iterator[list[bytes]]:
 def equal(master: BrokerProcess, slave: BrokerProcess) -> int:
     with master.connect() as ours, slave.connect() as theirs:
         end = end_of(ours)
-        wait_for(lambda: end_of(theirs) == end, f"the log's end {end}")
+        eventually(lambda: end_of(theirs) == end, what=f"the log's end {end}")
     assert digests(slave.store, end) == digests(master.store, end)
     return end
 
 
 def knows_the_topic(slave: BrokerProcess) -> None:
     with slave.connect() as connection:
-        wait_for(
-            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, "the topic"
+        eventually(
+            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, what="the topic"
         )
 
 
 def is_in_sync(connection: ClientSocket) -> None:
-    wait_for(lambda: status_of(connection)["inSyncSlaveNums"] == 1, "the slave")
+    eventually(lambda: status_of(connection)["inSyncSlaveNums"] == 1, what="the slave")
 
 
 def test_logs_are_equal_over_rolls_and_kills_of_both(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_a_sync_master_answered_is_at_the_slave(tmp_path: Path, flush: str)
             is_in_sync(connection)
             assert send(connection, TOPIC, b"again").code == 0
             slave.kill()
-            wait_for(lambda: not status_of(connection)["haConnectionInfo"], "the slave's end")
+            eventually(lambda: not status_of(connection)["haConnectionInfo"], what="the slave's end")
             assert send(connection, TOPIC, b"alone").code == 11
             slave.running.start()
             is_in_sync(connection)

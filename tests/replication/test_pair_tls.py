@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from bench.ports import free_port
-from tests.replication.pairs import SECRET, SIZES, fill, ha_client, name_server, own_ports, wait_for, words
+from tests.replication.pairs import SECRET, SIZES, fill, ha_client, name_server, own_ports, words
 from tests.replication.promoted_pair import is_master, promoted
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles
+from tests.support.eventually import eventually
 from tests.support.requests import send
 
 ROLE = {"brokerRole": "SLAVE", "brokerId": "1", "haSecret": SECRET}
@@ -14,8 +15,8 @@ ROLE = {"brokerRole": "SLAVE", "brokerId": "1", "haSecret": SECRET}
 
 def reports(slave: BrokerProcess, state: str, reason: str) -> None:
     with slave.connect() as client:
-        wait_for(lambda: ha_client(client)["state"] == state, f"the state {state}", 10)
-        wait_for(lambda: reason in str(ha_client(client)["reason"]), reason, 10)
+        eventually(lambda: ha_client(client)["state"] == state, 10, f"the state {state}")
+        eventually(lambda: reason in str(ha_client(client)["reason"]), 10, reason)
 
 
 def test_tls_at_the_slave_alone_or_with_its_master(tmp_path: Path) -> None:
@@ -43,9 +44,11 @@ def test_tls_at_the_slave_alone_or_with_its_master(tmp_path: Path) -> None:
             reports(slave, "following", "")
             assert promoted(slave).code == 0  # it knows its master, which is fenced
             with slave.connect() as promoted_one:
-                wait_for(lambda: is_master(promoted_one), "the promotion")
+                eventually(lambda: is_master(promoted_one), what="the promotion")
             with master.connect() as sender:
-                wait_for(lambda: send(sender, "Followed", b"no").code == 14, "that the old master is fenced")
+                eventually(
+                    lambda: send(sender, "Followed", b"no").code == 14, what="that the old master is fenced"
+                )
 
 
 def test_plain_slaves_of_brokers_that_take_only_tls(tmp_path: Path) -> None:

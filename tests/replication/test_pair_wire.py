@@ -27,12 +27,12 @@ from tests.replication.pairs import (
     name_server,
     start_master,
     start_slave,
-    wait_for,
 )
 from tests.replication.raw_slave import status_of
 from tests.replication.test_pair import equal, knows_the_topic
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import CertificateFiles
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send
 
 
@@ -60,7 +60,7 @@ def is_closed(port: int, data: bytes) -> bool:
 
 def is_refused(slave: BrokerProcess, text: str, state: str = "refused") -> None:
     with slave.connect() as connection:
-        wait_for(lambda: text in str(ha_client(connection)["reason"]), text)
+        eventually(lambda: text in str(ha_client(connection)["reason"]), what=text)
         assert ha_client(connection)["state"] == state
 
 
@@ -132,7 +132,7 @@ def test_another_pair_is_refused_by_name_on_both_sides(tmp_path: Path) -> None:
             start_master(tmp_path / name, haListenPort=str(free_port())) as master,
             start_slave(tmp_path / f"slave-{name}", name_server(master)) as slave,
         ):
-            wait_for(lambda store=slave.store: identity(store)["pairId"] != NO_ID.hex(), "the pair")  # type: ignore[misc]
+            eventually(lambda store=slave.store: identity(store)["pairId"] != NO_ID.hex(), what="the pair")  # type: ignore[misc]
     ours, theirs = (identity(tmp_path / name)["pairId"] for name in ("one", "two"))
     with (
         start_master(tmp_path / "one", haListenPort=str(free_port())) as master,
@@ -152,7 +152,7 @@ def has_restarted(broker: BrokerProcess) -> None:
         except OSError:
             return False
 
-    wait_for(answers, "that it answers again")
+    eventually(answers, what="that it answers again")
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -175,7 +175,7 @@ def test_the_tail_of_an_old_master_is_cut_and_kept(tmp_path: Path, clean: bool) 
             for number in range(20):
                 assert send(connection, TOPIC, b"of the new master %d" % number, 1).code == 0
         with start_slave(one, name_server(promoted)) as back:
-            wait_for((one / "damaged").exists, "the cut")
+            eventually((one / "damaged").exists, what="the cut")
             has_restarted(back)
             assert equal(promoted, back) < tail
             with back.connect() as reader, promoted.connect() as connection:
@@ -239,10 +239,10 @@ def test_a_slave_with_a_full_disk_tries_each_second_and_goes_on_once_there_is_sp
         slave.connect() as reader,
     ):
         fill(connection, 20)
-        wait_for(lambda: end_of(reader) == end_of(connection), "the master's end")
+        eventually(lambda: end_of(reader) == end_of(connection), what="the master's end")
         disk.fill(leave_bytes=1 << 16)
         fill(connection, 100, 10_000)
-        wait_for(lambda: "to the disk" in str(ha_client(reader)["reason"]), "the full disk")
+        eventually(lambda: "to the disk" in str(ha_client(reader)["reason"]), what="the full disk")
         before = master.log.read_text().count("copies the log from")
         time.sleep(3)
         assert 0 < master.log.read_text().count("copies the log from") - before <= 5
@@ -268,7 +268,7 @@ def test_garbage_closes_the_connection_and_leaks_nothing(tmp_path: Path) -> None
                 stranger.shutdown(socket.SHUT_WR)
                 while stranger.recv(1 << 16):
                     pass
-        wait_for(lambda: len(os.listdir(descriptors)) <= before + 3, "closed connections")
+        eventually(lambda: len(os.listdir(descriptors)) <= before + 3, what="closed connections")
         assert identity(master.store)["pairId"] == NO_ID.hex()
         assert send(connection, TOPIC, b"still there").code == 0
         with start_slave(tmp_path / "slave", name_server(master)) as slave:

@@ -19,7 +19,6 @@ from tests.replication.pairs import (
     own_ports,
     paused,
     start_slave,
-    wait_for,
     words,
 )
 from tests.replication.promoted_pair import (
@@ -32,6 +31,7 @@ from tests.replication.promoted_pair import (
 )
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here, process
+from tests.support.eventually import eventually
 from tests.support.requests import SUBSCRIPTION, pull, read_queue, send, send_ext, topic_ext
 
 SENDS = (
@@ -54,7 +54,7 @@ def test_a_slave_whose_master_died_becomes_the_master_and_stays_it(tmp_path: Pat
         ran = promoted(pair.slave)
         [row] = ran.rows
         assert (row["role"], row["epoch"]) == ("ASYNC_MASTER", 2)
-        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        eventually(lambda: pair.route() == {0: address_of(pair.slave)}, what="the route")
         with pair.slave.connect() as client:
             assert is_master(client)
             assert row["end"] == end_of(client)
@@ -74,7 +74,7 @@ def test_a_slave_takes_over_from_a_master_that_is_well(tmp_path: Path) -> None:
         pair.fill(40)
         [row] = promoted(pair.slave).rows
         assert row["epoch"] == 2
-        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        eventually(lambda: pair.route() == {0: address_of(pair.slave)}, what="the route")
         with pair.slave.connect() as client:
             assert is_master(client)
             assert send(client, TOPIC, b"after", queue_id=0).ext["queueOffset"] == "10"
@@ -103,7 +103,7 @@ def test_the_new_master_has_the_role_of_the_old_one(tmp_path: Path, is_alive: bo
     with PromotedPair(tmp_path, brokerRole="SYNC_MASTER", inSyncReplicas="2") as pair:
         pair.caught_up()
         if not is_alive:
-            wait_for(lambda: stored_role(tmp_path / "slave" / "config").master_role != "", "the role")
+            eventually(lambda: stored_role(tmp_path / "slave" / "config").master_role != "", what="the role")
             pair.master.kill()
             assert pair.slave.stop() == 0
             pair.slave = pair.start_slave()
@@ -117,7 +117,7 @@ def test_the_new_master_has_the_role_of_the_old_one(tmp_path: Path, is_alive: bo
             return
         [row] = promoted(pair.master, "--force").rows  # it has its own role again
         assert row["role"] == "SYNC_MASTER"
-        wait_for(lambda: state_of(pair.slave) == "following", "that the other one follows")
+        eventually(lambda: state_of(pair.slave) == "following", what="that the other one follows")
         [row] = promoted(pair.slave, "--role", "ASYNC_MASTER").rows
         assert row["role"] == "ASYNC_MASTER"
 
@@ -139,20 +139,20 @@ def test_an_old_master_that_comes_back_is_fenced_by_the_name_server(tmp_path: Pa
         pair.master.kill()
         promoted(pair.slave).succeeded()
         pair.master = pair.start_master()
-        wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
+        eventually(lambda: state_of(pair.master) == "fenced", what="that the old master is fenced")
         assert pair.route() == {0: address_of(pair.slave)}
         with pair.master.connect() as old, pair.slave.connect() as new:
             assert send(old, TOPIC, b"never").code == 14
             assert send(new, TOPIC, b"body").code == 0
-        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        eventually(lambda: pair.route() == {0: address_of(pair.slave)}, what="the route")
         refused = promoted(pair.master)
         assert (refused.code, "was fenced by epoch 2" in refused.err) == (1, True)
         [row] = promoted(pair.master, "--force").rows
         assert row["epoch"] == 3
-        wait_for(lambda: state_of(pair.slave) == "following", "that the other one follows in its turn")
+        eventually(lambda: state_of(pair.slave) == "following", what="that the other one follows in its turn")
         with pair.slave.connect() as client, pair.master.connect() as master:  # its configuration says SLAVE
             assert send(client, TOPIC, b"never").code == 2
-            wait_for(lambda: end_of(client) == end_of(master), "that it has the master's log alone")
+            eventually(lambda: end_of(client) == end_of(master), what="that it has the master's log alone")
 
 
 def test_of_two_slaves_that_are_promoted_one_is_the_master(tmp_path: Path) -> None:
@@ -164,14 +164,16 @@ def test_of_two_slaves_that_are_promoted_one_is_the_master(tmp_path: Path) -> No
     ):
         with pair.master.connect() as client, other.connect() as reader:
             fill(client, 20)
-            wait_for(lambda: end_of(reader) == end_of(client), "the second slave")
+            eventually(lambda: end_of(reader) == end_of(client), what="the second slave")
         pair.caught_up()
         pair.master.kill()
         [first] = promoted(pair.slave).rows
         [row] = promoted(other).rows
         assert (first["epoch"], row["epoch"]) == (2, 3)
-        wait_for(lambda: state_of(pair.slave) == "following", "that the first one follows")
-        wait_for(lambda: pair.route() == {0: address_of(other), 1: address_of(pair.slave)}, "the route")
+        eventually(lambda: state_of(pair.slave) == "following", what="that the first one follows")
+        eventually(
+            lambda: pair.route() == {0: address_of(other), 1: address_of(pair.slave)}, what="the route"
+        )
 
 
 def test_a_slave_that_lacks_what_another_one_has_is_not_promoted(tmp_path: Path) -> None:
@@ -180,13 +182,13 @@ def test_a_slave_that_lacks_what_another_one_has_is_not_promoted(tmp_path: Path)
         role = words(SIZES | {"brokerRole": "SLAVE", "brokerId": "2"})
         second = *own_ports(), "--namesrv", pair.names, *role
         with pair.master.connect() as client:
-            wait_for(lambda: send(client, TOPIC, b"first").code == 0, "a slave in sync")
+            eventually(lambda: send(client, TOPIC, b"first").code == 0, what="a slave in sync")
             with BrokerProcess(tmp_path / "other", *second) as other, other.connect() as reader:
-                wait_for(lambda: end_of(reader) == end_of(client), "the second slave")
+                eventually(lambda: end_of(reader) == end_of(client), what="the second slave")
             assert send(client, TOPIC, b"in two copies").code == 0
             pair.master.kill()
         with BrokerProcess(tmp_path / "other", *second) as other:
-            wait_for(lambda: pair.route().keys() == {1, 2}, "the route")
+            eventually(lambda: pair.route().keys() == {1, 2}, what="the route")
             refused = promoted(other)
             assert (refused.code, "promote that one" in refused.err) == (1, True)
             assert address_of(pair.slave) in refused.err
@@ -211,7 +213,7 @@ def test_messages_of_a_deleted_topic_do_not_come_back(tmp_path: Path, is_away: b
             with pair.slave.connect() as reader:
                 of_zero = of_group | {"setZeroIfNotFound": "false"}
                 ask = lambda: reader.ask(RequestCode.QUERY_CONSUMER_OFFSET, of_zero).ext  # noqa: E731
-                wait_for(lambda: ask().get("offset") == "2", "the group's offset")
+                eventually(lambda: ask().get("offset") == "2", what="the group's offset")
             if is_away:
                 pair.slave.kill()
             assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, gone).code == 0
@@ -219,7 +221,9 @@ def test_messages_of_a_deleted_topic_do_not_come_back(tmp_path: Path, is_away: b
             if is_away:
                 pair.slave = pair.start_slave()
         with pair.slave.connect() as reader:
-            wait_for(lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, gone).code == 17, "that it is deleted")
+            eventually(
+                lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, gone).code == 17, what="that it is deleted"
+            )
         pair.caught_up()
         pair.master.kill()
         promoted(pair.slave).succeeded()
@@ -247,7 +251,7 @@ def test_a_slave_that_follows_takes_no_commits(tmp_path: Path, fast: str) -> Non
                 return slave.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked).ext.get("offset")
 
             assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit | {"commitOffset": "3"}).code == 0
-            wait_for(lambda: committed_at_the_slave() == "3", "the commit at the slave")
+            eventually(lambda: committed_at_the_slave() == "3", what="the commit at the slave")
             refused = slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit | {"commitOffset": "1"})
             assert (refused.code, "committed to its master" in str(refused.remark)) == (14, True)
             for _ in range(2):  # the fast path learns the subscription from the first
@@ -255,9 +259,9 @@ def test_a_slave_that_follows_takes_no_commits(tmp_path: Path, fast: str) -> Non
                 assert (found.code, committed_at_the_slave()) == (0, "3")
             pair.master.kill()
             of_four = commit | {"commitOffset": "4"}
-            wait_for(
+            eventually(
                 lambda: slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, of_four).code == 0,
-                "commits of consumers that read on",
+                what="commits of consumers that read on",
             )
             assert committed_at_the_slave() == "4"
 
@@ -274,7 +278,7 @@ def test_a_slave_that_has_just_started_takes_over_from_its_master(tmp_path: Path
         pair.slave = pair.start_slave()
         [row] = promoted(pair.slave).rows
         assert (row["end"], row["epoch"]) == (end, 2)
-        wait_for(lambda: state_of(pair.master) == "fenced", "that the old one is fenced", 1)
+        eventually(lambda: state_of(pair.master) == "fenced", 1, "that the old one is fenced")
 
 
 def test_a_fenced_master_that_has_not_joined_the_new_one_keeps_its_epoch(tmp_path: Path) -> None:
@@ -292,7 +296,7 @@ def test_a_fenced_master_that_has_not_joined_the_new_one_keeps_its_epoch(tmp_pat
         [row] = promoted(pair.master, "--force").rows
         assert row["epoch"] == 3
         pair.slave = pair.start_slave()
-        wait_for(lambda: state_of(pair.slave) not in ("", "no master"), "that it is no master")
+        eventually(lambda: state_of(pair.slave) not in ("", "no master"), what="that it is no master")
         with pair.master.connect() as client:
             assert send(client, TOPIC, b"of epoch 3").code == 0
 
@@ -302,7 +306,7 @@ def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path, role: tuple[s
     with PromotedPair(tmp_path, **({} if role else {"brokerRole": "SYNC_MASTER"})) as pair:
         pair.fill(20)
         pair.caught_up()
-        wait_for(lambda: stored_role(tmp_path / "slave" / "config").master_role != "", "the role")
+        eventually(lambda: stored_role(tmp_path / "slave" / "config").master_role != "", what="the role")
         pair.master.kill()
         in_use = here("promote", str(tmp_path / "slave"), "--yes")
         assert (in_use.code, "is in use by a broker" in in_use.err) == (3, True)
@@ -318,7 +322,7 @@ def test_a_stopped_store_is_promoted_in_its_folder(tmp_path: Path, role: tuple[s
             assert is_master(client)
             assert option(client, "brokerRole") == "SYNC_MASTER"
             assert send(client, TOPIC, b"after", queue_id=0).ext["queueOffset"] == "5"
-        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        eventually(lambda: pair.route() == {0: address_of(pair.slave)}, what="the route")
         assert (tmp_path / "slave" / "epochFileCheckpoint").exists()
 
 
@@ -336,13 +340,13 @@ def test_a_slave_that_diverged_begins_again(tmp_path: Path) -> None:
                 fill(client, 10)
             alone.stop()
         pair.slave = pair.start_slave()
-        wait_for(lambda: state_of(pair.slave) == "diverged", "that it has diverged")
+        eventually(lambda: state_of(pair.slave) == "diverged", what="that it has diverged")
         with pair.slave.connect() as client:
             lost = end_of(client)
         [row] = here("replica", "rebuild", address_of(pair.slave), "--yes").rows
         assert (row["logBytes"], row["folder"]) == (lost, str(tmp_path / "slave" / "damaged"))
         pair.caught_up()
-        wait_for(lambda: state_of(pair.slave) == "following", "that it follows again")
+        eventually(lambda: state_of(pair.slave) == "following", what="that it follows again")
         with pair.master.connect() as client:
             end = end_of(client)
         assert digests(tmp_path / "slave", end) == digests(tmp_path / "master", end)
@@ -367,7 +371,7 @@ def test_a_promotion_ends_when_a_name_server_has_the_master(tmp_path: Path) -> N
         pair.master.kill()
         with paused(names.process):
             command = commands.submit(process, "promote", address_of(pair.slave), "--yes")
-            wait_for(lambda: _is_master(pair.slave), "the new master")
+            eventually(lambda: _is_master(pair.slave), what="the new master")
             time.sleep(0.5)  # the command asks each 0.1 s
             assert not command.done()
         [row] = command.result().rows

@@ -11,11 +11,12 @@ import pytest
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
-from tests.replication.pairs import name_server, start_master, start_slave, wait_for
+from tests.replication.pairs import name_server, start_master, start_slave
 from tests.replication.raw_slave import status_of
 from tests.replication.test_pair import equal
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send_ext, topic_ext
 
 LATE = "Late"
@@ -56,7 +57,7 @@ def joined_pair(tmp_path: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess]]
     ):
         with master.connect() as connection:
             connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(LATE, 1))
-            wait_for(lambda: bool(status_of(connection)["haConnectionInfo"]), "the slave")
+            eventually(lambda: bool(status_of(connection)["haConnectionInfo"]), what="the slave")
         yield master, slave
 
 
@@ -72,7 +73,7 @@ def test_each_late_message_once(tmp_path: Path, clean: bool) -> None:
             commit(connection, halves[-1])
             wanted |= {b"late %d" % number, b"half %d" % number}
             time.sleep(0.05)
-        wait_for(lambda: len(bodies(connection)) > COUNT, "half of them")
+        eventually(lambda: len(bodies(connection)) > COUNT, what="half of them")
         equal_so_far = bodies(connection)
         master.kill()
         slave.stop() if clean else slave.kill()
@@ -82,7 +83,7 @@ def test_each_late_message_once(tmp_path: Path, clean: bool) -> None:
         assert sum(before.values()) >= sum(equal_so_far.values()) - 5
         for half in halves:  # the producer had no answer of the old master
             commit(connection, half)
-        wait_for(lambda: set(bodies(connection)) == wanted, "all of them")
+        eventually(lambda: set(bodies(connection)) == wanted, what="all of them")
         time.sleep(1.5)
         assert {body: count for body, count in bodies(connection).items() if count > 1} == {}
 
@@ -126,7 +127,7 @@ def test_popped_messages_come_back_once(tmp_path: Path) -> None:
             found.update(record.body for record in read_queue(connection, retry, 0))
             return set(found) == wanted
 
-        wait_for(is_back, "all of them", 40)
+        eventually(is_back, 40, "all of them")
         time.sleep(1.5)
         is_back()
         assert max(found.values()) == 1

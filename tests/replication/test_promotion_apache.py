@@ -11,11 +11,12 @@ from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import Driver, Failed
 from tests.interop.peers import Apache, address
 from tests.interop.toolchain import java_class_path, need
-from tests.replication.pairs import TOPIC, digests, end_of, fill, ha_client, own_ports, wait_for, words
+from tests.replication.pairs import TOPIC, digests, end_of, fill, ha_client, own_ports, words
 from tests.replication.promoted_pair import PromotedPair, address_of, is_master, promoted, state_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send, topic_ext
 
 pytestmark = pytest.mark.interop
@@ -47,9 +48,9 @@ def test_apaches_name_server_prefers_the_newer_master(apache: Apache, tmp_path: 
         pair.caught_up()
         pair.master.kill()
         promoted(pair.slave).succeeded()
-        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        eventually(lambda: pair.route() == {0: address_of(pair.slave)}, what="the route")
         pair.master = pair.start_master()
-        wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
+        eventually(lambda: state_of(pair.master) == "fenced", what="that the old master is fenced")
         assert pair.route() == {0: address_of(pair.slave)}
         with pair.master.connect() as old, pair.slave.connect() as new:
             assert send(old, TOPIC, b"never").code == 14
@@ -65,7 +66,7 @@ def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) 
     ):
         fill(old, 200)
         with slave.connect() as client:
-            wait_for(lambda: ha_client(client)["state"] == "following", "that it follows", 60)
+            eventually(lambda: ha_client(client)["state"] == "following", 60, "that it follows")
         ran = promoted(slave)
         assert ran.code == 0, ran.err
         assert (ran.code, "is Apache's and refuses sends for 10 minutes: stop it now" in ran.err) == (0, True)
@@ -78,7 +79,7 @@ def test_a_slave_takes_over_from_apaches_master(apache: Apache, tmp_path: Path) 
             assert digests(tmp_path / "slave", end) == digests(apache.store, end)
             assert len(read_queue(client, TOPIC, 0)) == 50
             assert send(client, TOPIC, b"body", queue_id=0).ext["queueOffset"] == "50"
-        wait_for(lambda: master_of(apache) == address_of(slave), "the route")
+        eventually(lambda: master_of(apache) == address_of(slave), what="the route")
 
 
 def test_javas_clients_go_on_while_a_slave_takes_over(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_javas_clients_go_on_while_a_slave_takes_over(tmp_path: Path) -> None:
             driver.ask("stop", name="reader")
         with pair.slave.connect() as client:
             assert 0 < row["end"] < end_of(client)
-        wait_for(lambda: pair.route() == {0: address_of(pair.slave)}, "the route")
+        eventually(lambda: pair.route() == {0: address_of(pair.slave)}, what="the route")
 
 
 def send_all(driver: Driver, bodies: list[str]) -> None:

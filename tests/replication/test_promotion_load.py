@@ -23,7 +23,7 @@ from firearrow.client import (
 )
 from firearrow.client.base.errors import ClientError
 from firearrow.client.blocking import Producer, PushConsumer
-from tests.replication.pairs import TOPIC, end_of, fill, wait_for
+from tests.replication.pairs import TOPIC, end_of, fill
 from tests.replication.promoted_pair import (
     PromotedPair,
     is_master,
@@ -31,6 +31,7 @@ from tests.replication.promoted_pair import (
     state_of,
 )
 from tests.replication.raw_slave import status_of
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send, send_ext, topic_ext
 
 SYNC = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "minInSyncReplicas": "2", "slaveTimeout": "2000"}
@@ -65,7 +66,7 @@ class Sender:
 
     def __enter__(self) -> "Sender":
         self._thread.start()
-        wait_for(lambda: len(self.stored) > 50, "the first sends")
+        eventually(lambda: len(self.stored) > 50, what="the first sends")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -74,7 +75,7 @@ class Sender:
 
     def more(self, count: int) -> None:
         wanted = len(self.stored) + count
-        wait_for(lambda: len(self.stored) >= wanted, "more sends", 60)
+        eventually(lambda: len(self.stored) >= wanted, 60, "more sends")
 
 
 @contextmanager
@@ -93,11 +94,11 @@ def test_clients_go_on_while_a_slave_takes_over(pair: PromotedPair) -> None:
         client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
     pair.knows(TOPIC)
     with consumer(names) as found, Sender(names) as sender:
-        wait_for(lambda: len(found) > 20, "the first messages")
+        eventually(lambda: len(found) > 20, what="the first messages")
         promoted(pair.slave).succeeded()
         sender.more(100)
         sender.__exit__()
-        wait_for(lambda: set(found) >= set(sender.stored), "that nothing is lost", 60)
+        eventually(lambda: set(found) >= set(sender.stored), 60, "that nothing is lost")
     repeated = [body for body, count in Counter(found).items() if count > 1]
     assert repeated == []
 
@@ -131,14 +132,14 @@ def test_a_promotion_takes_clients_no_half_minute(pair: PromotedPair) -> None:
         ran.result().succeeded()
         for number in range(50):
             producer.send(Message(TOPIC, b"after %d" % number))
-        wait_for(lambda: b"after 49" in got, "messages of the new master", 6)
+        eventually(lambda: b"after 49" in got, 6, "messages of the new master")
     assert (gap < 3, refused < 50) == (True, True), (gap, refused)
 
 
 def test_what_a_sync_master_answered_is_at_the_promoted_slave(tmp_path: Path) -> None:
     with PromotedPair(tmp_path, **SYNC) as pair:
         with pair.master.connect() as client:
-            wait_for(lambda: status_of(client)["inSyncSlaveNums"] == 1, "the slave")
+            eventually(lambda: status_of(client)["inSyncSlaveNums"] == 1, what="the slave")
             client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
         pair.knows(TOPIC)
         with Sender(pair.names) as sender:
@@ -146,7 +147,7 @@ def test_what_a_sync_master_answered_is_at_the_promoted_slave(tmp_path: Path) ->
             promoted(pair.slave, "--role", "ASYNC_MASTER").succeeded()
             sender.more(50)
             pair.master = pair.start_master()
-            wait_for(lambda: state_of(pair.master) == "fenced", "that the old master is fenced")
+            eventually(lambda: state_of(pair.master) == "fenced", what="that the old master is fenced")
             sender.more(50)
         with pair.slave.connect() as client:
             stored = [record.body for queue in range(4) for record in read_queue(client, TOPIC, queue)]
@@ -201,11 +202,11 @@ def test_what_waits_is_delivered_once(pair: PromotedPair) -> None:
             client.ask(RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, i="TIMER_DELAY_MS\x011500\x02"), early)
             due_ms = f"TIMER_DELIVER_MS\x01{int(1000 * due)}\x02"
             client.ask(RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, i=due_ms), late)
-        wait_for(lambda: len(read_queue(client, TOPIC, 0)) == 16, "the early ones")
+        eventually(lambda: len(read_queue(client, TOPIC, 0)) == 16, what="the early ones")
     promoted(pair.slave).succeeded()
     assert time.time() < due
     with pair.slave.connect() as client:
-        wait_for(lambda: len(read_queue(client, TOPIC, 0)) >= 32, "the late ones")
+        eventually(lambda: len(read_queue(client, TOPIC, 0)) >= 32, what="the late ones")
         time.sleep(1)
         bodies = Counter(record.body for record in read_queue(client, TOPIC, 0))
     assert len(bodies) == 32
@@ -223,9 +224,9 @@ def test_offsets_past_the_end_are_taken_back(pair: PromotedPair) -> None:
     pair.caught_up()
     with pair.slave.connect() as client:
         committed = ext | {"setZeroIfNotFound": "true"}
-        wait_for(
+        eventually(
             lambda: client.ask(RequestCode.QUERY_CONSUMER_OFFSET, committed).ext.get("offset") == "25",
-            "the group's offset",
+            what="the group's offset",
         )
         pair.master.kill()
         promoted(pair.slave).succeeded()

@@ -12,13 +12,13 @@ from tests.replication.pairs import (
     name_server,
     start_master,
     start_slave,
-    wait_for,
     words,
 )
 from tests.replication.raw_slave import RawSlave
 from tests.replication.scene import Scene
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, here
+from tests.support.eventually import eventually
 
 
 def shown(master: BrokerProcess, *words: str) -> Ran:
@@ -39,7 +39,7 @@ def test_a_pair_of_ours(tmp_path: Path) -> None:
         ]
         fill(client, 20)
         with start_slave(tmp_path / "slave", name_server(master)) as slave:
-            wait_for(lambda: slave_row(master).get("lagMessages") == 0, "the slave")
+            eventually(lambda: slave_row(master).get("lagMessages") == 0, what="the slave")
             master_row, row = shown(master, "--broker", "pair").rows
             assert row["address"] == "{}:{}".format(*slave.address)
             assert (row["brokerId"], row["inSync"], row["state"], row["reason"]) == (
@@ -52,7 +52,7 @@ def test_a_pair_of_ours(tmp_path: Path) -> None:
             assert (row["lagBytes"], row["lagMs"], row["lagMessages"]) == (0, 0, 0)
             with RawSlave((master.address[0], port)) as raw:
                 raw.say(0)
-                wait_for(lambda: len(shown(master).lines) == 3, "the slave that no name server knows")
+                eventually(lambda: len(shown(master).lines) == 3, what="the slave that no name server knows")
                 third = shown(master).lines[2]
                 assert third["brokerId"] is None
                 assert third["address"] == "{}:{}".format(*raw.socket.getsockname())
@@ -79,7 +79,7 @@ def test_a_slave_that_has_diverged_is_trouble(scene: Scene, tmp_path: Path) -> N
     try:
         shorter.fill(5)
         with shorter.slave() as slave, slave.connect() as connection:
-            wait_for(lambda: ha_client(connection)["state"] == "diverged", "the state")
+            eventually(lambda: ha_client(connection)["state"] == "diverged", what="the state")
             row = slave_row(shorter.master)
             assert (row["state"], row["inSync"]) == ("diverged", False)
             assert row["reason"].startswith("our log ends at")
@@ -101,9 +101,9 @@ def test_a_master_that_is_gone(tmp_path: Path) -> None:
         with master.connect() as client:
             fill(client, 5)
         with start_slave(tmp_path / "slave", name_server(names)):
-            wait_for(lambda: slave_row(names).get("inSync") is True, "that it follows")
+            eventually(lambda: slave_row(names).get("inSync") is True, what="that it follows")
             master.kill()
-            wait_for(lambda: slave_row(names).get("state") == "failed", "the state")
+            eventually(lambda: slave_row(names).get("state") == "failed", what="the state")
             ran = shown(names, "--broker", "pair")
             assert ran.code == 1
             gone, row = ran.lines

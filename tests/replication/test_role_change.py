@@ -9,11 +9,12 @@ import pytest
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.peers import FireArrow
-from tests.replication.pairs import SIZES, end_of, wait_for, words
+from tests.replication.pairs import SIZES, end_of, words
 from tests.replication.scene import Scene
 from tests.replication.taking_over import LEVELS, MESSAGES, each_comes_once, fill, in_the_middle
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send
 
 
@@ -60,12 +61,14 @@ def test_topics_that_the_slave_had_not_heard_of_are_found_in_its_queues(
         with master.connect() as client, slave.connect() as reader:
             assert send(client, "Known", b"first").code == 0
             known = {"topic": "Known"}
-            wait_for(lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, known).code == 0, "the first topic")
-            wait_for(lambda: "Known" in topics.read_text(), "that it is saved")
+            eventually(
+                lambda: reader.ask(RequestCode.GET_TOPIC_CONFIG, known).code == 0, what="the first topic"
+            )
+            eventually(lambda: "Known" in topics.read_text(), what="that it is saved")
             before = topics.read_bytes()
             for number in range(6):
                 assert send(client, "New", b"%d" % number, queue_id=number % 3).code == 0
-            wait_for(lambda: end_of(reader) == end_of(client), "the master's end")
+            eventually(lambda: end_of(reader) == end_of(client), what="the master's end")
         master.kill()
         assert slave.stop() == 0
     for path in (topics, topics.with_name("topics.json.bak")):
@@ -110,11 +113,11 @@ def test_progress_waits_for_the_log_that_it_is_of(scene: Scene) -> None:
         def copied() -> bytes:
             return connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body
 
-        wait_for(lambda: b'"Followed@G":{0:3}' in copied(), "the offset")
+        eventually(lambda: b'"Followed@G":{0:3}' in copied(), what="the offset")
         scene.limit = end_of(connection)
         scene.fill(40)
         commit(15)
         time.sleep(2.5)
         assert b'"Followed@G":{0:3}' in copied()
         scene.limit = None
-        wait_for(lambda: b'"Followed@G":{0:15}' in copied(), "the offset after it")
+        eventually(lambda: b'"Followed@G":{0:15}' in copied(), what="the offset after it")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.replication.pairs import TOPIC, fill, ha_client, wait_for
+from tests.replication.pairs import TOPIC, fill, ha_client
 from tests.replication.scene import Scene
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull, pull_ext, records, send_ext, topic_ext
 
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
@@ -26,7 +27,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, Cl
         with scene.slave() as slave, slave.connect() as connection:
             scene.caught_up(connection)
             topic = {"topic": TOPIC}
-            wait_for(lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, topic).code == 0, "the topic")
+            eventually(
+                lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, topic).code == 0, what="the topic"
+            )
             yield scene, connection
     finally:
         scene.close()
@@ -114,28 +117,30 @@ def test_commits_are_kept_until_the_masters_value_comes(shared: Shared) -> None:
         ).code
         == 0
     )
-    wait_for(
+    eventually(
         lambda: slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, offset | {"commitOffset": "3"}).code == 0,
-        "the group",
+        what="the group",
     )
     assert slave.ask(RequestCode.QUERY_CONSUMER_OFFSET, offset).ext["offset"] == "3"
     assert scene.connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, offset | {"commitOffset": "2"}).code == 0
-    wait_for(
+    eventually(
         lambda: slave.ask(RequestCode.QUERY_CONSUMER_OFFSET, offset).ext["offset"] == "2",
-        "the master's offset",
+        what="the master's offset",
     )
 
 
 def test_topics_that_the_master_deleted_go(shared: Shared) -> None:
     scene, slave = shared
     fill(scene.connection, 4, topic="Gone")
-    wait_for(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"}).code == 0, "the topic")
+    eventually(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"}).code == 0, what="the topic")
     assert scene.connection.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == 0
-    wait_for(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"}).code == 17, "its end")
+    eventually(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"}).code == 17, what="its end")
     fill(scene.connection, 8, topic="Gone")
     scene.fill(4)
     scene.caught_up(slave)
-    wait_for(lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"}).code == 0, "the new topic")
+    eventually(
+        lambda: slave.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"}).code == 0, what="the new topic"
+    )
     assert [record.queue_offset for record in records(pull(slave, "Gone").body)] == [0, 1]
     assert pull(slave, "Gone").body == pull(scene.connection, "Gone").body
 
@@ -188,7 +193,9 @@ def test_progress_files_are_saved(tmp_path: Path) -> None:
             pull(scene.connection, TOPIC)
             assert scene.connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, offset).code == 0
             text = b'"Followed@CG":{1:2}'
-            wait_for(lambda: text in connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body, "the offset")
+            eventually(
+                lambda: text in connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body, what="the offset"
+            )
             slave.kill()
         with scene.slave() as slave, slave.connect() as connection:
             assert text in connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body

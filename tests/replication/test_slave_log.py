@@ -15,11 +15,11 @@ from tests.replication.pairs import (
     TOPIC,
     end_of,
     ha_client,
-    wait_for,
 )
 from tests.replication.scene import Scene
 from tests.replication.sender import HEADER
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send_ext
 
 
@@ -34,12 +34,12 @@ def test_a_fresh_slave_gets_the_whole_log_over_rolls(scene: Scene) -> None:
         scene.caught_up(connection)
         scene.equal()
         assert scene.sender.asked == [1]
-        wait_for(lambda: scene.sender.acks[-1:] == [scene.end()], "the last acknowledgement")
+        eventually(lambda: scene.sender.acks[-1:] == [scene.end()], what="the last acknowledgement")
         client = ha_client(connection)
         assert client["state"] == "following"
         assert client["maxOffset"] == scene.end()
-        wait_for(
-            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, "the topic"
+        eventually(
+            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, what="the topic"
         )
         for queue in range(4):
             assert read_queue(connection, TOPIC, queue) == read_queue(scene.connection, TOPIC, queue)
@@ -50,7 +50,7 @@ def test_a_fresh_slave_gets_the_whole_log_over_rolls(scene: Scene) -> None:
 def test_an_empty_slave_connects_to_an_empty_master(scene: Scene) -> None:
     """A master that stores nothing before a slave is in sync would wait for ever."""
     with scene.slave() as slave, slave.connect() as connection:
-        wait_for(lambda: ha_client(connection)["state"] == "following", "the connection")
+        eventually(lambda: ha_client(connection)["state"] == "following", what="the connection")
         scene.fill(20)
         scene.caught_up(connection)
         scene.equal()
@@ -61,8 +61,8 @@ def test_a_held_pull_is_woken_by_what_comes(scene: Scene) -> None:
     scene.fill(4)
     with scene.slave() as slave, slave.connect() as connection:
         scene.caught_up(connection)
-        wait_for(
-            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, "the topic"
+        eventually(
+            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, what="the topic"
         )
         opaque = connection.send_request(
             RequestCode.PULL_MESSAGE,
@@ -201,9 +201,9 @@ def test_a_master_that_only_sends_heartbeats_is_asked_again(scene: Scene) -> Non
     scene.sender.heartbeats = True
     with scene.slave(haHousekeepingInterval="600") as slave, slave.connect() as connection:
         scene.caught_up(connection)
-        wait_for(lambda: len(scene.sender.asked) > 2, "that it asks again")
+        eventually(lambda: len(scene.sender.asked) > 2, what="that it asks again")
         assert scene.sender.asked[-1] == scene.limit
-        wait_for(lambda: "it sends no more of it" in slave.log.read_text(), "the reason")
+        eventually(lambda: "it sends no more of it" in slave.log.read_text(), what="the reason")
         scene.limit = None
         scene.caught_up(connection)
         scene.equal()
@@ -221,13 +221,13 @@ def test_a_record_that_always_comes_damaged_is_reported(scene: Scene) -> None:
 
     scene.sender.change = turn
     with scene.slave() as slave, slave.connect() as connection:
-        wait_for(lambda: ha_client(connection)["state"] == "corrupted", "the state corrupted")
+        eventually(lambda: ha_client(connection)["state"] == "corrupted", what="the state corrupted")
         assert str(target) in str(ha_client(connection)["reason"])
         assert end_of(connection) == target
         assert max(scene.sender.acks, default=0) <= target
         scene.sender.change = lambda offset, data: data
         scene.caught_up(connection)
-        wait_for(lambda: ha_client(connection)["state"] == "following", "the state following")
+        eventually(lambda: ha_client(connection)["state"] == "following", what="the state following")
         scene.equal()
 
 
@@ -265,7 +265,7 @@ def test_a_killed_slave_is_a_store_at_every_moment(scene: Scene) -> None:
             before = end_of(connection)
             if before == scene.end():
                 break
-            wait_for(lambda before=before: end_of(connection) > before, "some progress")  # type: ignore[misc]
+            eventually(lambda before=before: end_of(connection) > before, what="some progress")  # type: ignore[misc]
             time.sleep(pick.random() / 4)
             slave.kill()
         ended = folder_end(scene.store)
@@ -295,9 +295,9 @@ def test_sync_flush_acknowledges_what_is_synced(scene: Scene) -> None:
     scene.fill(500)
     with scene.slave(flushDiskType="SYNC_FLUSH") as slave, slave.connect() as connection:
         scene.caught_up(connection)
-        wait_for(lambda: scene.sender.acks[-1:] == [scene.end()], "the last acknowledgement")
-        wait_for(
-            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, "the topic"
+        eventually(lambda: scene.sender.acks[-1:] == [scene.end()], what="the last acknowledgement")
+        eventually(
+            lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC}).code == 0, what="the topic"
         )
         assert read_queue(connection, TOPIC, 0) == read_queue(scene.connection, TOPIC, 0)
         scene.equal()

@@ -12,11 +12,12 @@ from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import Driver
 from tests.interop.peers import Apache, Apache4, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
-from tests.replication.pairs import digests, end_of, ha_client, wait_for, words
+from tests.replication.pairs import digests, end_of, ha_client, words
 from tests.replication.way import HEADER, Way
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue, send, send_ext, topic_ext
 
 pytestmark = pytest.mark.interop
@@ -61,7 +62,7 @@ class Pair:
     def equal(self, slave: ClientSocket, within_s: float = 60) -> int:
         """Wait until the slave has all; returns the end."""
         with self.connect() as master:
-            wait_for(lambda: end_of(slave) == end_of(master), "the master's end", within_s)
+            eventually(lambda: end_of(slave) == end_of(master), within_s, "the master's end")
             end = end_of(slave)
         assert digests(self.folder / "slave", end) == digests(self.folder / "master", end)
         return end
@@ -88,7 +89,7 @@ def fill(connection: ClientSocket, count: int, size: int = 4000) -> None:
 
 
 def copied(slave: ClientSocket, code: int, text: bytes) -> None:
-    wait_for(lambda: text in slave.ask(code).body, f"{text!r} in the answer to {code}", 30)
+    eventually(lambda: text in slave.ask(code).body, 30, f"{text!r} in the answer to {code}")
 
 
 def shown(pair: Pair) -> None:
@@ -147,7 +148,7 @@ def master_is_killed(pair: Pair) -> None:
         with pair.slave() as slave, slave.connect() as connection:
             before = end_of(connection)
             loader.start()
-            wait_for(lambda before=before: end_of(connection) > before, "progress under load", 60)  # type: ignore[misc]
+            eventually(lambda before=before: end_of(connection) > before, 60, "progress under load")  # type: ignore[misc]
             time.sleep(0.3)
             slave.kill()
         stop.set()
@@ -202,7 +203,7 @@ def test_a_pair_of_apache_is_shown(pair: Pair, tmp_path: Path) -> None:
             found = [line for line in ran.lines if line["brokerId"] == 2]
             return found[0] if found else {}
 
-        wait_for(lambda: row().get("inSync") is True and row().get("lagBytes") == 0, "the slave", 60)
+        eventually(lambda: row().get("inSync") is True and row().get("lagBytes") == 0, 60, "the slave")
         shown = row()
         assert {shown[name] for name in ("state", "lagMs", "lagMessages", "reason")} == {None}
 
@@ -253,7 +254,7 @@ def test_javas_consumer_reads_on_from_the_slave(pair: Pair, tmp_path: Path) -> N
         pair.equal(connection)
         copied(connection, RequestCode.GET_ALL_TOPIC_CONFIG, b"ReadOn")
         java.ask("consume", name="reader", group="ReadOnGroup", topic="ReadOn", suspendMs=20)
-        wait_for(lambda: bool(java.consumed("reader")), "the first messages", 60)
+        eventually(lambda: bool(java.consumed("reader")), 60, "the first messages")
         text = java.ask("mqadmin", argument=["haStatus", "-b", "{}:{}".format(*slave.address)])[0]["text"]
         assert "MasterAddr" in str(text)
         text = java.ask("mqadmin", argument=["clusterList"])[0]["text"]
@@ -270,7 +271,7 @@ def test_a_log_that_went_on_elsewhere_or_was_shortened_is_not_followed(pair: Pai
 
     def state(slave: BrokerProcess, wanted: str, says: str) -> None:
         with slave.connect() as connection:
-            wait_for(lambda: ha_client(connection)["state"] == wanted, f"the state {wanted}", 30)
+            eventually(lambda: ha_client(connection)["state"] == wanted, 30, f"the state {wanted}")
             assert says in str(ha_client(connection)["reason"])
 
     if pair.master.process.poll() is not None:

@@ -17,12 +17,12 @@ from tests.replication.pairs import (
     name_server,
     start_master,
     start_slave,
-    wait_for,
     words,
 )
 from tests.replication.scene import Scene
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 
 
 def followed(scene: Scene) -> int:
@@ -35,7 +35,7 @@ def followed(scene: Scene) -> int:
 
 
 def refused(slave: BrokerProcess, connection: ClientSocket, state: str, says: str) -> None:
-    wait_for(lambda: ha_client(connection)["state"] == state, f"the state {state}")
+    eventually(lambda: ha_client(connection)["state"] == state, what=f"the state {state}")
     assert says in str(ha_client(connection)["reason"])
     status = json.loads(connection.ask(RequestCode.GET_STATUS).body)["replication"]
     assert status["state"] == state
@@ -89,7 +89,9 @@ def shortened(scene: Scene) -> int:
     for path in folder.iterdir():
         os.utime(path, (past, past))
     assert scene.connection.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
-    wait_for(lambda: min(int(path.name) for path in folder.iterdir()) > 0, "the deletion of the first file")
+    eventually(
+        lambda: min(int(path.name) for path in folder.iterdir()) > 0, what="the deletion of the first file"
+    )
     time.sleep(0.3)
     return min(int(path.name) for path in folder.iterdir())
 
@@ -123,9 +125,9 @@ def test_a_fresh_slave_that_got_nothing_begins_later_if_files_expire_meanwhile(s
     assert shortened(scene) > 0
     scene.sender.cuts = [0] * 1000
     with scene.slave() as slave, slave.connect() as connection:
-        wait_for(lambda: len(scene.sender.asked) > 1, "that it asks")
+        eventually(lambda: len(scene.sender.asked) > 1, what="that it asks")
         scene.fill(2500)
-        wait_for(lambda: shortened(scene) > scene.sender.asked[0], "the deletion of what it asked for")
+        eventually(lambda: shortened(scene) > scene.sender.asked[0], what="the deletion of what it asked for")
         begins = shortened(scene)
         scene.sender.cuts.clear()
         scene.caught_up(connection)
@@ -136,7 +138,7 @@ def test_a_fresh_slave_that_got_nothing_begins_later_if_files_expire_meanwhile(s
 def test_files_of_another_size_are_refused(scene: Scene) -> None:
     scene.fill(2500)
     with scene.slave(mappedFileSizeCommitLog="524288") as slave, slave.connect() as connection:
-        wait_for(lambda: ha_client(connection)["state"] in ("failed", "corrupted"), "the state")
+        eventually(lambda: ha_client(connection)["state"] in ("failed", "corrupted"), what="the state")
         assert end_of(connection) < 2 * 262144
 
 
@@ -191,4 +193,6 @@ def test_a_master_that_does_not_replicate(tmp_path: Path, secret: str) -> None:
         start_slave(tmp_path / "slave", name_server(master), haSecret=secret) as slave,
         slave.connect() as connection,
     ):
-        wait_for(lambda: "does not replicate" in str(ha_client(connection).get("reason")), "the reason")
+        eventually(
+            lambda: "does not replicate" in str(ha_client(connection).get("reason")), what="the reason"
+        )

@@ -19,9 +19,9 @@ from firearrow.broker.replication.fencing import CANCEL, FENCE, LEASE_S, PREPARE
 from firearrow.broker.replication.promotion import CANCEL_TRIES, FENCE_TRIES, Promotion
 from firearrow.broker.replication.slave_master import ANSWER_S, LogRange, MasterError, State
 from tests.replication.pair_proxy import PairProxy
-from tests.replication.pairs import wait_for
 from tests.replication.promoted_pair import PromotedPair, is_master, option, promoted, state_of
 from tests.replication.test_fencing import takes_writes
+from tests.support.eventually import eventually
 
 STEPS = b'"epoch":'
 """In each answer to FENCE_BROKER."""
@@ -60,14 +60,14 @@ def test_a_master_whose_answer_does_not_come_takes_writes_again(
         proxy = PairProxy(pair.listen["master"])
         assert pair.master.stop() == 0
         pair.master = pair.start_master(advertisedPort=proxy.address.rpartition(":")[2])
-        wait_for(lambda: pair.route()[0] == proxy.address, "the route")
+        eventually(lambda: pair.route()[0] == proxy.address, what="the route")
         pair.caught_up()
         fault(proxy)
         refused = promoted(pair.slave)
         refused_at = time.monotonic()
         assert (refused.code, "may go on taking writes" in refused.err) == (1, True), refused
-        wait_for(lambda: STOPPED in pair.master.log.read_text(), "that it has stopped writing")
-        wait_for(lambda: takes_writes(pair.master), "that it takes writes")
+        eventually(lambda: STOPPED in pair.master.log.read_text(), what="that it has stopped writing")
+        eventually(lambda: takes_writes(pair.master), what="that it takes writes")
         assert time.monotonic() - refused_at < LEASE_S / 2
         with pair.slave.connect() as client:
             assert not is_master(client)
@@ -194,11 +194,11 @@ def test_a_slave_knows_its_masters_role_by_the_handshake(tmp_path: Path) -> None
         pair.master = pair.start_master(advertisedPort=proxy.address.rpartition(":")[2])
         shutil.rmtree(tmp_path / "slave")
         pair.slave = pair.start_slave()
-        wait_for(lambda: state_of(pair.slave) == "following", "that it follows")
+        eventually(lambda: state_of(pair.slave) == "following", what="that it follows")
         pair.master.kill()
         proxy.close()
         ran = promoted(pair.slave)
         assert ran.code == 0, ran.err
         with pair.slave.connect() as client:
-            wait_for(lambda: is_master(client), "the promotion")
+            eventually(lambda: is_master(client), what="the promotion")
             assert option(client, "brokerRole") == "SYNC_MASTER"

@@ -9,8 +9,9 @@ import pytest
 from bench.ports import free_port
 from tests.interop.toolchain import java_class_path, need
 from tests.replication.controllers import TOPIC, Controllers, broker_under, sent, takes_writes
-from tests.replication.pairs import end_of, wait_for
+from tests.replication.pairs import end_of
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import read_queue
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
@@ -38,7 +39,7 @@ def leader_of(group: list[Controllers]) -> Controllers:
         found[:] = [each for each in group if each.address in named]
         return len(named) == len(found) == 1
 
-    wait_for(is_known, "one leader of the controllers", WITHIN_S)
+    eventually(is_known, WITHIN_S, "one leader of the controllers")
     return found[0]
 
 
@@ -47,7 +48,7 @@ def await_members(group: list[Controllers], epoch: int) -> None:
         info = leader_of(group).replica_info(NAME)
         return (info["set"], info["epoch"]) == ([1, 2], epoch)
 
-    wait_for(is_whole, f"both members in epoch {epoch}", WITHIN_S)
+    eventually(is_whole, WITHIN_S, f"both members in epoch {epoch}")
 
 
 def test_the_leader_of_the_controllers_dies_then_the_master(group: list[Controllers], tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_the_leader_of_the_controllers_dies_then_the_master(group: list[Controll
     brokers: list[BrokerProcess] = []
     try:
         brokers.append(broker_under(tmp_path / "a", 0, **settings))
-        wait_for(lambda: takes_writes(brokers[0].address), "a master", WITHIN_S)
+        eventually(lambda: takes_writes(brokers[0].address), WITHIN_S, "a master")
         brokers.append(broker_under(tmp_path / "b", 0, **settings))
         await_members(group, 1)
         sent(brokers[0].address, 20)
@@ -68,9 +69,9 @@ def test_the_leader_of_the_controllers_dies_then_the_master(group: list[Controll
         group.remove(first)
         await_members(group, 1)
         with brokers[1].connect() as connection:
-            wait_for(lambda: end_of(connection) == end, "the whole log at the slave", WITHIN_S)
+            eventually(lambda: end_of(connection) == end, WITHIN_S, "the whole log at the slave")
         brokers[0].kill()
-        wait_for(lambda: takes_writes(brokers[1].address), "the slave as the master", WITHIN_S)
+        eventually(lambda: takes_writes(brokers[1].address), WITHIN_S, "the slave as the master")
         with brokers[1].connect() as connection:
             found = [record.body for queue in range(4) for record in read_queue(connection, TOPIC, queue)]
         assert sum(body != b"probe" for body in found) == 40

@@ -23,7 +23,6 @@ from tests.replication.pairs import (
     name_server,
     start_master,
     start_slave,
-    wait_for,
 )
 from tests.replication.raw_slave import FILE_BYTES, HEADER, Master, RawSlave
 from tests.support.broker_process import BrokerProcess
@@ -254,11 +253,11 @@ def test_strangers_take_no_slaves_place(tmp_path: Path) -> None:
             start_slave(tmp_path / "b", name_server(master), haSecret=SECRET) as slave,
             slave.connect() as reader,
         ):
-            wait_for(lambda: end_of(reader) == end_of(client), "the slave")
+            eventually(lambda: end_of(reader) == end_of(client), what="the slave")
             strangers("127.0.2.1", MAGIC[:1])
             time.sleep(0.5)
             assert send(client, TOPIC, b"later").code == 0
-            wait_for(lambda: end_of(reader) == end_of(client), "the slave, all the same")
+            eventually(lambda: end_of(reader) == end_of(client), what="the slave, all the same")
             assert ha_client(reader)["state"] == "following"
 
 
