@@ -1,12 +1,10 @@
-"""What a run has once: its options, the order of its files, and the broker that clients are tested against (ours, or
-with `--against apache` Apache's)."""
+"""What a run has once: its options, the order of its files, and the server that forks its commands."""
 
 import importlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +12,9 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
 
-from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, Peer
-from tests.interop.toolchain import java_class_path, need
-from tests.support.broker_process import CHOSEN
 from tests.support.fork_server import use_fork_server
 from tests.support.scheduling import LoadSessionScheduling
-from tests.support.startup import QUICK_REVIVE
-from tests.support.ways import skip_what_cannot_hold
+from tests.support.ways import CHOSEN, skip_what_cannot_hold
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -100,16 +94,3 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if child.returncode:
         pytest.fail(child.stdout + child.stderr, pytrace=False)
     return True
-
-
-@pytest.fixture(scope="session")
-def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    store = tmp_path_factory.mktemp("interop") / "store"
-    settings = {"autoCreateTopicEnable": "true", "brokerName": BROKER} | LIFE
-    if request.config.getoption("--against", "firearrow") == "apache":
-        need(lambda: java_class_path("client5"))
-        with Apache(store, settings | MARKS_AT_ONCE) as apache:
-            yield apache
-    else:
-        with FireArrow(store, settings, QUICK_REVIVE) as ours:
-            yield ours

@@ -10,12 +10,13 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.client.rebalance import rebalance
 from firearrow.client.remoting import client_instance
 from tests.client.raw_producer import RawProducer
+from tests.interop.peer_fixture import peer
 from tests.interop.peers import Peer, address
 from tests.support.async_tests import pytest_pyfunc_call
 from tests.support.client_socket import ClientSocket
-
-__all__ = ["pytest_pyfunc_call"]
 from tests.support.eventually import eventually
+
+__all__ = ["peer", "pytest_pyfunc_call"]
 
 _numbers = itertools.count(1)
 

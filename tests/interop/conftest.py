@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.interop.driver import JVMS, Driver
+from tests.interop.peer_fixture import peer
 from tests.interop.peers import CLUSTER, Peer
 from tests.interop.toolchain import FETCH_S, go_driver, java_class_path, missing, need
+
+__all__ = ["peer"]
 
 _numbers = itertools.count(1)
 _lacks: set[str] = set()

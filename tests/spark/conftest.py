@@ -21,11 +21,14 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.offline import index_plan
 from firearrow.spark_tools.pack import Packed, pack
 from firearrow.spark_tools.sessions import register
+from tests.interop.peer_fixture import peer
 from tests.spark.damaged_store import COUNT, fill
 from tests.spark.indexed_store import fill_indexed
 from tests.spark.spark_home import QUICK_JVM, environment
 from tests.spark.stores import BROKER, SETTINGS, Golden, KnownStore, send_known, unpacked
 from tests.support.stores import open_store
+
+__all__ = ["peer"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,6 @@
 
 import atexit
 import json
-import os
 import re
 import shutil
 import ssl
@@ -16,6 +15,7 @@ from firearrow.client.local_broker import LocalBroker
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
 from tests.support.startup import startup_environment
+from tests.support.ways import CHOSEN
 
 WAYS = {
     "complete": ("fastPath=false", "fastSockets=false"),
@@ -25,7 +25,6 @@ WAYS = {
 """The request path: FIREARROW_TEST_WAY selects another one for every test of a process. `tls` is `engine`, but brokers
 accept TLS, and a ClientSocket of the tests speaks it. `users` is `engine`, but brokers check users and rules, and a
 ClientSocket signs as TESTER, whose rules allow everything."""
-CHOSEN = os.environ.get("FIREARROW_TEST_WAY", "engine")
 WAY = WAYS["engine" if CHOSEN in ("tls", "users") else CHOSEN]
 TESTER = ("tester", "tester-word")
 LEVELS = "messageDelayLevel="

@@ -1,6 +1,10 @@
 """Tests that cannot hold in a way of FIREARROW_TEST_WAY, by name, with the reason for which they are skipped there."""
 
+import os
+
 import pytest
+
+CHOSEN = os.environ.get("FIREARROW_TEST_WAY", "engine")
 
 PYTHON_CLIENT = "its Python clients have no user"
 READ_BEFORE = "rules read the body before its handler does"
