@@ -56,7 +56,7 @@ cdef class Puller:
     cdef Clock clock
     cdef object resolve, beyond, offsets, stats
     cdef JournalPage journal_page
-    cdef dict resets
+    cdef dict resets                      # (group, topic, queue id) → offset
     cdef dict committed                   # `topic@group` → queue id → offset
     cdef dict subscriptions               # key → PullSubscription
     cdef list counted                     # PullSubscriptions with counts to report
@@ -71,6 +71,7 @@ cdef class Puller:
     cdef Quotas quotas                    # None: no quota limits reads
 
     cdef int leave(self, int reason) noexcept
+    cdef bint is_reset(self, PullSubscription subscription, int64_t queue_id) except -1
     cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1
     cdef PullSubscription subscription_of(self, const PullFields *fields, double now)
     cdef int refresh(self, PullSubscription subscription, double now) except -1

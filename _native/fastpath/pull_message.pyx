@@ -153,7 +153,7 @@ cdef class Puller:
         if header.code == LITE_PULL_MESSAGE and not self.lite_pull:
             return self.leave(LEFT_SUBSCRIPTION)
         queue = subscription.queue(self.store, <int32_t> fields.queue_id)
-        if len(self.resets) > 0 or queue is None:
+        if queue is None or self.is_reset(subscription, fields.queue_id):
             return self.leave(LEFT_OFFSET)
         if not queue.min_entry <= fields.queue_offset <= queue.visible:
             return self.leave(LEFT_OFFSET)
@@ -179,6 +179,10 @@ cdef class Puller:
     cdef inline int leave(self, int reason) noexcept:
         self.reason = reason
         return NOT_HANDLED
+
+    cdef inline bint is_reset(self, PullSubscription subscription, int64_t queue_id) except -1:
+        """Whether the group's next pull of the queue is answered with another offset."""
+        return len(self.resets) > 0 and (subscription.group, subscription.topic, queue_id) in self.resets
 
     # ---- permissions and subscription ----
 
@@ -385,7 +389,8 @@ cdef class HeldPull(HeldRequest):
         if not puller.find(subscription, queue, self.queue_offset, self.max_messages):
             return queue.visible - self.queue_offset > LOOKED_THROUGH
         self.found = (
-            subscription.mine and len(puller.resets) == 0 and self.queue_id < subscription.queues
+            subscription.mine and self.queue_id < subscription.queues
+            and not puller.is_reset(subscription, self.queue_id)
             and not subscription.may_be_old(self.queue_id, self.queue_offset, queue)
         )
         return True

@@ -143,3 +143,13 @@ def test_a_group_at_its_queue_limit_takes_the_complete_path(tmp_path: Path) -> N
     assert harness.on_commit() == [(KEY, 0, 6)]
     harness.journal.close()
     harness.store.close()
+
+
+def test_a_reset_leaves_only_its_own_pulls_to_the_complete_path(harness: PullHarness) -> None:
+    """A group that never pulls keeps its reset; the pulls of others, and of its other queues, stay fast."""
+    for group, topic, queue_id in (("absent", "T", 0), ("G", "other", 0), ("G", "T", 1)):
+        harness.offsets.reset(group, topic, queue_id, 0)
+    harness.pull(5, 6)
+    harness.connection.feed(committing(1, 7))
+    assert len(harness.connection.slow) == 1
+    assert harness.offsets.of("G", "T") == {0: 6, 1: 0}
