@@ -647,7 +647,7 @@ def test_it_is_reported_again_each_day(
     monkeypatch.setattr("firearrow.broker.net.tls.WARN_AGAIN_S", 1.2 * QUICK_WATCH_S)
     caplog.clear()
     asyncio.run(run())
-    assert caplog.text.count("expires on") == 2
+    assert 2 <= caplog.text.count("expires on") <= 3  # a busy machine may be late for the second watch
 
 
 def warnings_of(store: Path, *words: str) -> str:

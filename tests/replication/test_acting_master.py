@@ -131,7 +131,7 @@ def test_a_master_that_its_slave_does_not_know_stays_isolated(rig: Rig) -> None:
         assert master.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
         rig.kill("slave")
         rig.wait_route({"0": "master"}, 6)
-        assert send(master, TOPIC, b"yes").code == 0
+        eventually(lambda: send(master, TOPIC, b"yes").code == 0, what="sends, which follow the registration")
         assert read(master, 10) == [b"yes"]
     assert "isolated" not in status(rig, "master")
 
