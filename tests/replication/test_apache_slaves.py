@@ -38,6 +38,7 @@ SEGMENT = 1 << 20
 KINDS = {"5.5.0": Apache, "4.9.7": Apache4}
 IDS = {"5.5.0": "1", "4.9.7": "2"}
 TOPIC, GROUP = "Followed", "Reader"
+LOAD_PAUSE_S = 0.001
 READERS = {"java5": "ReadOnJava", "go": "ReadOnGo"}
 """A client → the topic that it reads on at a slave."""
 READ_ON_COUNT = 6000
@@ -121,6 +122,7 @@ class Rig:
             with suppress(OSError), self.master.connect() as master:
                 while not stop.is_set():
                     send(master, TOPIC, b"load" * 200)
+                    time.sleep(LOAD_PAUSE_S)
 
         loader = threading.Thread(target=run)
         loader.start()

@@ -34,6 +34,7 @@ SLAVE = SETTINGS | {
     "maxIndexNum": "10000",
 }
 TOPIC, GROUP = "Followed", "Reader"
+LOAD_PAUSE_S = 0.001
 
 
 class Pair:
@@ -235,6 +236,7 @@ def load(pair: Pair, stop: threading.Event) -> None:
         with pair.connect() as master:
             while not stop.is_set():
                 send(master, TOPIC, b"load" * 200)
+                time.sleep(LOAD_PAUSE_S)
     except OSError:
         return
 
