@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
 
+from tests.support.examples import load_examples
 from tests.support.fork_server import use_fork_server
 from tests.support.scheduling import LoadSessionScheduling
 from tests.support.ways import CHOSEN, skip_what_cannot_hold
@@ -24,11 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--against", choices=("firearrow", "apache"), default="firearrow", help="broker of the clients' tests"
     )
-    parser.addoption("--long", action="store_true", help="also the tests marked `long`")
+    parser.addoption("--long", action="store_true", help="also the tests marked `long`, and all examples")
 
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+def pytest_configure(config: pytest.Config) -> None:
+    load_examples(long=config.getoption("--long"))
+
 
 use_fork_server()
 

@@ -175,7 +175,7 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
     peer: Peer, topics: Topics, feeder: RawProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the send-back nor publishing works: the message stays here, and the offset before it."""
-    monkeypatch.setattr(concurrent_service, "RESUBMIT_S", 0.5)
+    monkeypatch.setattr(concurrent_service, "RESUBMIT_S", 0.1)
     topic = topics(queues=1)
     async with consuming(peer, topic) as (running, detour):
         failures: list[int] = []

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -18,6 +18,7 @@ from firearrow.client.send.recall import RecallHandle
 from firearrow.client.send.request_reply import reply_of
 from firearrow.client.trace.records import InvalidTrace, MessageKind, PubRecord, decode
 from tests.client.test_request_reply import PUSH
+from tests.support.examples import examples
 
 READERS: list[Callable[[Members], object]] = [
     records.cluster_info,
@@ -60,7 +61,7 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 WORDS = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=["Cs"]), max_size=12)
-RUNS = settings(max_examples=150, deadline=None)
+RUNS = examples(150)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)

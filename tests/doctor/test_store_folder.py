@@ -13,7 +13,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.client.cli.times import now_ms
 from tests.doctor.heartbeats import beat
 from tests.doctor.running import doctor
-from tests.maintenance.damaged import unpacked
+from tests.golden import unpacked
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, records, send, topic_ext

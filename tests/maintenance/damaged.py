@@ -1,10 +1,8 @@
 """Stores to verify and repair: small ones with known messages, and ways to damage them."""
 
 import os
-import tarfile
 from pathlib import Path
 
-from tests.golden import GOLDEN
 from tests.support.stores import open_store, properties_of, put
 
 MESSAGES = 126
@@ -39,13 +37,6 @@ def body(number: int) -> bytes:
 def write_config(root: Path, name: str, text: bytes) -> None:
     (root / "config" / name).write_bytes(text)
     (root / "config" / f"{name}.bak").write_bytes(text)
-
-
-def unpacked(name: str, folder: Path) -> Path:
-    """`store-apache` or `store-apache-crashed`."""
-    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / name
 
 
 def overwrite(path: Path, position: int, data: bytes) -> None:

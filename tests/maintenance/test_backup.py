@@ -15,8 +15,9 @@ from firearrow.broker.maintenance.backup import PREVIOUS, UNFINISHED, BackupOpti
 from firearrow.broker.maintenance.backup_manifest import NAME, Manifest
 from firearrow.broker.maintenance.stat import stat
 from firearrow.broker.maintenance.verify import verify
+from tests.golden import unpacked
 from tests.maintenance.backup_rounds import one_round
-from tests.maintenance.damaged import LOG_0, QUEUES, body, files_of, flip, made, unpacked
+from tests.maintenance.damaged import LOG_0, QUEUES, body, files_of, flip, made
 from tests.maintenance.tool import run
 from tests.support.stores import bodies, drop_segments, needs_zeroing, open_store, put
 

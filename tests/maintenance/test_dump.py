@@ -1,6 +1,5 @@
 """`dump` and `stat`: the content of a store is printed as it is, with all filters, also what Apache wrote."""
 
-import gzip
 import json
 import os
 import subprocess
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 from firearrow.broker.maintenance.dump import host, time_text
-from tests.golden import GOLDEN
-from tests.maintenance.damaged import LOG_0, MESSAGES, body, files_of, made, overwrite, unpacked
+from tests.golden import manifest, unpacked
+from tests.maintenance.damaged import LOG_0, MESSAGES, body, files_of, made, overwrite
 from tests.maintenance.tool import Ran, run
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
@@ -39,12 +38,6 @@ def rows(ran: Ran) -> list[dict[str, Any]]:
 
 def bodies(*arguments: str | Path) -> list[str]:
     return [row["body"] for row in rows(run("dump", *arguments, "--json"))]
-
-
-def manifest_of_apache() -> dict[str, Any]:
-    packed = (GOLDEN / "store-apache.manifest.json.gz").read_bytes()
-    whole: dict[str, Any] = json.loads(gzip.decompress(packed))
-    return whole
 
 
 def text(number: int) -> str:
@@ -87,7 +80,7 @@ def test_bodies_are_shown_as_requested(root: Path, tmp_path: Path) -> None:
 
 
 def test_every_record_of_apache_is_dumped_as_in_its_manifest(apache: Path) -> None:
-    manifest = manifest_of_apache()
+    queues_of_apache = manifest("store-apache")
     expected = {
         each["physicalOffset"]: (
             each["topicInRecord"],
@@ -95,7 +88,7 @@ def test_every_record_of_apache_is_dumped_as_in_its_manifest(apache: Path) -> No
             each["storeTimestamp"],
             each["bornHost"],
         )
-        for topic in manifest["topics"]
+        for topic in queues_of_apache["topics"]
         for queue in topic["queues"]
         for each in queue["messages"]
     }
@@ -206,9 +199,9 @@ def test_stat_counts_what_was_written(root: Path) -> None:
 
 def test_stat_of_apaches_store_equals_its_manifest(apache: Path) -> None:
     report = run("stat", apache, "--json").report
-    manifest = manifest_of_apache()
+    queues_of_apache = manifest("store-apache")
     ends = {(row["topic"], row["queueId"]): row["end"] for row in report["queues"]}
-    for topic in manifest["topics"]:
+    for topic in queues_of_apache["topics"]:
         for queue in topic["queues"]:
             if queue["maxOffset"] > 0:
                 assert ends[topic["topic"], queue["queueId"]] == queue["maxOffset"]

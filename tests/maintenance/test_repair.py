@@ -10,6 +10,7 @@ from firearrow.broker.maintenance.backup import backup
 from firearrow.broker.maintenance.dump import RecordQuery, records
 from firearrow.broker.maintenance.repair import LOG_DAMAGE
 from firearrow.broker.maintenance.verify import verify
+from tests.golden import unpacked
 from tests.maintenance.damaged import (
     LOG_0,
     MESSAGES,
@@ -20,7 +21,6 @@ from tests.maintenance.damaged import (
     made,
     overwrite,
     queue_file,
-    unpacked,
     write_config,
 )
 from tests.maintenance.damages import (

@@ -16,6 +16,7 @@ from firearrow.broker.maintenance import process_pool, report
 from firearrow.broker.maintenance.lock import held
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from firearrow.broker.replication.epoch_file import EpochFile
+from tests.golden import unpacked
 from tests.maintenance.damaged import (
     LOG_0,
     MESSAGES,
@@ -23,11 +24,11 @@ from tests.maintenance.damaged import (
     index_file,
     made,
     overwrite,
-    unpacked,
 )
 from tests.maintenance.damages import DAMAGES, Damage, bad_body
 from tests.maintenance.tool import run
 from tests.support.broker_process import BrokerProcess
+from tests.support.examples import seeds
 from tests.support.requests import send_ext
 from tests.support.stores import open_store, properties_of, put
 
@@ -100,7 +101,7 @@ def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatc
     assert parted.seen.numbers == alone.seen.numbers
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_slots_are_derived_from_an_index_file(seed: int, root: Path) -> None:
     """A file does not state its number of slots; any other number would produce findings in a good index."""
     rng = random.Random(seed)

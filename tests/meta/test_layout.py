@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP = ("_native", "broker", "client", "spark_tools")
@@ -40,6 +39,34 @@ def sources(*patterns: str) -> list[Path]:
     return sorted(path for top in TOP for pattern in patterns for path in (ROOT / top).rglob(pattern))
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+class Parsed(NamedTuple):
+    """What the tests ask of a file's tree, which is large. `imports`: level and names of each."""
+
+    docstring: str | None
+    imports: list[tuple[int, list[str]]]
+    functions: list[tuple[str, int]]
+
+
+@cache
+def parsed(path: Path) -> Parsed:
+    tree = ast.parse(text_of(path))
+    found = Parsed(ast.get_docstring(tree), [], [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.imports.append((0, [alias.name for alias in node.names]))
+        elif isinstance(node, ast.ImportFrom):
+            found.imports.append((node.level, [node.module or ""]))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            found.functions.append((node.name, node.end_lineno - node.lineno + 1))
+    return found
+
+
 def module_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -61,7 +88,7 @@ def package_of(module: str) -> str:
 
 def imported(path: Path) -> Iterator[str]:
     """The modules of ours that a file imports or cimports, without the leading `firearrow.`."""
-    for match in IMPORT.finditer(path.read_text("utf-8")):
+    for match in IMPORT.finditer(text_of(path)):
         origin = match[1] or match[3]
         if not origin.startswith("firearrow"):
             continue
@@ -173,54 +200,54 @@ def test_the_client_knows_brokers_only_by_the_wire() -> None:
             assert all(name.startswith(CLIENT_NATIVE) for name in native), f"{module}: {native}"
 
 
-@pytest.mark.parametrize("path", sources("*.py"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_are_absolute_and_optional_packages_stay_where_they_belong(path: Path) -> None:
+def import_faults(path: Path) -> Iterator[str]:
     package = package_of(module_of(path))
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative import"
-            names = [node.module or ""]
+    for level, names in parsed(path).imports:
+        if level:
+            yield "a relative import"
         for name in names:
             first = name.partition(".")[0]
-            assert first not in TOP, f"bare import of {name}"
-            assert first not in ("pyspark", "py4j") or package in WITH_SPARK | {"spark_tools.discovery"}, name
-            assert first != "pyarrow" or package in WITH_ARROW, name
-            assert first not in ("numpy", "pyarrow", "pyspark") or not package.startswith("_native"), name
+            if first in TOP:
+                yield f"a bare import of {name}"
+            spark = WITH_SPARK | {"spark_tools.discovery"}
+            if (
+                (first in ("pyspark", "py4j") and package not in spark)
+                or (first == "pyarrow" and package not in WITH_ARROW)
+                or (first in ("numpy", "pyarrow", "pyspark") and package.startswith("_native"))
+            ):
+                yield f"an import of {name}, which does not belong there"
+
+
+def test_imports_are_absolute_and_optional_packages_stay_where_they_belong() -> None:
+    assert not [f"{path}: {fault}" for path in sources("*.py") for fault in import_faults(path)]
 
 
 # ---- sizes ----
 
 
-@pytest.mark.parametrize(
-    "path", sources("*.py", "*.pyx", "*.pxd", "*.h"), ids=lambda p: str(p.relative_to(ROOT))
-)
-def test_files_are_not_too_long(path: Path) -> None:
-    lines = len(path.read_text("utf-8").splitlines())
-    assert lines <= FILE_LINES_MAX, f"{lines} lines"
+def test_files_are_not_too_long() -> None:
+    paths = sources("*.py", "*.pyx", "*.pxd", "*.h")
+    lines = {path: len(text_of(path).splitlines()) for path in paths}
+    assert not {path: count for path, count in lines.items() if count > FILE_LINES_MAX}
 
 
 def test_few_modules_are_very_small() -> None:
     lines: dict[str, int] = defaultdict(int)
     for path in sources("*.py", "*.pyx", "*.pxd"):
-        lines[module_of(path)] += len(path.read_text("utf-8").splitlines())
+        lines[module_of(path)] += len(text_of(path).splitlines())
     small = sorted(name for name, count in lines.items() if count < SMALL_LINES and name not in packages())
     assert len(small) <= SMALL_MODULES_MAX, f"{len(small)} modules under {SMALL_LINES} lines: {small}"
 
 
-@pytest.mark.parametrize("path", sources("*.py"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_functions_fit_a_screen(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            length = node.end_lineno - node.lineno + 1
-            assert length <= FUNCTION_LINES_MAX, f"{node.name}: {length} lines"
+def test_functions_fit_a_screen() -> None:
+    lengths = [(path, *function) for path in sources("*.py") for function in parsed(path).functions]
+    assert not [each for each in lengths if each[2] > FUNCTION_LINES_MAX]
 
 
 def test_cython_functions_fit_a_screen() -> None:
     for path in sources("*.pyx"):
         starts: list[tuple[int, int, str]] = []
-        lines = path.read_text("utf-8").splitlines()
+        lines = text_of(path).splitlines()
         for number, line in enumerate(lines):
             match = re.match(r"(\s*)(?:def|cdef inline|cpdef|cdef) (?!class ).*\(.*", line)
             if match and (line.rstrip().endswith((":", "(", ","))):
@@ -255,14 +282,14 @@ def test_no_native_return_needs_a_traceback() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     for path in sources("*.py"):
-        assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), f"{path} has no docstring"
+        assert parsed(path).docstring, f"{path} has no docstring"
 
 
 def test_every_package_lists_its_modules() -> None:
     """In the docstring of its `__init__.py`."""
     for name in sorted(packages()):
         folder = ROOT / name.replace(".", "/")
-        text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+        text = parsed(folder / "__init__.py").docstring or ""
         stems = {path.stem for pattern in ("*.py", "*.pyx", "*.pxd") for path in folder.glob(pattern)}
         missing = sorted(stem for stem in stems - {"__init__"} if not re.search(rf"\b{stem}\b", text))
         assert not missing, f"{name}: {missing}"
@@ -278,6 +305,6 @@ def test_package_init_files_hold_no_code() -> None:
     for path in sources("__init__.py"):
         if path == ROOT / "client" / "__init__.py":
             continue
-        body = ast.parse(path.read_text("utf-8")).body
+        body = ast.parse(text_of(path)).body
         plain = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
         assert all(isinstance(node, plain) for node in body), path

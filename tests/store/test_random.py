@@ -6,12 +6,13 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from firearrow._native.base.hash import CRC_WAYS, crc32, java_hash
 from firearrow._native.store.files.errors import StoreError
 from firearrow._native.store.log.record import RecordError, decode
+from tests.support.examples import examples
 from tests.support.stores import bodies, open_store, properties_of, put
 
 STEPS = some.lists(
@@ -23,7 +24,7 @@ STEPS = some.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(STEPS)
 def test_a_store_is_a_list_of_written_messages(steps: list[tuple[object, ...]]) -> None:
     written: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
@@ -76,7 +77,7 @@ def tag_of(properties: bytes) -> str:
     return found.decode()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(some.lists(PROPERTIES, max_size=60))
 def test_a_tag_is_found_at_any_position(texts: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "store") as store:
@@ -152,7 +153,7 @@ def test_random_bytes_are_no_record(data: bytes) -> None:
         decode(data)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     some.sampled_from(["commitlog", "consumequeue/T/0", "index", "checkpoint"]),
     some.integers(0, 5000),

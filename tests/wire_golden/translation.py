@@ -3,15 +3,13 @@
 Learns from every send that both sides accepted, and from every record that both returned.
 """
 
-import gzip
-import json
 import re
 import time
 from bisect import bisect_left
 from collections.abc import Iterable
 
 from firearrow._native.wire.command import RemotingCommand
-from tests.golden import GOLDEN
+from tests.golden import manifest
 from tests.wire_golden.conversation import Event
 from tests.wire_golden.pops import Pops
 
@@ -170,12 +168,11 @@ def _manifest() -> tuple[set[Position], dict[tuple[str, str], Position]]:
     """What Apache's store contained at the end: all offsets, and the offset of each topic's unique keys."""
     held: set[Position] = set()
     by_key: dict[tuple[str, str], Position] = {}
-    with gzip.open(GOLDEN / "store-apache.manifest.json.gz", "rt", encoding="utf-8") as file:
-        for topic in json.load(file)["topics"]:
-            for queue in topic["queues"]:
-                name = topic["topic"], queue["queueId"]
-                for message in queue["messages"]:
-                    position = name, message["queueOffset"]
-                    held.add(position)
-                    by_key[topic["topic"], message["msgId"]] = position
+    for topic in manifest("store-apache")["topics"]:
+        for queue in topic["queues"]:
+            name = topic["topic"], queue["queueId"]
+            for message in queue["messages"]:
+                position = name, message["queueOffset"]
+                held.add(position)
+                by_key[topic["topic"], message["msgId"]] = position
     return held, by_key

@@ -1,17 +1,10 @@
 """Config files that a live Apache broker wrote, from the golden store."""
 
-import functools
-import tarfile
-
-from tests.golden import GOLDEN
+from tests.golden import unpacked_file
 
 
-@functools.cache
 def config_file(name: str) -> bytes:
-    with tarfile.open(GOLDEN / "store-apache.tar.xz") as archive:
-        member = archive.extractfile(f"store-apache/config/{name}")
-        assert member is not None
-        return member.read()
+    return unpacked_file("store-apache", f"config/{name}")
 
 
 def lines(text: bytes) -> list[bytes]:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -13,6 +12,7 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.rebalance.process_queue import LOCK_LIFE_S, NONE, PULL_IDLE_S, ProcessQueue
 from tests.client.records import received
 from tests.support.clock import ManualClock
+from tests.support.examples import examples
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -255,4 +255,4 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestModel.settings = examples(60, stateful_step_count=30)

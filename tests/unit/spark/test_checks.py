@@ -4,13 +4,14 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.checks.findings import FaultKind, Faults
 from firearrow._native.checks.log_records import TORN, Survey
 from firearrow._native.checks.queue_entries import check_entries, count_entries, list_entries
 from firearrow._native.columnar.record_spans import End
+from tests.support.examples import examples
 from tests.support.stores import HOST, HOST_V6, open_store, properties_of, put
 
 HALF, ROLLED_BACK = 0x4, 0xC
@@ -191,7 +192,7 @@ def test_delayed_messages_have_their_time_as_code(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=40), st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_mutated_windows_are_never_read_outside(mutation: bytes, data: st.DataObject) -> None:
     log = bytearray(SMALL_LOG)
     at = data.draw(st.integers(0, len(log) - 1))

@@ -4,7 +4,7 @@ import os
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.audit.log_ranges import from_offset, group_ranges, split_log
@@ -24,6 +24,7 @@ from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.counters import NameCounters
 from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.offline.segment_files import SegmentFile
+from tests.support.examples import examples
 from tests.unit.spark.test_checks import FAR, SMALL_LOG, entry
 
 # ---- index -----------------------------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ def test_keys_of_records_that_the_index_does_not_cover_are_counted() -> None:
 
 
 @given(st.binary(max_size=400), st.integers(-5, 60))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None:
     slots_of(data)
     survey = Survey(check_crc=False)
@@ -241,7 +242,6 @@ def test_the_first_byte_that_was_written_is_found(at: int) -> None:
     st.integers(1, 50),
     st.integers(0, 30_000),
 )
-@settings(deadline=None)
 def test_every_byte_of_a_log_is_in_exactly_one_range(
     lengths: list[int], size: int, count: int, end: int
 ) -> None:

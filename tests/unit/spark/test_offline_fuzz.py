@@ -7,13 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.store_source import StoreSource
+from tests.support.examples import examples
 from tests.support.stores import open_store, properties_of, put
 
 COUNT = 60
@@ -73,7 +74,7 @@ def damaged(folder: Path, edits: list[tuple[Any, ...]]) -> None:
         (folder / name).write_bytes(data)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(EDITS, some.sampled_from([1, 300, 1 << 20]), some.booleans())
 def test_every_offset_is_read_or_lost_once(
     edits: list[tuple[Any, ...]], bytes_max: int, by_tag: bool

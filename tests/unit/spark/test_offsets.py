@@ -1,7 +1,7 @@
 """Offsets: JSON both ways, what start and end points mean for existing queues, what is gone named as lost."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.client.base.message import MessageQueue
@@ -24,7 +24,6 @@ Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)
 QUEUES = st.builds(MessageQueue, st.text(min_size=1), st.text(min_size=1), st.integers(0, 2**31 - 1))
 
 
-@settings(deadline=None)
 @given(st.dictionaries(QUEUES, st.integers(0, 2**63 - 1)))
 def test_offsets_come_back_from_their_json(offsets: dict[MessageQueue, int]) -> None:
     assert offsets_of(offsets_json(offsets)) == offsets

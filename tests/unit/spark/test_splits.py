@@ -3,13 +3,14 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.splits import SMALL_BYTES, SPLITS_MAX, SplitPolicy, split_range, weight
 from tests.spark.fakes import queue_of
+from tests.support.examples import examples
 
 MIB = 1 << 20
 RANGES = st.lists(
@@ -29,7 +30,7 @@ def ranges(*sizes_mib: int, records: int = 1000) -> list[QueueRange]:
     return [QueueRange(queue_of(index), 5, 5 + records, size * MIB) for index, size in enumerate(sizes_mib)]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(RANGES, CUTS)
 def test_every_message_is_in_exactly_one_part_and_in_order(asked: list[QueueRange], cut: SplitPolicy) -> None:
     flat = [each for part in cut.parts(asked) for each in part]
@@ -45,7 +46,7 @@ def test_every_message_is_in_exactly_one_part_and_in_order(asked: list[QueueRang
         assert all(len(each) for each in mine)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(RANGES, CUTS)
 def test_parts_hold_their_bounds(asked: list[QueueRange], cut: SplitPolicy) -> None:
     parts = cut.parts(asked)
@@ -58,7 +59,6 @@ def test_parts_hold_their_bounds(asked: list[QueueRange], cut: SplitPolicy) -> N
             assert sum(map(weight, part)) <= max(cut.bytes_max, SMALL_BYTES)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 40), st.integers(1, 3000), st.integers(0, 1 << 40), st.integers(1, 300))
 def test_dividing_is_even_and_leaves_no_odd_last_one(start: int, count: int, size: int, times: int) -> None:
     divided = split_range(QueueRange(queue_of(), start, start + count, size), times)

@@ -1,7 +1,7 @@
 """The size of a micro-batch: shares in proportion, from each queue that has messages, and waiting for enough."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.spark_tools.base.source import QueueRange
@@ -32,7 +32,6 @@ def test_the_most_is_shared_in_proportion_and_small_ones_get_one() -> None:
     assert lengths(limits(messages_max=1000), 700, 200, 100) == [700, 200, 100]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20), st.integers(1, 20_000))
 def test_shares_are_fair_and_fill_the_limit(counts: list[int], most: int) -> None:
     ranges = [QueueRange(queue_of(index), 5, 5 + count) for index, count in enumerate(counts)]

@@ -1,9 +1,6 @@
 """Apache's own stores, clean and crashed: every message is where Apache says it is; unknown files are kept."""
 
-import gzip
 import hashlib
-import json
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +11,7 @@ import pytest
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import GetStatus, MessageStore, StoreConfig
-from tests.golden import GOLDEN
+from tests.golden import manifest, unpacked
 from tests.support.stores import read, split
 
 CONFIG = StoreConfig(
@@ -31,12 +28,8 @@ class Golden:
     """One unpacked store and its manifest."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
-        self.root = folder / name
-        with gzip.open(GOLDEN / f"{name}.manifest.json.gz", "rt", encoding="utf-8") as text:
-            self.manifest = json.load(text)
-        self.untouched = self.unknown_parts()
+        self.root = unpacked(name, folder)
+        self.manifest = manifest(name)
 
     def unknown_parts(self) -> dict[str, bytes]:
         return {
@@ -94,9 +87,10 @@ def check_queues(store: MessageStore, golden: Golden) -> None:
 
 
 def test_every_message_is_where_apache_says(golden: Golden) -> None:
+    untouched = golden.unknown_parts()
     with MessageStore.open(golden.root, CONFIG) as store:
         check_queues(store, golden)
-    assert golden.unknown_parts() == golden.untouched
+    assert golden.unknown_parts() == untouched
 
 
 def test_queues_and_index_are_rebuilt_from_the_log(golden: Golden) -> None:

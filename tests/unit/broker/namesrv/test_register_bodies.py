@@ -7,13 +7,14 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.tables import registration, routes
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import QueueData
+from tests.support.examples import examples
 from tests.support.name_server_harness import NameServerHarness, config, register_body
 
 VERSION = b'{"counter":7,"stateVersion":1,"timestamp":5}'
@@ -207,7 +208,7 @@ def answered(body: bytes, *, zipped: bool, version: int) -> None:
         assert harness.route(topic) is not None
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(wrapper=WRAPPERS | JSON_VALUES, filters=JSON_VALUES, version=st.sampled_from((0, 36, 37, 513)))
 def test_any_json_is_accepted_or_refused(wrapper: object, filters: object, version: int) -> None:
     document = {"filterServerList": filters, "topicConfigSerializeWrapper": wrapper}
@@ -215,7 +216,7 @@ def test_any_json_is_accepted_or_refused(wrapper: object, filters: object, versi
     answered(body, zipped=False, version=version)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.binary(max_size=80), version=st.sampled_from((0, 37, 513)))
 def test_any_bytes_are_accepted_or_refused(data: bytes, version: int) -> None:
     answered(data, zipped=False, version=version)
