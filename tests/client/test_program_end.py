@@ -161,6 +161,19 @@ asyncio.run_coroutine_threadsafe(main(), loop).result()
 """,
     "uvloop": ASYNC + "import uvloop\nuvloop.run(main())\n",
 }
+REPRESENTATIVES = (
+    "never closed",
+    "interrupt",
+    "dropped",
+    "batches",
+    "fork after a producer",
+    "process pool",
+    "asyncio with",
+    "asyncio never closed",
+    "loop in a daemon thread",
+    "uvloop",
+)
+"""One of each kind of end."""
 CODES = {"sys.exit": 3, "exception": 1, "asyncio exception": 1, "interrupt": -2, "asyncio interrupt": -2}
 
 
@@ -259,9 +272,19 @@ def test_what_was_submitted_arrives_when_the_broker_answers_again(
             assert "were not sent" not in errors
 
 
-def test_what_is_lost_is_reported_with_its_reason(broker: LocalBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(REPRESENTATIVES, id="representatives"),
+        pytest.param(sorted(SCRIPTS.keys() - REPRESENTATIVES), id="others", marks=pytest.mark.long),
+    ],
+)
+def test_what_is_lost_is_reported_with_its_reason(
+    broker: LocalBroker, tmp_path: Path, names: list[str]
+) -> None:
     """The broker hangs for longer than a program waits at its end."""
-    with running(broker, 0.7, tmp_path / "go", SCRIPTS) as scripts, hanging(broker):
+    texts = {name: SCRIPTS[name] for name in names}
+    with running(broker, 0.7, tmp_path / "go", texts) as scripts, hanging(broker):
         for script in scripts:
             script.go()
         for script in scripts:

@@ -10,8 +10,9 @@ import pytest
 from tests.crash import folder, recording
 from tests.crash.sweep import Sweep
 from tests.crash.workload import WORKLOADS
+from tests.support.examples import share
 
-STATES = dict.fromkeys(WORKLOADS, 25) | {
+STATES = dict.fromkeys(WORKLOADS, share(25)) | {
     "pending_work": 6,
     "expired_files": 8,
     "slave_broker": 8,

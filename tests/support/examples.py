@@ -26,10 +26,14 @@ def load_examples(*, long: bool) -> None:
     settings.load_profile("long" if long else "short")
 
 
+def share(count: int) -> int:
+    """`count` with `--long`. Not before `load_examples`."""
+    return count if settings.get_current_profile_name() == "long" else part_of(count)
+
+
 def examples(count: int, **others: Any) -> settings:  # noqa: ANN401
     """Of hypothesis, for a test that chooses how many: `count` with `--long`."""
-    whole = settings.get_current_profile_name() == "long"
-    return settings(max_examples=count if whole else part_of(count), **others)
+    return settings(max_examples=share(count), **others)
 
 
 def seeds(count: int) -> list[Any]:
