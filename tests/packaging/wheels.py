@@ -75,10 +75,12 @@ def check_broker(command: list[str], client: str | Path, folder: Path, environme
 
 
 def try_here(wheel: Path, python: str, folder: Path) -> None:
-    """In a fresh environment, as `pip install` leaves it."""
-    run(python, "-m", "venv", folder / "venv")
+    """In a fresh environment, as `pip install` leaves it: here by the pip of this one, and nothing is compiled that
+    does not run."""
+    run(python, "-m", "venv", "--without-pip", folder / "venv")
     program = folder / "venv" / "bin"
-    run(program / "python", "-m", "pip", "install", "--quiet", wheel)
+    pip = (sys.executable, "-m", "pip", "--python", program / "python")
+    run(*pip, "install", "--quiet", "--no-compile", "--disable-pip-version-check", wheel)
     check_broker([str(program / "firearrow"), "broker"], program / "python", folder, {"PYTHONPATH": ""})
 
 
