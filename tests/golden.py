@@ -35,10 +35,11 @@ def sessions() -> tuple[str, ...]:
     return tuple(sorted(path.name.removesuffix(".jsonl.gz") for path in (GOLDEN / "wire").glob("*.jsonl.gz")))
 
 
-def session(name: str) -> Iterator[Recorded]:
-    with gzip.open(GOLDEN / "wire" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield Recorded(json.loads(line))
+@functools.cache
+def session(name: str) -> tuple[Recorded, ...]:
+    """Not to be changed."""
+    lines = gzip.decompress((GOLDEN / "wire" / f"{name}.jsonl.gz").read_bytes()).splitlines()
+    return tuple(Recorded(json.loads(line)) for line in lines)
 
 
 def whole_frames() -> Iterator[tuple[str, Recorded, bytes]]:

@@ -14,13 +14,14 @@ from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.journal_stream import JournalFollower, journal_frames
 from firearrow.broker.replication.pair_frames import FrameDecoder, Kind
 from tests.pop.revive_harness import REVIVE, ReviveHarness
+from tests.support.examples import share
 from tests.support.harness import Harness
 from tests.support.timer_harness import TimerHarness
 from tests.support.transaction_harness import COMMIT, HALF, TransactionHarness
 from tests.unit.append.test_delay_levels import DelayHarness
 
 PIECE = struct.Struct(">qi")
-CUTS = 40
+CUTS = share(40)
 PIECE_BYTES = 90
 """Smaller than a record: a cut falls between any two, and into them."""
 MESSAGES = 12
