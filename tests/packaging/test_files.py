@@ -10,7 +10,6 @@ import sys
 import warnings
 from pathlib import Path
 
-import check_jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -28,6 +27,8 @@ BIN = Path(sys.executable).parent
 
 def schema_check(*args: str | Path) -> None:
     """As the command of the same name, whose imports take a second."""
+    import check_jsonschema  # noqa: PLC0415 (each worker imports this file)
+
     with warnings.catch_warnings(action="ignore"):
         done = CliRunner().invoke(check_jsonschema.main, [*map(str, args)])
     assert done.exit_code == 0, done.output
