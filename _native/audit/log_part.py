@@ -141,15 +141,12 @@ class LogPart:
         """The offset of the first record of a range that may begin inside a record; -1: none."""
         if part.start == part.segment.base:
             return part.start
-        found = find(mapping.window, part.start - mapping.base, part.stop - mapping.base, base=mapping.base)
+        start, data_end = part.start - mapping.base, min(part.stop - mapping.base, mapping.data_end)
+        found = find(mapping.window, start, data_end, base=mapping.base) if start < data_end else -1
         if found >= 0:
             return mapping.base + found
-        written = first_written(mapping.window, part.start - mapping.base, part.stop - mapping.base)
-        self._remains(
-            part.start,
-            PartEnd.UNWRITTEN if mapping.base + written >= part.stop else PartEnd.TORN,
-            "no record begins there",
-        )
+        unwritten = start >= data_end or first_written(mapping.window, start, data_end) >= data_end
+        self._remains(part.start, PartEnd.UNWRITTEN if unwritten else PartEnd.TORN, "no record begins there")
         return -1
 
     def _range(self, mapping: MappedFile, part: LogRange, at: int) -> int:
@@ -184,11 +181,12 @@ class LogPart:
     def _pass(self, mapping: MappedFile, at: int, stop: int, why: End) -> int:
         """Skips bytes that are not a record; returns the next record, or the range's end."""
         base = mapping.base
-        written = first_written(mapping.window, at - base, stop - base) + base
-        if why is End.UNWRITTEN and written >= stop:
+        data_end = min(stop, base + mapping.data_end)
+        written = first_written(mapping.window, at - base, data_end - base) + base if at < data_end else stop
+        if why is End.UNWRITTEN and written >= data_end:
             self._remains(at, PartEnd.UNWRITTEN, "nothing was written here")
             return stop
-        found = find(mapping.window, at - base + 1, stop - base, base=base)
+        found = find(mapping.window, at - base + 1, data_end - base, base=base) if at + 1 < data_end else -1
         torn = why is End.TORN
         self._remains(
             at,

@@ -23,11 +23,12 @@ memory."""
 
 @dataclass(slots=True, eq=False)
 class MappedFile:
-    """`window` is the whole file; `base`: position of its first byte. `resident`: its pages may be mapped
-    in."""
+    """`window` is the whole file; `base`: position of its first byte. From `data_end` on, a position in the file, it
+    was one hole when it was mapped. `resident`: its pages may be mapped in."""
 
     window: mmap.mmap
     base: int
+    data_end: int
     resident: bool = False
     released_below: int = 0
     """Pages below this position were released by `passed`."""
@@ -108,8 +109,19 @@ def _map(segment: SegmentFile) -> MappedFile | None:
         window = mmap.mmap(fd, length, access=mmap.ACCESS_READ)
         # 1.2 to 1.6 times as fast from a disk, in queue order and in log order.
         window.madvise(mmap.MADV_SEQUENTIAL)
-        return MappedFile(window, segment.base)
+        return MappedFile(window, segment.base, _data_end(fd, length))
     except (OSError, ValueError) as error:
         raise StoreUnreadable(f"{segment.path} cannot be mapped: {error}") from None
     finally:
         os.close(fd)
+
+
+def _data_end(fd: int, length: int) -> int:
+    """The end of the last data of a file. Reading a hole would fill the page cache with zeros."""
+    end = 0
+    while end < length:
+        try:
+            end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError:  # ENXIO: no data after this offset
+            break
+    return end

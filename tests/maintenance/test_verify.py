@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -234,3 +235,15 @@ def test_delayed_messages_of_other_levels_than_apaches(tmp_path: Path) -> None:
         root / "consumequeue/SCHEDULE_TOPIC_XXXX/1" / f"{0:020d}", 12, (1_700_000_000_000).to_bytes(8, "big")
     )
     assert [each.kind for each in verify(str(root), levels[()]).findings] == [Kind.WRONG_TAGS]
+
+
+def test_what_was_never_written_of_a_large_log_is_not_read(tmp_path: Path) -> None:
+    """The files of a log are 1 GiB each: reading the hole at the end would take a page fault for each page."""
+    root = tmp_path / "store"
+    with open_store(root, segment_bytes=1 << 30) as store:
+        put(store, b"only one")
+        store.write()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert verify(str(root), VerifyOptions(jobs=1)).clean
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert taken < 2_000, taken
