@@ -25,6 +25,7 @@ log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 5
 FINAL_S = 8
 """How long after the first request for a last offset another one may begin."""
+FINAL_PAUSE_S = 0.1
 CONCURRENT_MAX = 100
 """Offsets written before other tasks of the loop run."""
 
@@ -114,7 +115,7 @@ class RemoteOffsetStore(OffsetTable):
                 self._unsent.failed(error)
 
     async def _commit_in_time(self, queue: MessageQueue, offset: int) -> None:
-        """A broker that hangs for seconds gets another request. ClientError."""
+        """A broker that hangs for seconds, or resets connections, gets another request. ClientError."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + FINAL_S
         while True:
@@ -123,6 +124,7 @@ class RemoteOffsetStore(OffsetTable):
             except (RequestTimeout, ConnectionLost):
                 if now_s() >= until_s:
                     raise
+                await asyncio.sleep(FINAL_PAUSE_S)
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
         try:

@@ -325,10 +325,10 @@ class ClientInstance:
         if not again and (not used or self.heartbeats.is_beating(address)):
             return
         if any(address == known for _, _, known in self.routes.addresses()):
-            self.spawn(self._send_heartbeat_to(address))
+            self.spawn(self._rebalance_after(self.heartbeats.beat_on_open(address)))
 
-    async def _send_heartbeat_to(self, address: str) -> None:
-        if await self.heartbeats.beat(address):
+    async def _rebalance_after(self, heartbeat: asyncio.Task[bool]) -> None:
+        if await asyncio.shield(heartbeat):
             self.rebalance_soon()
 
     # ---- timers ----

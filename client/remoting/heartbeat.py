@@ -87,6 +87,12 @@ class Heartbeats:
         """Send to one broker. Returns whether it answered."""
         return await asyncio.shield(self._beat_soon(address))
 
+    def beat_on_open(self, address: str) -> asyncio.Task[bool]:
+        """The heartbeat that goes over a connection opened now: the one under way, for which it may have been opened
+        and which fails with the one before; else a new one. Another one after each that fails would connect without
+        a pause."""
+        return self._running.get(address) or self._beat_soon(address)
+
     def is_silent(self, address: str | None) -> bool:
         """Whether the broker was reached and has not answered since: a request to it may wait in vain."""
         return address in self._silent

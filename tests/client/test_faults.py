@@ -197,6 +197,24 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
         await eventually_async(lambda: len(running.seen) == 3, 30)
 
 
+async def test_a_broker_that_accepts_and_resets_is_not_connected_to_in_a_loop(
+    peer: Peer, topics: Topics, feeder: RawProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a proxy without a backend does: a heartbeat opens no other, and a last offset is sent again after a pause."""
+    monkeypatch.setattr(remote_offset_store, "FINAL_S", 1)
+    topic = topics(queues=1)
+    async with consuming(peer, topic) as (running, detour):
+        feeder.feed(topic, [b"before"])
+        await eventually_async(lambda: len(running.seen) == 1, 30)
+        detour.broker.reset_requests = EVER
+        detour.broker.reset()
+        before = detour.broker.accepted
+        await asyncio.sleep(1)
+        assert 1 <= detour.broker.accepted - before <= 60
+        before = detour.broker.accepted
+    assert detour.broker.accepted - before <= 60
+
+
 @pytest.mark.parametrize("fault", ["gone", "silent"])
 async def test_a_close_without_a_reachable_broker_ends(
     fault: str, peer: Peer, topics: Topics, feeder: RawProducer, monkeypatch: pytest.MonkeyPatch
