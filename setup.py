@@ -5,7 +5,7 @@ path on disk. FIREARROW_DEBUG=1 builds with bounds checks, assertions and withou
 that AddressSanitizer and UBSan watch (tests/hostile/sanitize.py).
 
 Cython runs only when extensions are built, so that an sdist is quick to make and holds no C file made from a .pyx;
-MANIFEST.in lists what it holds.
+MANIFEST.in lists what it holds. `packaging/translation.py` decides which files it translates.
 """
 
 import os
@@ -17,13 +17,13 @@ import tomllib
 from pathlib import Path
 
 from Cython import __version__ as cython_version
-from Cython.Build import cythonize
-from Cython.Build.SharedModule import generate_shared_module
-from Cython.Compiler.Options import CompilationOptions
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+sys.path.append(str(ROOT / "packaging"))
+from translation import Translation, headers  # noqa: E402 - found by the line before
+
 FOLDERS = ("_native", "broker", "client", "spark_tools")
 CLIENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["firearrow"]["client-modules"]
 """The modules that the client needs: all that is built for macOS and Windows, where there is no broker."""
@@ -32,9 +32,20 @@ SHARED_C = ROOT / "_native" / "base" / "cython_shared.c"
 """What Cython would add to each module, memory views above all, is compiled once: a third of the code less."""
 COLD = ("checks", "store/recovery", "store/files")
 """Folders with nothing that computes for each message: -O2 compiles them in two thirds of the time of -O3."""
+NAMES_ONLY = "_native/wire/codes.c"
+"""Makes enums when it is imported: with -O3 ten seconds of the C compiler and 600 KB."""
 SANITIZE = os.environ.get("FIREARROW_SANITIZE") == "1"
 DEBUG = SANITIZE or os.environ.get("FIREARROW_DEBUG") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize=alignment"]
+DIRECTIVES = {
+    "language_level": "3",
+    "embedsignature": False,
+    "boundscheck": DEBUG,
+    "cdivision": True,
+    "initializedcheck": DEBUG,
+    "freethreading_compatible": False,
+    "emit_code_comments": DEBUG,  # with them, a C file changes where only lines of a .pxd moved
+}
 
 
 def link_shape() -> Path:
@@ -88,6 +99,7 @@ def flags(compiler: str, source: str) -> list[str]:
     if compiler == "msvc":
         return ["/O2", "/std:c11"]
     level = "-O2" if source.startswith(tuple(f"_native/{folder}/" for folder in COLD)) else "-O3"
+    level = "-O0" if source == NAMES_ONLY else level
     optimized = ["-O0", "-g"] if DEBUG else [level, "-g0"]  # Python's own flags have -g: 45 MB of 55
     if SANITIZE:
         optimized = ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS]
@@ -113,34 +125,46 @@ def check_compiler() -> None:
         )
 
 
+def make_shared_module() -> None:
+    from Cython.Build.SharedModule import generate_shared_module  # noqa: PLC0415 - most builds need no Cython
+    from Cython.Compiler.Options import CompilationOptions  # noqa: PLC0415
+
+    generate_shared_module(
+        CompilationOptions(shared_c_file_path=str(SHARED_C), module_name=SHARED, language_level="3")
+    )
+
+
+def translate(extensions: list[Extension], shape: Path) -> None:
+    from Cython.Build import cythonize  # noqa: PLC0415 - as above
+
+    cythonize(
+        extensions,
+        shared_utility_qualified_name=SHARED,
+        include_path=[str(shape)],
+        nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,  # others cannot fork
+        force=True,
+        compiler_directives=dict(DIRECTIVES),
+    )
+
+
 class BuildExtensions(build_ext):
     """Compiles the .pyx files to C first."""
 
     def run(self) -> None:
         check_compiler()
-        self.force = self.force or not is_current(SHARED_C)
-        if self.force:
-            generate_shared_module(
-                CompilationOptions(shared_c_file_path=str(SHARED_C), module_name=SHARED, language_level="3")
-            )
-        extensions = self.extensions[1:]
-        compiled = cythonize(
-            extensions,
-            shared_utility_qualified_name=SHARED,
-            include_path=[str(link_shape())],
-            nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,  # others cannot fork
-            force=bool(self.force),
-            compiler_directives={
-                "language_level": "3",
-                "embedsignature": False,
-                "boundscheck": DEBUG,
-                "cdivision": True,
-                "initializedcheck": DEBUG,
-                "freethreading_compatible": False,
-            },
-        )
-        for extension, c_extension in zip(extensions, compiled, strict=True):
-            vars(extension).update(vars(c_extension))  # its sources, and the headers that they depend on
+        shape = link_shape()
+        if self.force or not is_current(SHARED_C):
+            make_shared_module()
+        modules = {
+            Path(each.sources[0]): each for each in self.extensions if each.sources[0].endswith(".pyx")
+        }
+        translation = Translation(ROOT, f"cython {cython_version} {DIRECTIVES} {flags('unix', '')}")
+        changed = list(modules) if self.force else translation.stale(modules)
+        translation.run(changed, lambda: translate([modules[path] for path in changed], shape))
+        for path, extension in modules.items():
+            extension.sources = [str(path.with_suffix(".c"))]
+            extension.depends = [str(header) for header in headers(path, ROOT)]
+        self.extensions.sort(key=lambda each: -Path(each.sources[0]).stat().st_size)  # the longest first
         super().run()
 
     def build_extensions(self) -> None:

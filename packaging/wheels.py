@@ -89,6 +89,9 @@ def sources() -> Path:
     for path in ROOT.iterdir():
         if path.is_file() and path.suffix in ("", ".py", ".toml", ".md", ".in"):
             shutil.copy2(path, folder)
+    shutil.copytree(
+        ROOT / "packaging", folder / "packaging", ignore=ignored, dirs_exist_ok=True
+    )  # for setup.py
     return folder
 
 
