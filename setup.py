@@ -9,6 +9,7 @@ MANIFEST.in lists what it holds. `packaging/translation.py` decides which files 
 """
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 from Cython import __version__ as cython_version
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 sys.path.append(str(ROOT / "packaging"))
@@ -27,6 +29,7 @@ from translation import Translation, headers  # noqa: E402 - found by the line b
 FOLDERS = ("_native", "broker", "client", "spark_tools")
 CLIENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["firearrow"]["client-modules"]
 """The modules that the client needs: all that is built for macOS and Windows, where there is no broker."""
+IMPORT = re.compile(r"^[ \t]*from firearrow\._native\.([\w.]+) import", re.M)
 SHARED = "firearrow._native.base.cython_shared"
 SHARED_C = ROOT / "_native" / "base" / "cython_shared.c"
 """What Cython would add to each module, memory views above all, is compiled once: a third of the code less."""
@@ -65,16 +68,30 @@ def link_shape() -> Path:
     return shape
 
 
+def missing() -> list[str]:
+    """Modules of `_native` that others import, and that have no source here."""
+    paths = [
+        path
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py*")
+        if path.suffix in (".py", ".pyx")
+    ]
+    imported = {module for path in paths for module in IMPORT.findall(path.read_text("utf-8"))}
+    names = sorted(f"_native/{module.replace('.', '/')}" for module in imported)
+    suffixes = ("/__init__.py", ".py", ".pyx")
+    return [
+        f"{name}.pyx" for name in names if not any((ROOT / f"{name}{each}").exists() for each in suffixes)
+    ]
+
+
 def sources() -> list[Path]:
-    """The .pyx files of this platform. SystemExit: one is missing, which the .pyi beside it shows."""
+    """The .pyx files of this platform. SystemExit: one is missing."""
     native = ROOT / "_native"
     found = sorted(native.rglob("*.pyx"))
-    missing = {stub.with_suffix(".pyx") for stub in native.rglob("*.pyi")}.difference(found)
-    if missing or not found:
-        names = ", ".join(str(path.relative_to(ROOT)) for path in sorted(missing)[:3]) or "_native/**/*.pyx"
+    if (names := missing()) or not found:
         raise SystemExit(
-            f"setup.py: source files are missing, such as {names}; without them FireArrow does not start. "
-            "Build from a whole clone or from the sdist of a release."
+            f"setup.py: source files are missing, such as {', '.join(names[:3]) or '_native/**/*.pyx'}; without them "
+            "FireArrow does not start. Build from a whole clone or from the sdist of a release."
         )
     if sysconfig.get_platform().startswith("linux"):
         return found
@@ -147,11 +164,41 @@ def translate(extensions: list[Extension], shape: Path) -> None:
     )
 
 
+def make_stubs() -> None:
+    """The .pyi of each .pyx that is newer. SystemExit: a type is missing."""
+    maker = (ROOT / "packaging" / "stubs.py").stat().st_mtime
+    stale = []
+    for path in sources():
+        made = path.with_suffix(".pyi")
+        inputs = [
+            maker,
+            *(each.stat().st_mtime for each in (path, path.with_suffix(".pxd")) if each.exists()),
+        ]
+        if not made.exists() or made.stat().st_mtime < max(inputs):
+            stale.append(path)
+    if not stale:
+        return
+    from stubs import StubError, stub_of  # noqa: PLC0415 - imports Cython
+
+    for path in stale:
+        try:
+            path.with_suffix(".pyi").write_text(stub_of(path, ROOT), "utf-8")
+        except StubError as error:
+            raise SystemExit(f"setup.py: {error}") from None
+
+
+class BuildModules(build_py):
+    def run(self) -> None:
+        make_stubs()
+        super().run()
+
+
 class BuildExtensions(build_ext):
     """Compiles the .pyx files to C first."""
 
     def run(self) -> None:
         check_compiler()
+        make_stubs()
         shape = link_shape()
         if self.force or not is_current(SHARED_C):
             make_shared_module()
@@ -190,5 +237,5 @@ setup(
     package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt", "*.properties"]},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
     ext_modules=extensions(),
-    cmdclass={"build_ext": BuildExtensions},
+    cmdclass={"build_ext": BuildExtensions, "build_py": BuildModules},
 )

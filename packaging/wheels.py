@@ -83,7 +83,7 @@ def environment_of(python: str) -> Path:
 def sources() -> Path:
     """A copy of what an sdist holds, so that nothing of a development build gets into a wheel."""
     folder = WORK / "sources"
-    ignored = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
+    ignored = shutil.ignore_patterns("*.so", "*.c", "*.pyi", "__pycache__")
     for name in ("_native", "broker", "client", "spark_tools"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
     for path in ROOT.iterdir():

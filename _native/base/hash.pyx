@@ -15,8 +15,10 @@ cdef extern from *:
 fa_crc_prepare()
 fa_crc32c_prepare()
 fa_crc32c_prepare_mib()
-CRC_WAYS = fa_crc_best + 1
-CRC32C_WAYS = fa_crc32c_best + 1
+CRC_WAYS = fa_crc_best + 1  # type: int
+"""Number of CRC implementations that this processor supports; 0 works everywhere, higher ones are faster."""
+CRC32C_WAYS = fa_crc32c_best + 1  # type: int
+"""The same for CRC-32C."""
 
 
 cdef int32_t body_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
@@ -100,6 +102,10 @@ cdef int32_t index_hash(int32_t java_hash) noexcept nogil:
 
 
 def crc32(data not None, way=None):
+    # type: (Buffer, int | None) -> int
+    """CRC-32 with the top bit cleared, as records have it. `way`: implementation, None: the fastest.
+
+    ValueError: this processor does not support it."""
     cdef const uint8_t[::1] view = data
     cdef int by = fa_crc_best if way is None else way
     if not 0 <= by <= fa_crc_best:
@@ -108,6 +114,8 @@ def crc32(data not None, way=None):
 
 
 def crc32c(data not None, uint32_t crc=0, way=None):
+    # type: (Buffer, int, int | None) -> int
+    """CRC-32C, 32 bits without a sign; `crc`: that of the bytes before. `way`: as for `crc32`. ValueError."""
     cdef const uint8_t[::1] view = data
     cdef int by = fa_crc32c_best if way is None else way
     if not 0 <= by <= fa_crc32c_best:
@@ -116,9 +124,13 @@ def crc32c(data not None, uint32_t crc=0, way=None):
 
 
 def java_hash(str text not None):
+    # type: (...) -> int
+    """Java's String.hashCode: signed, 32 bits."""
     cdef bytes raw = text.encode("utf-8", "replace")
     return java_hash_more(0, <const uint8_t *> PyBytes_AS_STRING(raw), len(raw))
 
 
 def key_hash(str topic not None, str key not None):
+    # type: (...) -> int
+    """The hash under which the index has a message's key or unique id."""
     return index_hash(java_hash(f"{topic}#{key}"))

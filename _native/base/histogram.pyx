@@ -2,7 +2,11 @@
 
 
 cdef class Histogram:
+    """Counts of whole values by range. ValueError: no bounds, too many, or not rising."""
+
     def __cinit__(self, tuple bounds not None):
+        # type: (tuple[int, ...]) -> None
+        """`bounds`: the inclusive upper bound of each range but the last."""
         cdef int n
         if not 0 < len(bounds) <= BOUNDS_MAX:
             raise ValueError(f"a histogram has 1 to {BOUNDS_MAX} bounds, not {len(bounds)}")
@@ -20,9 +24,11 @@ cdef class Histogram:
         self.total += value * times
 
     def record(self, int64_t value, int64_t times=1):
+        # type: (...) -> None
         self.add(value, times)
 
     def read(self):
-        """The counts of all ranges, the last one above all bounds; and the sum of all values."""
+        # type: (...) -> tuple[list[int], int]
+        """The count of each range, the last one above all bounds, and the sum of all values."""
         cdef int n
         return [self.counts[n] for n in range(self.bounds_count + 1)], self.total

@@ -17,5 +17,9 @@ cdef extern from *:
 
 
 def set_malloc_thresholds(int freed_bytes, *, int blocks_below):
+    # type: (...) -> None
+    """Keep up to `freed_bytes` of freed memory at the end of the heap. Blocks of at least `blocks_below`
+    bytes (at most 32 MiB) are mapped separately and returned to the system when freed. For the process; call
+    once."""
     fa_trim_threshold(freed_bytes)
     fa_mmap_threshold(blocks_below)

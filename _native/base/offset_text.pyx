@@ -28,7 +28,7 @@ cdef int by_queue(const void *one, const void *other) noexcept nogil:
 
 
 cdef class OffsetLines:
-    """Makes the members of one table, a slice after the other, without keys that the table has no more."""
+    """Makes the members of one table of Apache's config files, a slice after the other. Any thread."""
 
     cdef QueueOffset *queues
     cdef Py_ssize_t capacity
@@ -38,8 +38,10 @@ cdef class OffsetLines:
         PyMem_Free(self.queues)
 
     def add(self, dict table not None, list keys not None, Py_ssize_t start, Py_ssize_t count_max, quote):
-        """Returns the lines of the keys from `start` on, with about `count_max` offsets, and where the next
-        slice starts. `quote(key)`: the key as JSON. OverflowError: an offset has more than 64 bits."""
+        # type: (dict[str, dict[int, int]], list[str], int, int, Callable[[str], bytes]) -> tuple[bytes, int]
+        """The lines of the keys from `start` on, with about `count_max` offsets, and the next key's place.
+        Keys that the table has no more are left out. `quote(key)`: the key as JSON. OverflowError: an
+        offset has more than 64 bits."""
         cdef list parts = []
         cdef Py_ssize_t count = 0
         while start < len(keys) and count < count_max:

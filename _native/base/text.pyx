@@ -57,4 +57,6 @@ cdef Py_ssize_t character_bytes(const uint8_t *at, Py_ssize_t length) noexcept n
 
 
 def valid(const uint8_t[::1] text not None):
+    # type: (bytes | bytearray | memoryview) -> bool
+    """Whether it is valid UTF-8, by the rules of Python's strict decoder."""
     return is_utf8(&text[0], text.shape[0]) if text.shape[0] else True

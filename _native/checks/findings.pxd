@@ -3,6 +3,7 @@
 #
 # Faults of one kind and owner with consecutive numbers become one fault with a count, if the kind allows it.
 
+cimport cython
 from libc.stdint cimport int64_t
 
 cpdef enum FaultKind:
@@ -29,6 +30,8 @@ cdef struct FaultRow:
     int64_t seen               # the value that is there instead
     int64_t count
 
+
+@cython.final
 cdef class Faults:
     cdef FaultRow *rows
     cdef Py_ssize_t count, limit, capacity

@@ -5,6 +5,17 @@ from libc.string cimport memset
 
 from collections import namedtuple
 
+# type: class Fault(NamedTuple):
+# type:     """`times` faults of one kind; the fields describe the first. See findings.pxd."""
+# type:
+# type:     kind: FaultKind
+# type:     owner: int
+# type:     number: int
+# type:     physical_offset: int
+# type:     size: int
+# type:     seen: int
+# type:     times: int
+
 Fault = namedtuple("Fault", "kind owner number physical_offset size seen times")
 
 
@@ -15,6 +26,8 @@ cdef inline bint joins(int kind) noexcept nogil:
 
 cdef class Faults:
     def __cinit__(self, Py_ssize_t limit=1000):
+        # type: (...) -> None
+        """Keeps at most `limit` faults of each kind and counts all."""
         if limit < 1:
             raise ValueError(f"a list of {limit} faults")
         self.rows = NULL
@@ -26,6 +39,7 @@ cdef class Faults:
         free(self.rows)
 
     def __len__(self):
+        # type: (...) -> int
         return self.count
 
     cdef int add(
@@ -61,6 +75,7 @@ cdef class Faults:
         return 0
 
     def listed(self):
+        # type: (...) -> list[Fault]
         cdef Py_ssize_t n
         cdef FaultRow *row
         found = []
@@ -75,6 +90,7 @@ cdef class Faults:
         return found
 
     def total(self, int kind):
+        # type: (...) -> int
         if not 0 < kind < KINDS_END:
             raise ValueError(f"no kind of fault: {kind}")
         return self.totals[kind]

@@ -20,6 +20,18 @@ from firearrow._native.store.files.layout cimport (
 
 from collections import namedtuple
 
+# type: Window = bytes | bytearray | memoryview | mmap
+# type: class IndexHeader(NamedTuple):
+# type:     """The header of an index file; times in ms, offsets physical. `next_entry`: its number, 1 in an
+# type:     empty file."""
+# type:
+# type:     begin_ms: int
+# type:     end_ms: int
+# type:     begin_offset: int
+# type:     end_offset: int
+# type:     slots_used: int
+# type:     next_entry: int
+
 IndexHeader = namedtuple(
     "IndexHeader", "begin_ms end_ms begin_offset end_offset slots_used next_entry",
     module="firearrow._native.checks.index_files",
@@ -63,6 +75,8 @@ cdef int open_index(const uint8_t[::1] data, int64_t slots, Index *index) except
 
 
 def head_of(window not None):
+    # type: (Window) -> IndexHeader
+    """ValueError: shorter than a header."""
     cdef const uint8_t[::1] data = memoryview(window).cast("B")
     if data.shape[0] < INDEX_HEADER_BYTES:
         raise ValueError(f"{data.shape[0]} bytes are too few for the header of an index file")
@@ -73,6 +87,9 @@ def head_of(window not None):
 
 
 def slots_of(window not None):
+    # type: (Window) -> int
+    """The number of slots, which the file does not state: from its size if it has Apache's default size,
+    else from its first entry. 0: unknown."""
     cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef int64_t capacity = (data.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
     cdef int64_t slots
@@ -120,6 +137,12 @@ cdef bint looks_right(const Index *index) noexcept nogil:
 
 
 def check_chains(window not None, int64_t slots, *, bint growing, Faults faults not None, int owner=-1):
+    # type: (Window, int, bool, Faults, int) -> int
+    """Check entries, their chains and the slots; returns the number of entries. `growing`: slots may be
+    newer than the count that was read.
+
+    ValueError: the file is too short for its slots and its count.
+    """
     cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
     cdef int32_t *newest
@@ -173,6 +196,12 @@ cdef int compare_slots(const Index *index, const int32_t *newest, Faults faults,
 # ---- a few keys ----
 
 def covered_by(window not None, int64_t slots):
+    # type: (Window, int) -> tuple[int, int]
+    """The first and the last physical offset that the file covers, from its header. Keys of records
+    between them are in it; keys of these two records may be in neighbour files. Both 0: no entries.
+
+    ValueError: the header does not fit the entries or the slots, so the file is damaged.
+    """
     cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
     cdef int64_t begin, end, last, slot, used = 0
@@ -201,6 +230,12 @@ def covered_by(window not None, int64_t slots):
 def find_keys(
     window not None, int64_t slots, hashes, *, int64_t offset_from, int64_t offset_to, int64_t most
 ):
+    # type: (Window, int, Iterable[int], int, int, int) -> list[tuple[int, int]]
+    """Hash and physical offset of the entries with these hashes (32 bit, not negative) that point into
+    [`offset_from`, `offset_to`). Stops when it has more than `most`.
+
+    ValueError: a chain is impossible, so the file is damaged.
+    """
     cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
     cdef int32_t target
@@ -271,6 +306,10 @@ def match_keys(
     Survey survey not None, window not None, int64_t slots, *, int64_t offset_from, int64_t offset_to,
     int owner=-1,
 ):
+    # type: (Survey, Window, int, int, int, int) -> None
+    """Compare the survey's keys with the file's entries that point into [`offset_from`, `offset_to`).
+
+    An entry that is not a key of its record is WRONG_KEY, among the survey's faults."""
     cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
     cdef int64_t n, offset, following
@@ -314,6 +353,9 @@ cdef bint claim(Survey survey, Py_ssize_t key, int32_t hash, int64_t offset) noe
 
 
 def settle_keys(Survey survey not None, *, int64_t covered_from, int64_t covered_to):
+    # type: (...) -> None
+    """Keys of records in [`covered_from`, `covered_to`] that were not found are NO_KEY; keys of others are
+    counted as outside."""
     cdef Py_ssize_t n
     cdef int64_t reported = -1
     cdef KeyRow *row

@@ -10,6 +10,7 @@
 # Memory: `walk` stops at `rows_max` or `keys_max`; queues and topics are not limited. Order: rows and keys
 # are in the order of the log. A call borrows the window only while it runs. One thread.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.checks.findings cimport Faults
@@ -42,9 +43,13 @@ cdef struct KeyRow:            # an index entry that a record must have
     bint tag                   # of TAGS, which only Apache 5.5 and FireArrow put into the index
     bint found
 
+
+@cython.final
 cdef class Survey:
     cdef readonly Faults faults
-    cdef readonly NameCounters tags, hosts, hours
+    cdef readonly NameCounters tags  # Owner: number of the topic in `topic_names`.
+    cdef readonly NameCounters hosts  # The address of the producer, 4 or 16 bytes.
+    cdef readonly NameCounters hours  # Owner: hours since 1970, by the store time.
     cdef NameCounters topics, queue_names
     cdef QueueRows *known
     cdef Py_ssize_t queues_capacity, rows_count, rows_max
@@ -53,8 +58,12 @@ cdef class Survey:
     cdef bint check_crc, with_keys
     cdef tuple delays_ms
     cdef dict deletions
-    cdef readonly int64_t records, log_bytes, half, deleted
-    cdef readonly int64_t keys_expected, tags_expected, keys_found, tags_found, keys_outside, unknown_entries
+    cdef readonly int64_t records, log_bytes
+    cdef readonly int64_t half  # Records marked as prepared or rolled back: they have no entry.
+    cdef readonly int64_t deleted  # Settled records of deleted topics, which have no entry.
+    cdef readonly int64_t keys_expected, tags_expected, keys_found, tags_found
+    cdef readonly int64_t keys_outside  # Keys of records that the index files do not cover.
+    cdef readonly int64_t unknown_entries
     cdef readonly int torn     # why the walk ended: a RecordState, or 0: another physical offset
 
     cdef int add_record(self, const RecordView *view) except -1

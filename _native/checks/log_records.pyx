@@ -22,6 +22,25 @@ from collections import namedtuple
 
 from firearrow._native.columnar.record_spans import End
 
+# type: class SurveyedQueue(NamedTuple):
+# type:     """A queue as the records of a range describe it. `low`, `high`: offsets of entries to be matched,
+# type:     -1: none."""
+# type:
+# type:     number: int
+# type:     topic: bytes
+# type:     queue_id: int
+# type:     messages: int
+# type:     bytes: int
+# type:     first_ms: int
+# type:     last_ms: int
+# type:     fitting: int
+# type:     """Settled records whose entry points to them."""
+# type:     low: int
+# type:     high: int
+# type:     is_lmq: bool
+# type:     """Has entries for records of other queues, by INNER_MULTI_DISPATCH, and no messages itself."""
+
+
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t HOUR_MS = 3600000
 cdef int64_t EXT_ADDRESS_MAX = -2147483649   # tags codes at or below are addresses of consumequeue_ext
@@ -32,12 +51,13 @@ cdef enum:
 SurveyedQueue = namedtuple(
     "SurveyedQueue", "number topic queue_id messages bytes first_ms last_ms fitting low high is_lmq"
 )
-TORN = {
+TORN = {  # type: dict[int, str]
     0: "its physical offset is not its position in the log",
     RECORD_CUT: "it is truncated",
     RECORD_BAD_MAGIC: "its magic number is not that of a record",
     RECORD_BAD_SIZE: "its lengths do not add up",
 }
+"""What `Survey.torn` means, in words."""
 
 
 cdef inline bint begins(
@@ -78,11 +98,17 @@ cdef inline const uint8_t *part_end(const uint8_t *at, const uint8_t *end, int s
 
 
 cdef class Survey:
+    """Checks and counts the records of a range of the log; see log_records.pxd. One thread."""
+
     def __cinit__(
         self, *, bint check_crc=True, bint with_keys=True, delays_ms=(),
         Py_ssize_t names_max=8192, Py_ssize_t rows_max=1 << 20, Py_ssize_t keys_max=1 << 21,
         Py_ssize_t faults_max=1000, deletions=(),
     ):
+        # type: (bool, bool, Sequence[int], int, int, int, int, Mapping[bytes, tuple[int, int]]) -> None
+        """`delays_ms`: of the delay levels, from 1 on; empty: not known, so that any time of delivery
+        counts that is not before the record was stored. `deletions`: topic → end of the log and time (ms)
+        when it was deleted."""
         self.check_crc, self.with_keys = check_crc, with_keys
         self.delays_ms = tuple(delays_ms)
         self.deletions = dict(deletions)
@@ -100,6 +126,12 @@ cdef class Survey:
         PyMem_Free(self.keys)
 
     def walk(self, window not None, int64_t start, int64_t stop, *, int64_t base):
+        # type: (bytes | bytearray | memoryview | mmap, int, int, int) -> tuple[int, End]
+        """Check the records from position `start` that begin before `stop`: (next position, why it ended).
+
+        End.LIMIT before `stop`: `rows_max` or `keys_max` was reached; match, settle and `clear` first.
+        End.TORN: `torn` says why. A record with a bad CRC is a fault, and the walk continues.
+        """
         cdef const uint8_t[::1] data_view = memoryview(window).cast("B")
         cdef int64_t length = data_view.shape[0]
         cdef int64_t at = start
@@ -277,6 +309,7 @@ cdef class Survey:
     # ---- comparison with the queues ----
 
     def queues(self):
+        # type: (...) -> list[SurveyedQueue]
         cdef Py_ssize_t n
         cdef QueueRows *queue
         found = []
@@ -290,9 +323,13 @@ cdef class Survey:
         return found
 
     def topic_names(self):
+        # type: (...) -> list[bytes]
         return [self.topics.text(n) for n in range(self.topics.count)]
 
     def match(self, Py_ssize_t number, window not None, int64_t first):
+        # type: (int, bytes | bytearray | memoryview | mmap, int) -> None
+        """Compare rows of queue `number` with the entries of a file, the first of which has queue offset
+        `first`."""
         cdef const uint8_t[::1] data_view = memoryview(window).cast("B")
         cdef int64_t entries = data_view.shape[0] // ENTRY_BYTES
         if not 0 <= number < self.queue_names.count:
@@ -301,6 +338,12 @@ cdef class Survey:
             match_rows(&self.known[number], &data_view[0], first, entries)
 
     def settle(self, Py_ssize_t number, int64_t trimmed_below=0, int64_t begin=0):
+        # type: (...) -> None
+        """Turn rows that did not fit into faults; of records below `trimmed_below` the entries may be
+        deleted.
+
+        Records below `begin` are older than the queue: they are of a deleted topic with its name.
+        """
         cdef QueueRows *queue
         cdef Py_ssize_t n
         cdef Row *row
@@ -327,6 +370,8 @@ cdef class Survey:
         queue.count = 0
 
     def clear(self):
+        # type: (...) -> None
+        """Drop rows and keys; counts stay."""
         cdef Py_ssize_t n
         for n in range(self.queue_names.count):
             self.known[n].count = 0

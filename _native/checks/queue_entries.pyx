@@ -10,6 +10,26 @@ from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_rec
 
 from collections import namedtuple
 
+# type: Window = bytes | bytearray | memoryview | mmap
+# type: class EntriesResult(NamedTuple):
+# type:     """What a file of a queue holds. Offsets are queue offsets, -1: none."""
+# type:
+# type:     first: int
+# type:     """The first entry that points to `log_from` or higher."""
+# type:     end: int
+# type:     """After the last entry that was written, or is a blank."""
+# type:     written: int
+# type:     within: int
+# type:     """Entries that point into the log."""
+# type:     gone: int
+# type:     """… before the start of the log."""
+# type:     beyond: int
+# type:     """… past the end of the log."""
+# type:     lowest: int
+# type:     highest: int
+# type:     """Physical offsets of the entries within, -1: none."""
+
+
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 
 EntriesResult = namedtuple("EntriesResult", "first end written within gone beyond lowest highest")
@@ -18,6 +38,10 @@ EntriesResult = namedtuple("EntriesResult", "first end written within gone beyon
 def count_entries(
     window not None, int64_t first, int64_t log_from, int64_t log_to, Faults faults not None, int owner=-1
 ):
+    # type: (Window, int, int, int, Faults, int) -> EntriesResult
+    """Count the entries of a queue's file, the first of which has queue offset `first`.
+
+    Unwritten entries before written ones are QUEUE_GAP, physical offsets that decrease are QUEUE_ORDER."""
     cdef const uint8_t[::1] rows = memoryview(window).cast("B")
     cdef int64_t count = rows.shape[0] // ENTRY_BYTES
     cdef int64_t n, offset, before = -1, empty_from = -1, following
@@ -73,6 +97,12 @@ def check_entries(
     window not None, int64_t first, log not None, *, int64_t base, int64_t until, bytes topic not None,
     int32_t queue_id, bint is_lmq, Faults faults not None, int owner=-1,
 ):
+    # type: (Window, int, Window, int, int, bytes, int, bool, Faults, int) -> int
+    """Compare entries that point into [`base`, `until`) with the records of that segment; returns how many.
+
+    Those that do not fit are LOST_RECORD.
+
+    `is_lmq`: the queue points to records of other queues, so only physical offset and size are compared."""
     cdef const uint8_t[::1] rows = memoryview(window).cast("B")
     cdef const uint8_t[::1] records = memoryview(log).cast("B")
     cdef int64_t length = min(<int64_t> records.shape[0], until - base)
@@ -102,6 +132,9 @@ def list_entries(
     window not None, int64_t first, *, int64_t offset_from, int64_t offset_to, Faults faults not None,
     int owner=-1,
 ):
+    # type: (Window, int, int, int, Faults, int) -> int
+    """How many entries point into [`offset_from`, `offset_to`), where there are no records: each is
+    LOST_RECORD."""
     cdef const uint8_t[::1] rows = memoryview(window).cast("B")
     cdef int64_t n, offset, listed = 0
     cdef int32_t size

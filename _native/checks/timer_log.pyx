@@ -1,6 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Checks the units of a timer log: is each whole and chained to the previous unit of its slot (see
-timer_log.pyi).
+"""Checks the units of a timer log: is each whole and chained to the previous unit of its slot?
 
 Layout of a unit, 52 bytes, big-endian: size i32, previous position of its slot i64, magic i32, write time
 i64, delay i32 (both ms), physical offset i64, size of the record i32, hash i32, reserved i64. Reads only. Any
@@ -26,18 +25,29 @@ cdef int32_t BLANK_MAGIC = <int32_t> 0xCBD43194
 
 
 cdef class TimerLogSurvey:
-    cdef readonly dict heads
+    """Checks the units of a timer log, file after file.
+
+    `heads`: slot (time // step) → position of its last unit, for slots at or after `read_ms`. `end`:
+    position after the last whole unit. `odd`: position of the first unit that is not chained to a unit of
+    its slot, or names a message out of the log's order; -1: none.
+    """
+
+    cdef readonly dict heads  # type: dict[int, int]
     cdef readonly int64_t end, odd
     cdef int64_t step_ms, first, start
     cdef int64_t before, last          # physical offsets that the two newest units name; -1: none yet
 
     def __init__(self, int64_t step_ms, int64_t read_ms, int64_t start):
+        # type: (...) -> None
+        """`start`: position of the log's first unit."""
         self.heads = {}
         self.step_ms, self.first = step_ms, read_ms // step_ms
         self.start = self.end = start
         self.odd = self.before = self.last = -1
 
     def check_file(self, const uint8_t[::1] window not None, int64_t base):
+        # type: (bytes | bytearray | memoryview | mmap, int) -> bool
+        """Check the next file, given whole; returns whether the log continues after it."""
         cdef Py_ssize_t at = 0, length = window.shape[0]
         while at + UNIT_BYTES <= length and is_unit(&window[at], base + at):
             self.see(&window[at], base + at)

@@ -47,10 +47,14 @@ cdef void release_array(ArrowArray *array) noexcept nogil:
 
 @cython.final
 cdef class ArrowBatch:
+    """Columns for an Arrow reader, as one struct array; freed with this object if no reader took it over."""
+
     def __dealloc__(self):
         if self.array.release is not NULL:
             self.array.release(&self.array)
 
     @property
     def address(self):
+        # type: (...) -> int
+        """Address of an `ArrowArray` of Arrow's C data interface, valid as long as this object lives."""
         return <size_t> &self.array

@@ -5,6 +5,9 @@ from libc.stdint cimport int32_t, uint8_t
 from firearrow._native.base.hash cimport java_hash_more
 
 
+# type: Bytes = bytes | bytearray | memoryview
+
+
 cdef const int32_t *checked_offsets(
     object raw, Py_ssize_t first, Py_ssize_t count, Py_ssize_t most
 ) except? NULL:
@@ -39,7 +42,12 @@ cdef const uint8_t *checked_bits(object raw, Py_ssize_t first, Py_ssize_t count)
 
 
 cdef class StringArray:
+    """A column of strings or bytes: `count` rows from row `first` on, with int32 offsets and a validity
+    bit for each row."""
+
     def __init__(self, offsets, data, valid, Py_ssize_t first, Py_ssize_t count):
+        # type: (Bytes, Bytes, Bytes | None, int, int) -> None
+        """ValueError: offsets decrease or are outside the data."""
         cdef const uint8_t[::1] window = memoryview(data).cast("B")
         self.keep_alive = (offsets, data, valid)
         self.count = count
@@ -49,6 +57,8 @@ cdef class StringArray:
         self.view.first = first
 
     def hashes(self):
+        # type: (...) -> memoryview
+        """Java's hash of each string, int32; 0 for a null."""
         cdef bytearray raw = bytearray(4 * self.count)
         cdef int32_t[::1] hashes
         cdef Py_ssize_t index
@@ -63,10 +73,13 @@ cdef class StringArray:
 
 
 cdef class ListArray:
+    """A column of lists of strings; with `values`, a column of maps from items to values."""
+
     def __init__(
         self, offsets, valid, Py_ssize_t first, Py_ssize_t count, StringArray items not None,
         StringArray values=None,
     ):
+        # type: (Bytes, Bytes | None, int, int, StringArray, StringArray | None) -> None
         self.keep_alive = (offsets, valid, items, values)
         self.count = count
         if values is not None and values.count != items.count:

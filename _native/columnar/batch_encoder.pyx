@@ -16,10 +16,38 @@ from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 from collections import namedtuple
 
 import firearrow._native.columnar.property_edits as edits_module
+# type: from firearrow._native.columnar.property_edits import BROKER_OWN as BROKER_OWN
+# type: from firearrow._native.columnar.property_edits import PropertyEdits as PropertyEdits
+# type: from firearrow._native.columnar.property_edits import REPLAY_BROKER as REPLAY_BROKER
+# type: from firearrow._native.columnar.property_edits import REPLAY_JOB as REPLAY_JOB
+# type: from firearrow._native.columnar.property_edits import REPLAY_OFFSET as REPLAY_OFFSET
+# type: from firearrow._native.columnar.property_edits import REPLAY_QUEUE as REPLAY_QUEUE
+# type: from firearrow._native.columnar.property_edits import REPLAY_TOPIC as REPLAY_TOPIC
 from firearrow._native.columnar.property_edits import (  # re-exported
     BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,  # no-cython-lint
 )
 from firearrow._native.store.log.record import RecordError
+
+# type: class Batch(NamedTuple):
+# type:     """Records [first, next) as the body of one request.
+# type:
+# type:     `sys_flag`: the compression bits that all of them share.
+# type:     """
+# type:
+# type:     body: bytes
+# type:     count: int  # type: ignore[assignment]
+# type:     next: int
+# type:     sys_flag: int
+# type:     born_ms: int
+# type:     """Born time of the first record: a batch has only one."""
+# type: class Single(NamedTuple):
+# type:     flag: int
+# type:     body: bytes
+# type:     properties: bytes
+# type:     sys_flag: int
+# type:     """Compression bits only."""
+# type:     reconsume_times: int
+# type:     born_ms: int
 
 globals()["PropertyEdits"] = edits_module.PropertyEdits  # a cimported class is not a name of the module
 
@@ -28,8 +56,10 @@ cdef extern from "Python.h":
     char *start_of "PyBytes_AS_STRING"(PyObject *text) noexcept
     int _PyBytes_Resize(PyObject **text, Py_ssize_t size) except -1
 
-BATCH_BYTES_MAX = (4 << 20) - (256 << 10)
-BATCH_COUNT_MAX = 1024
+BATCH_BYTES_MAX = (4 << 20) - (256 << 10)  # type: int
+"""What a broker accepts in one request (4 MiB), less a margin: a FireArrow broker counts whole records."""
+BATCH_COUNT_MAX = 1024  # type: int
+"""A FireArrow broker takes at most this many items on its fast path."""
 Batch = namedtuple("Batch", "body count next sys_flag born_ms")
 Single = namedtuple("Single", "flag body properties sys_flag reconsume_times born_ms")
 
@@ -41,6 +71,7 @@ cdef enum:
 
 
 class BatchError(ValueError):
+    """A record cannot be sent with these edits; the message names its queue offset."""
     pass
 
 
@@ -111,6 +142,13 @@ def batch_body(
     Py_ssize_t bytes_max=BATCH_BYTES_MAX,
     Py_ssize_t count_max=BATCH_COUNT_MAX,
 ):
+    # type: (...) -> Batch
+    """Encode as many records from `first` on as fit and have the same compression; at least one, even if
+    it is too large.
+
+    IndexError: there is no record `first`. BatchError: the properties of a record exceed 32,767 bytes.
+    RecordError: the bytes of a record have changed since it was found.
+    """
     cdef RecordView view
     cdef Py_ssize_t next = first
     cdef Py_ssize_t stop = min(spans.count, first + max(count_max, 1))
@@ -147,6 +185,8 @@ cdef object fault_of(Spans spans, Py_ssize_t index, int state):
 
 
 def single(Spans spans not None, Py_ssize_t index, PropertyEdits edits not None):
+    # type: (...) -> Single
+    """Encode one record for a separate request. Errors as of batch_body."""
     cdef RecordView view
     cdef Py_ssize_t length
     spans.checked(index, &view)

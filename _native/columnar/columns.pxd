@@ -25,7 +25,7 @@ cdef class Columns:
     cdef RecordView *views
     cdef readonly Py_ssize_t first        # in the Spans
     cdef readonly Py_ssize_t count
-    cdef readonly int64_t size            # bytes of the records, with bodies as opened
+    cdef readonly int64_t size  # Bytes of the records, with bodies as opened.
     cdef Pair *pairs
     cdef int64_t capacity                     # for pairs
     cdef int32_t *ends                    # NULL: made without properties

@@ -78,6 +78,16 @@ cdef void *allocate(int64_t count, size_t item) except NULL:
 
 @cython.final
 cdef class Columns:
+    """Records of `spans` from `first` on: at most `count_max`, until they reach `bytes_max`; at least one.
+
+    `opener` gets each record with a compressed body, decoded, and returns the body as it was sent; None:
+    bodies stay as they are stored. Without `properties` no batch can have any. Strings are UTF-8; bad
+    bytes are replaced by U+FFFD as Python does. One thread at a time; releases the GIL.
+
+    RecordError: the bytes have changed since the records were found. OverflowError: a column would need
+    more than 2 GiB; use fewer records.
+    """
+
     def __cinit__(self):
         self.views = NULL
         self.pairs = NULL
@@ -92,6 +102,7 @@ cdef class Columns:
         self, Spans spans not None, Py_ssize_t first=0, *, opener=None, bint properties=True,
         int64_t count_max=NO_LIMIT, int64_t bytes_max=NO_LIMIT,
     ):
+        # type: (Spans, int, Callable[[Record], bytes] | None, bool, int, int) -> None
         cdef Py_ssize_t capacity
         cdef bint opening = opener is not None
         cdef int state = ODD
@@ -117,6 +128,7 @@ cdef class Columns:
         self.raise_for(state)
 
     def __len__(self):
+        # type: (...) -> int
         return self.count
 
     cdef int prepare(self, Py_ssize_t capacity, int64_t bytes_max, bint opening) noexcept nogil:
@@ -206,6 +218,14 @@ cdef class Columns:
             self.repair(&self.views[index].topic)
 
     def batch(self, fields, str broker_name not None=""):
+        # type: (Sequence[str | bytes], str) -> ArrowBatch
+        """One column for each field, with the types of spark_tools/arrow/columns.py. A str names a column;
+        bytes name a property, whose value is a string.
+
+        A column has a validity buffer only if it has nulls: a time outside the years 1 to 9999, or a
+        property that a record lacks. In `properties` each name occurs once in a record, with its last
+        value. KeyError: no such column.
+        """
         cdef ArrowBatch batch = ArrowBatch.__new__(ArrowBatch)
         cdef bytes broker = broker_name.encode()
         cdef Py_ssize_t index, at

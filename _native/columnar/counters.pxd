@@ -5,6 +5,7 @@
 # moves to `rest`. The count of a name is a lower bound then; all counts and `rest` together are exact.
 # Without a limit the numbers of rows never change.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 cdef struct NameRow:
@@ -14,12 +15,14 @@ cdef struct NameRow:
     int32_t length
     int64_t messages, bytes
 
+
+@cython.final
 cdef class NameCounters:
     cdef NameRow *rows
     cdef int32_t *table        # number of a row + 1, 0 free
     cdef Py_ssize_t count, capacity, limit, last
     cdef readonly int64_t rest_messages, rest_bytes
-    cdef readonly bint pruned
+    cdef readonly bint pruned  # Some names were dropped: counts are lower bounds.
 
     cdef Py_ssize_t number_of(self, int64_t owner, const uint8_t *at, Py_ssize_t length) except -1
     cdef Py_ssize_t make(self, uint64_t hash, int64_t owner, const uint8_t *at, Py_ssize_t length) except -1

@@ -41,7 +41,11 @@ cdef inline bint same(
 
 
 cdef class NameCounters:
+    """Counts messages and bytes by name; see counters.pxd. One thread."""
+
     def __cinit__(self, Py_ssize_t limit=0):
+        # type: (...) -> None
+        """`limit` 0: no limit."""
         self.limit = limit
         self.last = -1
 
@@ -53,6 +57,7 @@ cdef class NameCounters:
         free(self.table)
 
     def __len__(self):
+        # type: (...) -> int
         return self.count
 
     cdef Py_ssize_t number_of(self, int64_t owner, const uint8_t *at, Py_ssize_t length) except -1:
@@ -163,9 +168,13 @@ cdef class NameCounters:
         return (<const char *> self.rows[number].at)[:self.rows[number].length]
 
     def add(self, int64_t owner, bytes name not None, int64_t nbytes):
+        # type: (...) -> None
+        """Count one more message."""
         self.record(owner, <const uint8_t *> <const char *> name, len(name), nbytes)
 
     def items(self):
+        # type: (...) -> list[tuple[int, bytes, int, int]]
+        """(owner, name, messages, bytes)."""
         cdef Py_ssize_t n
         return [
             (self.rows[n].owner, self.text(n), self.rows[n].messages, self.rows[n].bytes)

@@ -13,6 +13,9 @@ from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_rec
 
 from firearrow._native.store.log.record import RecordError
 
+# type: from firearrow._native.columnar.record_spans import Window
+
+
 cdef enum:
     LINEAR_CODES_MAX = 8          # up to this many tags codes are compared one by one
     ADDRESSES_BELOW = -2147483648  # a tags code below is an address in consumequeue_ext
@@ -22,9 +25,29 @@ cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 
 def from_entries(
-    window, entries, *, int64_t base, int64_t first, frozenset tags=None, int64_t bytes_max=NO_LIMIT,
-    tuple queue=None, bint is_lmq=False,
+    window,  # type: Window
+    entries,  # type: Window
+    *,
+    int64_t base,
+    int64_t first,
+    frozenset tags=None,  # type: frozenset[int] | None
+    int64_t bytes_max=NO_LIMIT,
+    tuple queue=None,  # type: tuple[str, int] | None
+    bint is_lmq=False,
 ):
+    # type: (...) -> tuple[Spans, int]
+    """Find the records of consume queue entries (20 bytes each, big-endian): (records, entries used).
+
+    `first`: queue offset of the first entry. Stops at an entry outside the window [base, base + length),
+    at `bytes_max` bytes of records, and before an entry that points to no whole record of its size,
+    position and queue offset. RecordError: that is the first entry; the message names its queue offset.
+
+    Entries whose tags code is not in `tags` are skipped without a read of the log. A code is Java's hash
+    of the tag; an address into an extension file says nothing about the tag.
+
+    `queue`: topic and number that the records must hold. `is_lmq`: entries of an LMQ (%LMQ%…), whose
+    records hold the queue and the queue offset of another queue.
+    """
     cdef Spans spans = of_window(window, base)
     cdef const uint8_t[::1] rows = memoryview(entries).cast("B")
     cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0

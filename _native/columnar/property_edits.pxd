@@ -4,6 +4,7 @@
 #
 # Ownership: PropertyEdits own the strings that their plan points to, and never change. Any thread.
 
+cimport cython
 from libc.stdint cimport int32_t, uint8_t
 
 from firearrow._native.store.log.record cimport RecordView
@@ -21,10 +22,12 @@ cdef struct EditPlan:                 # ready to be copied
     Name put                      # whole properties
     Name origin                   # REPLAY_* properties up to the topic's name; length 0: none
 
+
+@cython.final
 cdef class PropertyEdits:
-    cdef readonly frozenset drop
-    cdef readonly dict put
-    cdef readonly tuple provenance
+    cdef readonly frozenset drop  # type: frozenset[str]
+    cdef readonly dict put  # type: Mapping[str, str]
+    cdef readonly tuple provenance  # type: tuple[str, str] | None
     cdef list texts               # keep alive what `plan` points to
     cdef EditPlan plan
 

@@ -14,10 +14,16 @@ from firearrow._native.store.files.layout cimport (
 )
 from firearrow._native.store.log.record cimport RecordView, Text
 
+# type: REPLAY_JOB: str
+# type: REPLAY_BROKER: str
+# type: REPLAY_TOPIC: str
+# type: REPLAY_QUEUE: str
+# type: REPLAY_OFFSET: str
+
 REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC = "REPLAY_JOB", "REPLAY_BROKER", "REPLAY_TOPIC"
 REPLAY_QUEUE, REPLAY_OFFSET = "REPLAY_QUEUE", "REPLAY_OFFSET"
 REPLAYS = frozenset({REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET})
-BROKER_OWN = frozenset({
+BROKER_OWN = frozenset({  # type: frozenset[str]
     "MSG_REGION", "TRACE_ON", "CLUSTER", "__CRC32#", "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME",
     "REAL_TOPIC", "REAL_QID", "DELAY", "TIMER_DELAY_LEVEL", "TIMER_DELAY_SEC", "TIMER_DELAY_MS",
     "TIMER_DELIVER_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
@@ -25,10 +31,21 @@ BROKER_OWN = frozenset({
     "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME",
     "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET",
 })
+"""Names of properties that brokers set, or that would take effect again: delays, timers, transactions, POP.
+"""
 
 
 cdef class PropertyEdits:
+    """Edits the properties of every record: drops the names in `drop`, appends `put` to the others.
+
+    `provenance` (name of the job, broker of the records) replaces the REPLAY_* properties; they hold the
+    record's own topic, queue and queue offset. Picklable.
+
+    ValueError: a name is empty, a string has a byte 1 or 2, or `put` is too long.
+    """
+
     def __cinit__(self, drop=BROKER_OWN, put=None, provenance=None):
+        # type: (frozenset[str], Mapping[str, str] | None, tuple[str, str] | None) -> None
         self.drop, self.put, self.texts = frozenset(drop), dict(put or {}), []
         self.provenance = None if provenance is None else (str(provenance[0]), str(provenance[1]))
         self.plan.dropped = NULL

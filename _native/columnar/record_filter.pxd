@@ -16,7 +16,7 @@ from firearrow._native.store.log.record cimport RecordView, Text
 cdef class RecordFilter:
     cdef StringSet topics, tags, keys, unique_ids  # None: any
     cdef int64_t stored_from, stored_until, born_from, born_until
-    cdef readonly bint everything         # no condition is set
+    cdef readonly bint everything  # No condition is set: `keep` returns its argument.
 
     cdef Py_ssize_t scan(self, Spans spans, Spans kept) except -2 nogil
     cdef bint accepts(self, const RecordView *view) noexcept nogil

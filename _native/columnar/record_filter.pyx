@@ -25,10 +25,27 @@ cdef StringSet set_of(texts, str name):
 
 @cython.final
 cdef class RecordFilter:
+    """Selects the records that meet all conditions. A collection holds the accepted strings; `keys`: one
+    of the message's keys must be in it.
+
+    Times are ms since 1970, `…_until` is exclusive. No record matches an empty collection; None: no
+    condition.
+    """
+
     def __cinit__(
-        self, *, topics=None, tags=None, keys=None, unique_ids=None, stored_from=None, stored_until=None,
-        born_from=None, born_until=None,
+        self,
+        *,
+        topics=None,  # type: Collection[str] | None
+        tags=None,  # type: Collection[str] | None
+        keys=None,  # type: Collection[str] | None
+        unique_ids=None,  # type: Collection[str] | None
+        stored_from=None,  # type: int | None
+        stored_until=None,  # type: int | None
+        born_from=None,  # type: int | None
+        born_until=None,  # type: int | None
     ):
+        # type: (...) -> None
+        """TypeError: a collection is a single str."""
         times = (stored_from, stored_until, born_from, born_until)
         self.topics = set_of(topics, "topics")
         self.tags = set_of(tags, "tags")
@@ -41,6 +58,10 @@ cdef class RecordFilter:
         self.everything = all(given is None for given in (topics, tags, keys, unique_ids, *times))
 
     def keep(self, Spans spans not None):
+        # type: (...) -> Spans
+        """The records that match, in their order, on the same window.
+
+        RecordError: the bytes have changed since the records were found."""
         cdef Spans kept
         cdef Py_ssize_t changed
         if self.everything:

@@ -55,12 +55,12 @@ cdef class Spans:
     cdef object buffer                    # the window as a read-only memoryview, held
     cdef const unsigned char[::1] window
     cdef const unsigned char *data
-    cdef readonly Py_ssize_t length       # of the window
+    cdef readonly Py_ssize_t length  # Of the window, bytes.
     cdef readonly int64_t base            # physical offset of the window's first byte
     cdef int64_t *positions
     cdef readonly Py_ssize_t count
     cdef Py_ssize_t capacity
-    cdef readonly int64_t bytes           # of all records together
+    cdef readonly int64_t bytes  # Of all records together.
 
     cdef int ensure_capacity(self, Py_ssize_t count) except -1 nogil
     cdef int add(self, int64_t position, int64_t size) except -1 nogil

@@ -3,6 +3,8 @@
 `entry_lookup` finds them by the entries of a queue.
 """
 
+# type: Window = bytes | bytearray | memoryview | mmap
+
 cimport cython
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -29,11 +31,17 @@ cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 
 class End(IntEnum):
+    """Why a walk ended."""
     LIMIT = 0
+    """`stop`, `count_max` or `bytes_max` was reached."""
     BLANK = 1
+    """The segment ends here."""
     UNWRITTEN = 2
+    """Zeros: nothing has been written here yet."""
     TORN = 3
+    """The bytes are not a whole record, or its physical offset is wrong."""
     BAD_CRC = 4
+    """The record's body does not match its crc; its size is known: `next_record` of it."""
 
 
 cdef enum:
@@ -46,6 +54,8 @@ cdef enum:
 
 @cython.final
 cdef class Spans:
+    """Whole records in one window of bytes. `base`: physical offset of its first byte. Any thread."""
+
     def __cinit__(self):
         self.positions = NULL
 
@@ -56,9 +66,13 @@ cdef class Spans:
         free(self.positions)
 
     def __len__(self):
+        # type: (...) -> int
         return self.count
 
     def __getitem__(self, Py_ssize_t index):
+        # type: (...) -> Record
+        """Decode the whole record; slow. IndexError. RecordError: the bytes have changed since it was found.
+        """
         cdef RecordView found
         self.checked(index, &found)
         return record_of(&found)
@@ -111,57 +125,72 @@ cdef class Spans:
         return spans
 
     def position(self, Py_ssize_t index):
+        # type: (...) -> int
+        """Where record `index` starts in the window."""
         cdef RecordView found
         self.checked(index, &found)
         return self.positions[index]
 
     def size(self, Py_ssize_t index):
+        # type: (...) -> int
         cdef RecordView found
         self.checked(index, &found)
         return found.size
 
     def queue_id(self, Py_ssize_t index):
+        # type: (...) -> int
         cdef RecordView found
         self.checked(index, &found)
         return found.queue_id
 
     def queue_offset(self, Py_ssize_t index):
+        # type: (...) -> int
         cdef RecordView found
         self.checked(index, &found)
         return found.queue_offset
 
     def store_ms(self, Py_ssize_t index):
+        # type: (...) -> int
         cdef RecordView found
         self.checked(index, &found)
         return found.store_time
 
     def sys_flag(self, Py_ssize_t index):
+        # type: (...) -> int
         cdef RecordView found
         self.checked(index, &found)
         return found.sys_flag
 
     def topic(self, Py_ssize_t index):
+        # type: (...) -> str
         cdef RecordView found
         self.checked(index, &found)
         return PyUnicode_DecodeUTF8(<const char *> found.topic.at, found.topic.length, "replace")
 
     def properties(self, Py_ssize_t index):
+        # type: (...) -> dict[str, str]
         cdef RecordView found
         self.checked(index, &found)
         found.body.length = 0             # not copied
         return record_of(&found).properties
 
     def values(self, Py_ssize_t index, dict names not None):
+        # type: (int, dict[builtins.bytes, str]) -> dict[str, str]
+        """Properties whose names are in `names` (UTF-8 → the caller's name); of equal names the last."""
         cdef RecordView found
         self.checked(index, &found)
         return values_of(&found.properties, names)
 
     def record(self, Py_ssize_t index):
+        # type: (...) -> memoryview
+        """The record's bytes in the window, read-only; the memoryview keeps the window."""
         cdef RecordView found
         self.checked(index, &found)
         return self.buffer[self.positions[index] : self.positions[index] + found.size]
 
     def wrong_bodies(self):
+        # type: (...) -> list[int]
+        """Indexes of records whose bodies do not match their CRCs, in order."""
         cdef RecordView found
         cdef Py_ssize_t index
         cdef list wrong = []
@@ -174,9 +203,13 @@ cdef class Spans:
         return wrong
 
     def slice(self, Py_ssize_t start, Py_ssize_t stop):
+        # type: (...) -> Spans
+        """Records [start, stop) on the same window."""
         return self.take(range(max(0, start), min(stop, self.count)))
 
     def take(self, indexes):
+        # type: (Iterable[int]) -> Spans
+        """The records with these indexes, in the order given, on the same window. IndexError."""
         cdef Spans part = self.empty()
         cdef Py_ssize_t index
         for index in indexes:
@@ -202,6 +235,13 @@ def walk(
     window, int64_t start, int64_t stop, *, int64_t base=0, bint check_crc=False, int64_t count_max=NO_LIMIT,
     int64_t bytes_max=NO_LIMIT,
 ):
+    # type: (Window, int, int, int, bool, int, int) -> tuple[Spans, int, End]
+    """Find consecutive records from position `start` that begin before `stop`: (records, next position,
+    why it ended).
+
+    A record's physical offset must be `base` + its position. At BAD_CRC the next position is after that
+    record, which is left out.
+    """
     cdef Spans spans = of_window(window, base)
     cdef int64_t at = start
     cdef int end
@@ -249,6 +289,12 @@ cdef bint unwritten(Spans spans, int64_t at) noexcept nogil:
 
 
 def find(window, int64_t start, int64_t stop, *, int64_t base=0):
+    # type: (Window, int, int, int) -> int
+    """Position of the first whole record that begins in [start, stop) and has the physical offset `base` +
+    position; -1: none.
+
+    Use it where a walk cannot continue: the bytes in between are not trusted. A message body can hold a false
+    record for its position only if its producer knew the position beforehand."""
     cdef Spans spans = of_window(window, base)
     cdef int64_t at
     if start < 0:
@@ -282,6 +328,8 @@ cdef int64_t find_from(Spans spans, int64_t at, int64_t stop) noexcept nogil:
 # ---- pull response -----------------------------------------------------------------------------------------
 
 def from_answer(body):
+    # type: (Window) -> Spans
+    """The records of a pull response. RecordError: the body does not consist of whole records."""
     cdef Spans spans = of_window(body, 0)
     cdef int64_t at
     with nogil:

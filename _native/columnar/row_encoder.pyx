@@ -173,14 +173,31 @@ cdef object same_count(object column, Py_ssize_t count):
 
 
 cdef class RowEncoder:
+    """Encodes rows as messages. Any thread.
+
+    Each property comes from a column or a constant; null, empty or below 0: not set. `properties` come
+    first, without those named in `dropped` or by a column; a list is joined by spaces. `ids`: 20 hex
+    digits and a number; a row without UNIQ_KEY gets one from the digits and the number plus its row.
+    """
+
     def __cinit__(self):
         self.sources = NULL
         self.dropped = NULL
 
     def __init__(
-        self, StringArray body not None, *, texts=None, lists=None, numbers=None, constants=None,
-        ListArray properties=None, dropped=(), flags=None, ids=None,
+        self,
+        StringArray body not None,
+        *,
+        texts=None,  # type: Mapping[str, StringArray] | None
+        lists=None,  # type: Mapping[str, ListArray] | None
+        numbers=None,  # type: Mapping[str, Bytes] | None
+        constants=None,  # type: Mapping[str, str] | None
+        ListArray properties=None,
+        dropped=(),  # type: Iterable[str]
+        flags=None,  # type: Bytes | None
+        ids=None,  # type: tuple[str, int] | None
     ):
+        # type: (...) -> None
         self.keep_alive = [body, properties, flags]
         self.count = body.count
         self.body = body.view
@@ -341,6 +358,13 @@ cdef class RowEncoder:
         return FAULT_NONE
 
     def batch(self, order, Py_ssize_t start, *, Py_ssize_t bytes_max, Py_ssize_t count_max):
+        # type: (Bytes, int, int, int) -> tuple[bytes, int]
+        """The body of a batch request with rows order[start:stop], and `stop`; `order` is int64. At least
+        one row.
+
+        ValueError names a row whose body is null, whose property holds a separator (byte 1 or 2), or which
+        has more than 32767 bytes of properties.
+        """
         cdef const int64_t[::1] rows = memoryview(order).cast("B").cast("q")
         cdef Py_ssize_t stop = start
         cdef Py_ssize_t capacity = 0, more
@@ -381,6 +405,8 @@ cdef class RowEncoder:
         return body
 
     def single(self, Py_ssize_t row):
+        # type: (...) -> tuple[int, bytes, bytes]
+        """Flag, body and properties of one row. ValueError as above."""
         cdef Py_ssize_t length
         cdef const uint8_t *item
         if not 0 <= row < self.count:

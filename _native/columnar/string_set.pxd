@@ -18,7 +18,7 @@ cdef class StringSet:
     cdef const uint8_t *data              # … and their address
     cdef Slot *slots
     cdef uint64_t mask
-    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t count  # Number of distinct strings.
 
     cdef void put(self, const uint8_t *at, Py_ssize_t length, int64_t position) noexcept nogil
     cdef bint contains(self, const uint8_t *at, Py_ssize_t length) noexcept nogil

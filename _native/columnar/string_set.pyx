@@ -26,7 +26,10 @@ cdef inline uint64_t hash_of(const uint8_t *at, Py_ssize_t length) noexcept nogi
 
 @cython.final
 cdef class StringSet:
+    """A set of at most 64 Mi strings, compared as UTF-8."""
+
     def __cinit__(self, texts):
+        # type: (Collection[str]) -> None
         cdef list encoded = [text.encode("utf-8", "surrogateescape") for text in texts]
         cdef uint64_t capacity = 16, n
         cdef int64_t at = 0
@@ -50,9 +53,11 @@ cdef class StringSet:
         free(self.slots)
 
     def __len__(self):
+        # type: (...) -> int
         return self.count
 
     def __contains__(self, str text not None):
+        # type: (...) -> bool
         cdef bytes encoded = text.encode("utf-8", "surrogateescape")
         return self.contains(<const uint8_t *> <const char *> encoded, len(encoded))
 

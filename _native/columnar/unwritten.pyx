@@ -17,6 +17,9 @@ cdef int64_t written(const uint8_t *data, int64_t at, int64_t stop) noexcept nog
 
 
 def first_written(window not None, int64_t start, int64_t stop):
+    # type: (bytes | bytearray | memoryview | mmap, int, int) -> int
+    """Position in [start, stop) of the first byte that is not zero, else `stop`. ValueError: `start` is
+    below 0."""
     cdef const uint8_t[::1] view = memoryview(window).cast("B")
     cdef int64_t found
     if start < 0:

@@ -19,10 +19,14 @@ cdef enum:
     DIGEST_BYTES = 20
 
 fa_sha1_prepare()
-SHA1_WAYS = fa_sha1_best + 1
+SHA1_WAYS = fa_sha1_best + 1  # type: int
+"""Number of SHA-1 implementations that this processor supports; 0 works everywhere, higher ones are faster.
+"""
 
 
 def hmac_sha1(bytes secret not None, list parts not None, way=None):
+    # type: (bytes, list[bytes], int | None) -> bytes
+    """Base64 of the HMAC-SHA1 of the parts. `way`: implementation, None: the fastest."""
     cdef fa_hmac_key key
     cdef fa_sha1 hash
     cdef uint8_t digest[DIGEST_BYTES]
@@ -99,7 +103,15 @@ cdef bint sort_fields(const Header *header, Signed *found) noexcept nogil:
 
 
 cdef class AccessCheck:
+    """Checks plain sends and pulls of users that have logged in.
+
+    `allows(user, topic, group, host)`: whether the user may pull the topic for the group, or send to the
+    topic if there is no group; `host`: the peer's address as in records. `each`: each signature is
+    checked; else only until the login ends.
+    """
+
     def __cinit__(self, allows not None, *, bint authorization, bint each):
+        # type: (Callable[[str, str, str | None, bytes], bool], bool, bool) -> None
         self.allows = allows
         self.authorization = authorization
         self.each = each
@@ -111,11 +123,15 @@ cdef class AccessCheck:
         PyMem_Free(self.buffer)
 
     def forget(self):
+        # type: (...) -> None
+        """Users or rules changed: every connection has to log in again."""
         self.generation += 1
 
     def log_in(
         self, FastConnection connection not None, str name not None, str password not None, double until
     ):
+        # type: (...) -> None
+        """The complete path has let a request of the user through. `until`: time of the loop, in s."""
         cdef Login login = Login.__new__(Login)
         cdef bytes secret = password.encode()
         login.name, login.user = name.encode(), name

@@ -63,12 +63,12 @@ cdef class RequestCounts:
 
 cdef class FastConnection(Connection):
     cdef Writer out
-    cdef public FastHandler fast_handler  # None: all requests go to `received`
+    cdef public FastHandler fast_handler  # type: FastHandler | None  # None: all requests go to `received`
     cdef public bytes host                # the peer's address as in records
     cdef HeaderTemplate template          # of its last send; None: no send yet
     cdef unsigned int unmatched           # sends since one matched a template
     cdef RequestCounts counts             # of its kind of client; None: no request yet
-    cdef readonly int language, version   # of its last request that was parsed; -1: no request yet
+    cdef readonly int language, version  # Of its last request, as its version; -1: it sent none.
     cdef object login                     # a Login (access_check.pxd); None: nobody has logged in
     cdef object throttle_timer            # None: not throttled
 

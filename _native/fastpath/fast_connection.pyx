@@ -23,11 +23,15 @@ REASON_NAMES = (
 
 
 cdef class RequestCounts:
+    """Requests of one kind of client on the fast path: sends whose headers matched a template, other sends,
+    pulls."""
+
     def __cinit__(self, int language, int version):
         self.language = language
         self.version = version
 
     def left(self):
+        # type: (...) -> dict[str, tuple[int, int]]
         """Reason -> sends and pulls that left the fast path for it; without zeros."""
         return {
             name: (self.sends_left[n], self.pulls_left[n])
@@ -36,6 +40,8 @@ cdef class RequestCounts:
 
 
 cdef class FastHandler:
+    """The fast path for some requests."""
+
     cdef int handle_frame(
         self, FastConnection connection, const Frame *frame, const Header *header
     ) except -1:
@@ -50,6 +56,14 @@ cdef class FastHandler:
 
 
 cdef class FastConnection(Connection):
+    """A connection that offers each request to its FastHandler first.
+
+    `fast_handler`: None sends all requests to `received`; `host`: the peer's address as in records."""
+
+    # type: def __init__(
+    # type:     self, loop: asyncio.AbstractEventLoop, *, frame_bytes_max: int = ..., high_water: int = ...,
+    # type:     reads_always: bool = ..., budget: MemoryBudget | None = ...,
+    # type: ) -> None: ...
     def __init__(self, loop, **limits):
         super().__init__(loop, **limits)
         self.out = Writer()
@@ -146,7 +160,8 @@ cdef class FastConnection(Connection):
     # ---- throttling ----
 
     cpdef throttle(self, double delay_s):
-        """Send nothing and read nothing for so long; the longest of several counts."""
+        # type: (...) -> None
+        """Send no reply and read no request for so long: its client is over a quota."""
         if self.closed or self.reading_stopped:
             return
         if self.throttle_timer is not None:
@@ -184,7 +199,8 @@ cdef class FastConnection(Connection):
         super().close()
 
     cpdef abort_with(self, error):
-        """A reply failed or was sent partly: the client could not decode what follows."""
+        # type: (Exception) -> None
+        """A reply failed: close the connection, since the client could not decode what follows."""
         self.out.size = self.answer_bytes = 0
         try:
             self.broken(f"a reply could not be sent: {type(error).__name__} {error}")

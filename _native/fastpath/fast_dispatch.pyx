@@ -14,6 +14,8 @@ cdef enum:
 
 
 cdef class RequestCounters:
+    """Counts of requests by kind of client, of all connections together."""
+
     def __cinit__(self):
         self.clients = {}
 
@@ -27,11 +29,17 @@ cdef class RequestCounters:
         return <RequestCounts> found
 
     def all(self):
+        # type: (...) -> list[RequestCounts]
+        """By language and version; -1 and -1: clients beyond the 64 kinds that have counts of their own."""
         return list(self.clients.values())
 
 
 cdef class CompleteDispatch(FastHandler):
+    """Leaves all requests to the complete path; answers held pulls when a connection is not throttled any
+    more."""
+
     def __cinit__(self, PullHoldService hold_service not None):
+        # type: (...) -> None
         self.hold_service = hold_service
 
     cdef int throttle_ended(self, FastConnection connection) except -1:
@@ -39,7 +47,10 @@ cdef class CompleteDispatch(FastHandler):
 
 
 cdef class FastDispatch(FastHandler):
+    """Plain sends and pulls without a Python object for each; `puller` None: sends only."""
+
     def __cinit__(self, Sender sender not None, Puller puller, RequestCounters counters not None):
+        # type: (Sender, Puller | None, RequestCounters) -> None
         self.sender = sender
         self.puller = puller
         self.counters = counters

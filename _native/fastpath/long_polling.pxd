@@ -21,8 +21,8 @@ cdef class HeldList:
     cdef void *last
 
 cdef class HeldRequest:
-    cdef readonly tuple queue             # topic, queue id
-    cdef readonly object peer
+    cdef readonly tuple queue  # type: Queue  # topic, queue id
+    cdef readonly object peer  # type: Peer
     cdef readonly int64_t deadline_ms
     cdef readonly Py_ssize_t weight       # estimated bytes that it takes
     cdef bint waits

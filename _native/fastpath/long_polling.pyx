@@ -2,17 +2,27 @@
 
 import logging
 
+# type: class Peer(Protocol):
+# type:     @property
+# type:     def closed(self) -> bool: ...
+# type:     def close(self) -> None: ...
+
+
 cdef enum:
     TICK_MS = 100
 
 log = logging.getLogger("firearrow.long_polling")
 
-Queue = tuple[str, int]
-BYTES_MAX = 512 << 20
-REQUEST_BYTES = 2048
+Queue = tuple[str, int]  # type: TypeAlias
+BYTES_MAX = 512 << 20  # type: int
+"""Limit of the memory of all held requests, estimated."""
+REQUEST_BYTES = 2048  # type: int
+"""Estimated memory of one request without long strings."""
 
 
 def weight_without_body(request):
+    # type: (RemotingCommand) -> int
+    """Drop the request's body; returns the estimated bytes that the rest takes."""
     request.body = b""
     return REQUEST_BYTES + sum(len(name) + len(text) for name, text in request.ext.items())
 
@@ -77,6 +87,8 @@ cdef list list_held(dict index, key, int which):
 
 
 cdef class HeldRequest:
+    """A request that waits."""
+
     cdef bint has_match(self) except -1:
         """Whether new messages may match it."""
         raise NotImplementedError
@@ -87,10 +99,14 @@ cdef class HeldRequest:
 
 
 cdef class HeldCallback(HeldRequest):
+    """`run_again()` runs the request a last time and replies; `has_match()` is false while no new message
+    matches."""
+
     def __init__(
         self, tuple queue not None, peer not None, int64_t deadline_ms, has_match, run_again,
         Py_ssize_t weight=REQUEST_BYTES,
     ):
+        # type: (Queue, Peer, int, Callable[[], bool], Callable[[], object], int) -> None
         self.queue = queue
         self.peer = peer
         self.deadline_ms = deadline_ms
@@ -107,7 +123,11 @@ cdef class HeldCallback(HeldRequest):
 
 
 cdef class PullHoldService:
+    """At most `count_max` held requests with `bytes_max` in total, at first `BYTES_MAX`; `add` returns
+    False if there is no capacity. An ArrivalNotifier reports arrivals."""
+
     def __init__(self, loop, Clock clock not None, Py_ssize_t count_max):
+        # type: (asyncio.AbstractEventLoop, Clock, int) -> None
         self.loop = loop
         self.clock = clock
         self.count_max, self.bytes_max = count_max, BYTES_MAX
@@ -115,12 +135,14 @@ cdef class PullHoldService:
         self.waiting = set()
 
     def __len__(self):
+        # type: (...) -> int
         return len(self.waiting)
 
     cdef bint has_capacity(self, Py_ssize_t weight) except -1:
         return len(self.waiting) < self.count_max and self.bytes + weight <= self.bytes_max
 
     def add(self, HeldRequest held not None):
+        # type: (...) -> bool
         if not self.has_capacity(held.weight):
             return False
         self.hold(held)
@@ -164,6 +186,8 @@ cdef class PullHoldService:
         return 0
 
     def tick(self):
+        # type: (...) -> None
+        """Answer requests whose deadline has passed; the loop's timer calls it."""
         cdef int64_t at
         cdef HeldRequest held
         try:
@@ -178,12 +202,16 @@ cdef class PullHoldService:
                 self.start_timer()
 
     def forget(self, peer):
+        # type: (Peer) -> None
+        """Drop the requests of a closed connection."""
         cdef HeldRequest held
         for held in list_held(self.peers, peer, BY_PEER):
             self.drop(held)
         self.peers.pop(peer, None)
 
     def release_all(self):
+        # type: (...) -> None
+        """Answer all held requests (the broker stops)."""
         cdef HeldRequest held
         for queue in list(self.queues):
             for held in list_held(self.queues, queue, BY_QUEUE):

@@ -11,6 +11,8 @@ from firearrow._native.wire.command import RemotingCommand
 
 
 cdef class Pending:
+    """Replies that wait for their write batch."""
+
     cdef int collect_queues(self, list queues) except -1:
         """Append the queues that have new messages."""
         raise NotImplementedError
@@ -37,6 +39,8 @@ cdef class Pending:
 
 
 cdef class PendingReply(Pending):
+    """One reply of a handler."""
+
     cdef int collect_queues(self, list queues) except -1:
         queues.append(self.queue)
         return 0
@@ -74,7 +78,9 @@ cdef enum Readiness:
     ALL, UNSYNCED, SYNCED
 
 
-cdef class ReplyBatch:
+cdef class ReplyBatch:  # type: Pending
+    """Consecutive replies of the fast path in one write batch."""
+
     def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms, RequestTimes times not None):
         self.times = times
         self.since_ns = nanoseconds()

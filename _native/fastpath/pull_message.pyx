@@ -27,6 +27,28 @@ from firearrow._native.wire.json cimport SPAN_ABSENT, Span
 from firearrow._native.fastpath.long_polling import REQUEST_BYTES
 from firearrow._native.wire.command import RemotingCommand
 
+# type: class Offsets(Protocol):
+# type:     @property
+# type:     def resets(self) -> Mapping[tuple[str, str, int], int]: ...
+# type:     @property
+# type:     def table(self) -> Mapping[str, dict[int, int]]: ...
+# type:     def pulls_of(self, group: str, topic: str) -> dict[int, int] | None: ...
+# type:     def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
+# type:     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+# type:         """ValueError: the offset is refused."""
+# type:
+# type:     def counted(self, group: str, moved: bool, /) -> None: ...
+# type: class Stats(Protocol):
+# type:     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
+# type:     def missed(self, requests: int) -> None: ...
+# type: Readable = tuple[int, tuple[int, ...], int, int, int, bool, int, int]
+# type: Resolve = Callable[[str, str, int, int, str, str], Readable | None]
+# type: """Group, topic, flags, version, expression and expression type of a pull → number of queues, tags
+# type: codes that match (empty: all), sysFlag of topic and group, longest wait in ms (-1: not held here),
+# type: whether a topic of this name was deleted, the broker that is suggested to readers near the log's end,
+# type: and to others. None: the pulls take the complete path."""
+
+
 cdef enum:
     PLANS_MAX = 4096
     FRAME_HEAD = 8                # bytes before a header
@@ -92,10 +114,27 @@ cdef PullSubscription plan_for(const PullFields *fields):
 
 
 cdef class Puller:
+    """Plain pulls without a Python object for each record; they find messages at once or wait in
+    `hold_service`.
+
+    `beyond(request, peer, generation)` runs a held pull a last time on the complete path and replies;
+    `generation`: of users and rules when it was held. `journal_page` records each commit to a queue that
+    has an offset in `offsets.table`; others go to `offsets.commit`.
+    """
+
     def __cinit__(
-        self, MessageStore store not None, PullHoldService hold_service not None, resolve, beyond, offsets,
-        JournalPage journal_page not None, stats, Clock clock not None, RequestTimes times=None,
+        self,
+        MessageStore store not None,
+        PullHoldService hold_service not None,
+        resolve,  # type: Resolve
+        beyond,  # type: Callable[[RemotingCommand, Any, int], object]
+        offsets,  # type: Offsets
+        JournalPage journal_page not None,
+        stats,  # type: Stats
+        Clock clock not None,
+        RequestTimes times=None,
     ):
+        # type: (...) -> None
         self.store = store
         self.hold_service = hold_service
         self.resolve = resolve
@@ -119,15 +158,23 @@ cdef class Puller:
         PyMem_Free(self.picked)
 
     def protect(self, AccessCheck access not None):
+        # type: (...) -> None
+        """Handle only what `access` lets through."""
         self.access = access
 
     def limit(self, Quotas quotas):
+        # type: (Quotas | None) -> None
+        """None: no quota limits reads."""
         self.quotas = quotas
 
     def configure(self, bint lite_pull):
+        # type: (...) -> None
+        """Whether LITE_PULL_MESSAGE is permitted."""
         self.lite_pull = lite_pull
 
     def forget(self):
+        # type: (...) -> None
+        """Drop the results of `resolve`, which may be out of date."""
         for subscription in self.subscriptions.values():
             (<PullSubscription> subscription).made = BEFORE_ALL_TIME
         self.subscriptions.clear()
@@ -297,6 +344,8 @@ cdef class Puller:
         return MOVED
 
     def count(self):
+        # type: (...) -> None
+        """Report the counts since the last call to the statistics."""
         cdef PullSubscription subscription
         for subscription in self.counted:
             self.stats.got(

@@ -3,10 +3,22 @@
 from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.fastpath.access_check cimport Login
 
-BURST_S = 1.0
-DELAY_MAX_S = 1.0
-ENTITIES_MAX = 16_384
-NAME_CHARS_MAX = 255
+# type: MESSAGES_IN: int
+# type: BYTES_IN: int
+# type: MESSAGES_OUT: int
+# type: BYTES_OUT: int
+# type: IN: int
+# type: OUT: int
+# type: USER: int
+# type: TOPIC: int
+# type: GROUP: int
+# type: _Rates = tuple[float, float, float, float]
+# type: """Messages in, bytes in, messages out, bytes out, per second; 0: no quota."""
+
+BURST_S = 1.0  # type: float
+DELAY_MAX_S = 1.0  # type: float
+ENTITIES_MAX = 16_384  # type: int
+NAME_CHARS_MAX = 255  # type: int
 
 globals().update(
     MESSAGES_IN=MESSAGES_IN, BYTES_IN=BYTES_IN, MESSAGES_OUT=MESSAGES_OUT, BYTES_OUT=BYTES_OUT,
@@ -23,6 +35,8 @@ cdef inline double now_s() noexcept:
 
 
 cdef class EntityQuota:
+    """A user, topic or group with its rates. `by_default`: they are those of all others of its kind."""
+
     cdef double debt(self, int direction, double now) noexcept:
         cdef int which
         cdef double most = NO_DEBT
@@ -53,9 +67,12 @@ cdef class EntityQuota:
         return direction + 1
 
     def rates(self):
+        # type: (...) -> _Rates
         return tuple([self.rate[which] for which in range(RATES)])
 
     def used(self, double now):
+        # type: (...) -> tuple[int, int, int, int]
+        """What was used in the last whole second."""
         cdef int64_t second = <int64_t> now
         cdef int which
         found = []
@@ -76,11 +93,15 @@ cdef EntityQuota entity_of(int kind, str name, rates, bint by_default):
 
 
 cdef class Quotas:
+    """The rates of users, topics and groups, and what they have used. Times are monotonic seconds."""
+
     def __cinit__(self):
         self.entities = [{}, {}, {}]
         self.defaults = [None, None, None]
 
     def configure(self, int kind, default, dict named not None):
+        # type: (int, _Rates | None, dict[str, _Rates]) -> None
+        """Replace the rates of a kind. Who keeps its rates keeps its debt."""
         cdef dict before = self.entities[kind]
         cdef dict after = {}
         for name, rates in named.items():
@@ -96,6 +117,8 @@ cdef class Quotas:
         self.entities[kind] = after
 
     def limits(self, int direction):
+        # type: (...) -> bool
+        """Whether anything has a quota for IN or OUT."""
         for default in self.defaults:
             if default is not None and (default[direction] or default[direction + 1]):
                 return True
@@ -183,14 +206,20 @@ cdef class Quotas:
     # ---- the complete path ----
 
     def debt(self, int direction, user, str topic not None, group, double now):
+        # type: (int, str | None, str, str | None, float) -> float
+        """The seconds until the last of the three is within its quota; <= 0: they all are."""
         return self.debt_of(direction, user, topic, group, now)
 
     def charge(
         self, int direction, user, str topic not None, group, int64_t messages, int64_t size, double now
     ):
+        # type: (int, str | None, str, str | None, int, int, float) -> float
+        """Use so much; returns the debt after it. A debt counts as delayed."""
         return self.use(direction, user, topic, group, messages, size, now)
 
     def refuse(self, int direction, user, str topic not None, group, double now):
+        # type: (int, str | None, str, str | None, float) -> tuple[int, str, int, float]
+        """Count a refusal: the kind and name of who has the largest debt, which quota it is, and its rate."""
         cdef EntityQuota worst = self.worst_of(direction, user, topic, group, now)
         cdef int which
         if worst is None:
@@ -201,9 +230,12 @@ cdef class Quotas:
         return worst.kind, worst.name, which, worst.rate[which]
 
     def listed(self, int kind):
+        # type: (...) -> Sequence[EntityQuota]
         return list((<dict> self.entities[kind]).values())
 
     def counts(self):
+        # type: (...) -> list[tuple[int, int, int, int]]
+        """Kind, quota, how many requests were delayed, and refused; without zeros."""
         cdef int kind, which
         found = []
         for kind in range(KINDS):

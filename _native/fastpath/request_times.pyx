@@ -5,11 +5,15 @@ from firearrow._native.wire.codes cimport (
     LITE_PULL_MESSAGE, PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2,
 )
 
-BOUNDS_US = (
+BOUNDS_US = (  # type: tuple[int, ...]
     50, 100, 250, 500, 1000, 3000, 5000, 7000, 10000, 30000, 100000, 300000, 1000000, 2000000, 3000000,
 )
-SIZE_BOUNDS = (1024, 4096, 524288, 1048576, 2097152, 4194304)
-ANSWERS_MAX = 1024
+"""Bounds of the latency of a request, in microseconds; Apache's are among them."""
+SIZE_BOUNDS = (1024, 4096, 524288, 1048576, 2097152, 4194304)  # type: tuple[int, ...]
+"""Bounds of a message's size in bytes, as Apache's."""
+ANSWERS_MAX = 1024  # type: int
+"""Combinations of request code and answer that have a histogram of their own; all others share one, of code
+-1."""
 OTHERS = -1
 
 cdef int64_t *LARGER_BOUNDS = [4096, 524288, 1048576, 2097152, 4194304]
@@ -20,6 +24,8 @@ cdef tuple CODES = (
 
 
 cdef class PutCounts:
+    """Messages sent to one topic with one message type, and their bytes in the log."""
+
     cdef void note_size(self, int64_t size, int64_t messages) noexcept:
         """`messages` of more than SMALL_BYTES each."""
         cdef int n = 0
@@ -28,12 +34,14 @@ cdef class PutCounts:
         self.larger[n] += messages
 
     def add(self, int64_t messages, int64_t size):
+        # type: (...) -> None
         self.messages += messages
         self.bytes += size
         if size > SMALL_BYTES * messages:
             self.note_size(size // messages, messages)
 
     def sizes(self):
+        # type: (...) -> list[int]
         """How many messages have a size up to each of SIZE_BOUNDS, and how many a larger one."""
         cdef int n
         larger = [self.larger[n] for n in range(LARGER_SIZES)]
@@ -41,11 +49,14 @@ cdef class PutCounts:
 
 
 cdef class RequestTimes(PassListener):
+    """Latency of all requests, by their code and the code of their answer."""
+
     def __cinit__(self):
         self.kinds = [Histogram(BOUNDS_US) for _ in range(KINDS)]
         self.answers = {}
 
     def measure_turns(self, loop not None):
+        # type: (asyncio.AbstractEventLoop) -> None
         """There is no poller: a turn of the loop counts as a pass."""
         self.loop = loop
 
@@ -87,7 +98,8 @@ cdef class RequestTimes(PassListener):
     # ---- the handlers ----
 
     def answer(self, RemotingCommand answer not None, bint is_closed):
-        """An answer leaves, or is dropped because its connection is closed."""
+        # type: (...) -> None
+        """An answer of a handler leaves, or is dropped because its connection is closed."""
         if answer.since_ns:
             self.answers_of((answer.asked, answer.code, answer.held, is_closed)).add(
                 (nanoseconds() - answer.since_ns) // 1000, 1
@@ -105,6 +117,9 @@ cdef class RequestTimes(PassListener):
     # ---- reading ----
 
     def all(self):
+        # type: (...) -> list[tuple[int, int, bool, bool, Histogram]]
+        """Request code, code of the answer, whether the request waited for messages, whether the
+        connection was closed; and its latency in microseconds. One combination may be there twice."""
         found = [
             (CODES[kind], 0, kind >= KIND_HELD_PULL, False, self.kinds[kind]) for kind in range(KINDS)
         ]

@@ -26,6 +26,12 @@ from firearrow._native.wire.json cimport Span
 from firearrow._native.fastpath.quotas import DELAY_MAX_S
 from firearrow._native.store.log.results import PutRefused, PutStatus
 
+# type: class Stats(Protocol):
+# type:     def counts(self, topic: str) -> tuple[Count, Count]: ...
+# type:     def put_counts(self, topic: str, message_type: str) -> PutCounts: ...
+# type:     def put_all(self, messages: int, size: int, requests: int) -> None: ...
+
+
 cdef double DELAY_MAX = DELAY_MAX_S
 
 cdef enum:
@@ -42,11 +48,21 @@ cdef inline Text text_of(bytes data):
 
 
 cdef class Sender:
+    """Plain sends without a Python object for each."""
+
     def __cinit__(
-        self, PlainTopics plain_topics not None, MessageStore store not None,
-        WriteBatch write_batch not None, stats,
-        Clock clock not None, UniqueIds ids not None, bytes host not None, RequestTimes times=None,
+        self,
+        PlainTopics plain_topics not None,
+        MessageStore store not None,
+        WriteBatch write_batch not None,
+        stats,  # type: Stats
+        Clock clock not None,
+        UniqueIds ids not None,
+        bytes host not None,
+        RequestTimes times=None,
     ):
+        # type: (...) -> None
+        """`ids`: unique keys of messages without one; `host`: the broker's address as in records."""
         self.plain_topics = plain_topics
         self.store = store
         self.write_batch = write_batch
@@ -62,15 +78,22 @@ cdef class Sender:
         self.configure(b"", {}, 0)
 
     def protect(self, AccessCheck access not None):
+        # type: (...) -> None
+        """Handle only what `access` lets through."""
         self.access = access
 
     def limit(self, Quotas quotas):
+        # type: (Quotas | None) -> None
+        """None: no quota limits sends."""
         self.quotas = quotas
 
     def __dealloc__(self):
         PyMem_Free(self.buffer)
 
     def configure(self, bytes added not None, dict marks not None, int64_t from_ms):
+        # type: (bytes, dict[str, str], int) -> None
+        """`added`: properties that every message gets; `marks`: fields at the start of every response;
+        `from_ms`: earlier sends are not handled here."""
         self.added = added
         self.response = SendResponse(marks, self.host)
         self.from_ms = from_ms
@@ -372,6 +395,7 @@ cdef class Sender:
         return 0
 
     def count(self):
+        # type: (...) -> None
         """Report the counts of all topics since the last call."""
         cdef int64_t messages = 0, size = 0, requests = 0
         cdef Topic topic

@@ -11,6 +11,7 @@ from firearrow._native.base.memory cimport fa_same
 
 
 cdef class Count:
+    """`value`: the sum; `times`: the number of additions."""
     pass
 
 
@@ -117,6 +118,8 @@ cdef inline bint has_name(const Slot *slot, const uint8_t *name, Py_ssize_t leng
 
 
 cdef class PlainTopics:
+    """The topics of the fast path; requests for others take the complete path."""
+
     def __cinit__(self):
         self.topics = {}
         self.slots_count = SLOTS_MIN
@@ -126,7 +129,8 @@ cdef class PlainTopics:
         free(self.slots)
 
     def put(self, str topic not None, *, int32_t queues, bint sendable, bint multi_tags=False):
-        """Add the topic, or change its settings."""
+        # type: (...) -> None
+        """Add the topic, or change its settings. Queue ids below `queues` are valid for a sender."""
         made = Topic(topic, queues, sendable, multi_tags)
         before = self.topics.get(made.name)  # keeps it alive until its slot is replaced
         self.topics[made.name] = made
@@ -134,6 +138,7 @@ cdef class PlainTopics:
         del before
 
     def drop(self, str topic not None):
+        # type: (...) -> None
         """Its requests take the complete path."""
         cdef Slot *slot
         found = self.topics.pop(topic.encode(), None)
@@ -147,9 +152,11 @@ cdef class PlainTopics:
         slot.topic = NULL
 
     def __len__(self):
+        # type: (...) -> int
         return len(self.topics)
 
     def __contains__(self, str topic not None):
+        # type: (...) -> bool
         cdef bytes name = topic.encode()
         return self.find(<const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)) is not NULL
 

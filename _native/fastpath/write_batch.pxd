@@ -25,7 +25,7 @@ cdef class WriteBatch:
     cdef object scheduler, request_sync, full, journal, all_synced
     cdef object on_written                # called after each write; None: nothing is replicated
     cdef bint sync_flush, planned, waits_for_slaves, read_unconfirmed
-    cdef public bint refuses_sends        # too few copies are in sync: sends that wait are refused
+    cdef public bint refuses_sends  # Sends that wait for slaves are refused: too few copies are in sync.
     cdef int64_t sync_timeout_ms
     cdef int64_t refused_ms               # time of the last refusal; -1: none lately
     cdef str stopped                      # why the flusher stopped syncing
@@ -44,7 +44,7 @@ cdef class WriteBatch:
     cdef int64_t given_up
     # the code of replies that would wait for slaves that are not there; 0: none
     cdef int32_t slave_fault
-    cdef readonly Histogram sync_waits    # from the staging of a reply to the sync, in microseconds
+    cdef readonly Histogram sync_waits  # How long replies waited for the disk, in microseconds.
     cdef ReplyBatch reply_batch           # the last of `staged`, while it accepts replies
 
     cdef int add_reply_batch(self, ReplyBatch reply_batch) except -1

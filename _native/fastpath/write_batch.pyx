@@ -10,20 +10,48 @@ from firearrow._native.wire.codes cimport FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOU
 from firearrow._native.fastpath.request_times import BOUNDS_US
 from firearrow._native.store.message_store import StoreError
 
+# type: from firearrow._native.fastpath.long_polling import Queue
+# type: class Scheduler(Protocol):
+# type:     def call_soon(self, callback: Callable[[], object]) -> object:
+# type:         """Run it after the sockets that are ready now. The loop, or the poller that serves them."""
+# type: class Peer(Protocol):
+# type:     @property
+# type:     def closed(self) -> bool: ...
+# type:     def reply(self, answer: RemotingCommand) -> None: ...
+# type: class Journal(Protocol):
+# type:     """Entries written before their records (broker/append/progress_journal)."""
+# type:
+# type:     @property
+# type:     def has_promises(self) -> bool: ...
+# type:     def sync(self) -> None: ...
+# type:     def cancel(self, written: int) -> None: ...
+
 log = logging.getLogger("firearrow.append")
 
-RECOVERED_AFTER_MS = 1000
+RECOVERED_AFTER_MS = 1000  # type: int
+"""Time without a refusal before the log reports that messages are accepted again."""
 
 cdef enum:
     EVERYTHING = 0x3FFFFFFFFFFFFFFF
 
 
 cdef class WriteBatch:
+    """`arrivals` gets the queues with newly visible messages; `request_sync()` wakes the flusher;
+    `full(error)` returns the remark for clients if nothing can be stored."""
+
     def __init__(
-        self, scheduler, MessageStore store not None, Clock clock not None, *, int64_t sync_timeout_ms,
+        self,
+        scheduler,  # type: Scheduler
+        MessageStore store not None,
+        Clock clock not None,
+        *,
+        int64_t sync_timeout_ms,
         ArrivalNotifier arrivals not None,
-        request_sync, full, journal,
+        request_sync,  # type: Callable[[], None]
+        full,  # type: Callable[[Exception], str]
+        journal,  # type: Journal
     ):
+        # type: (...) -> None
         self.scheduler = scheduler
         self.store = store
         self.clock = clock
@@ -46,6 +74,12 @@ cdef class WriteBatch:
     def reply_after(
         self, int64_t end, tuple queue not None, peer, answer, *, bint waits=True, bint is_send=False
     ):
+        # type: (int, Queue, Peer | None, RemotingCommand | None, bool, bool) -> None
+        """Send `answer` to `peer` once the log up to `end` is as durable as flush mode and role promise.
+
+        `waits=False` (the property WAIT=false): the reply waits for neither disk nor slaves; readers still
+        do. `is_send`: the reply says so if slaves did not confirm in time; others are sent as they are.
+        """
         cdef PendingReply pending_reply = PendingReply.__new__(PendingReply)
         pending_reply.end, pending_reply.queue = end, queue
         pending_reply.peer, pending_reply.answer = peer, answer
@@ -65,9 +99,14 @@ cdef class WriteBatch:
         return self.schedule_commit()
 
     def on_durable(self, int64_t end, then):
+        # type: (int, Callable[[bool], None]) -> None
+        """Call `then(stored)` once the log up to `end` is as durable as flush mode and role promise, or
+        was not written."""
         self.callbacks.append((end, then))
 
     def before_write(self, callback):
+        # type: (Callable[[], None]) -> None
+        """Call it once, right before the next write; it may stage messages and add replies."""
         self.before_write_callbacks.append(callback)
         self.schedule_commit()
 
@@ -86,6 +125,8 @@ cdef class WriteBatch:
     # ---- commit ----
 
     def commit(self):
+        # type: (...) -> None
+        """Write the staged messages; runs once a pass of the loop."""
         cdef Pending waiting
         cdef list staged, callbacks
         while self.before_write_callbacks:
@@ -149,6 +190,8 @@ cdef class WriteBatch:
         return 0
 
     def synced(self, int64_t physical_offset):
+        # type: (...) -> None
+        """The log is durable up to here: make it visible to readers, send the replies."""
         self.durable = physical_offset
         self.advance()
 
@@ -208,6 +251,8 @@ cdef class WriteBatch:
         return 0
 
     def sync_failed(self, str remark not None):
+        # type: (...) -> None
+        """A sync failed and is not retried: reject all replies that wait for the disk."""
         self.stopped = remark
         while self.unsynced:
             (<Pending> self.unsynced.popleft()).reject_synced(remark)
@@ -216,6 +261,9 @@ cdef class WriteBatch:
         self.set_if_all_synced()
 
     def refuse_waiting(self, str remark not None):
+        # type: (...) -> None
+        """The broker is no master any more: refuse all sends that are not answered yet; their messages stay.
+        """
         cdef Pending waiting
         cdef list staged = self.staged
         self.close_reply_batch()
@@ -227,9 +275,13 @@ cdef class WriteBatch:
         self.all_synced.set()
 
     def set_sync_timeout(self, int64_t timeout_ms):
+        # type: (...) -> None
+        """Change syncFlushTimeout, in ms, as of the next `expire`."""
         self.sync_timeout_ms = timeout_ms
 
     def expire(self):
+        # type: (...) -> None
+        """Reply FLUSH_DISK_TIMEOUT to sends that waited longer than syncFlushTimeout; their messages stay."""
         cdef Pending waiting
         cdef int64_t oldest = self.clock.monotonic_ms() - self.sync_timeout_ms
         for waiting in self.unsynced:
@@ -241,12 +293,17 @@ cdef class WriteBatch:
     # ---- the slaves ----
 
     def replicate(self, on_written, *, bint waits):
+        # type: (Callable[[], None], bool) -> None
+        """`on_written` is called after each write. `waits` (SYNC_MASTER): replies and readers wait for
+        slaves."""
         self.on_written = on_written
         self.waits_for_slaves = waits
         self.durable = self.hidden_end = self.store.log.written
         self.hidden = self.store.hidden_queues()
 
     def set_read_unconfirmed(self, bint allowed):
+        # type: (...) -> None
+        """With `allowed`, readers do not wait for slaves."""
         if allowed == self.read_unconfirmed:
             return
         self.read_unconfirmed = allowed
@@ -254,10 +311,16 @@ cdef class WriteBatch:
         self.advance()
 
     def set_replicated(self, int64_t replicated, int64_t visible, int32_t fault):
+        # type: (...) -> None
+        """Enough slaves have the log up to `replicated` for replies, up to `visible` for readers. `fault`:
+        the code of replies for which too few slaves are in sync; 0: replies wait."""
         self.replicated, self.replicated_visible, self.slave_fault = replicated, visible, fault
         self.advance()
 
     def expire_unreplicated(self, int64_t timeout_ms):
+        # type: (...) -> int
+        """Reply FLUSH_SLAVE_TIMEOUT to sends that slaves have not acknowledged in this time; their
+        messages stay. Returns where the last one's record ends; 0: none."""
         cdef Pending waiting
         cdef int64_t late = 0
         cdef int64_t oldest = self.clock.monotonic_ms() - timeout_ms
@@ -270,6 +333,8 @@ cdef class WriteBatch:
         return late
 
     async def settled(self):
+        # type: (...) -> None
+        """Wait until nothing waits for the disk."""
         await self.all_synced.wait()
 
     cdef int set_if_all_synced(self) except -1:
@@ -289,7 +354,8 @@ cdef class WriteBatch:
 
     @property
     def waiting(self):
-        """Replies, or batches of them, that wait for the disk."""
+        # type: (...) -> int
+        """Replies of handlers, and batches of replies, that wait for the disk."""
         return len(self.unsynced)
 
     # ---- log lines ----

@@ -58,9 +58,9 @@ cdef class LagTable:
     cdef set retries                      # (group, topic) of rows of POP's retry topics
     cdef LagRow *rows
     cdef QueueRow *queue_rows
-    cdef readonly Py_ssize_t count, queue_count
+    cdef readonly Py_ssize_t count, queue_count  # Rows: pairs of group and topic.
     cdef Py_ssize_t capacity, queue_capacity
-    cdef readonly Py_ssize_t beyond_count, beyond_queue_count
+    cdef readonly Py_ssize_t beyond_count, beyond_queue_count  # Rows that were not kept; their sum is.
     cdef LagRow beyond
     cdef QueueRow beyond_queues
 

@@ -16,6 +16,7 @@ cdef enum:
 
 
 def label_value(str text not None):
+    # type: (...) -> bytes
     """The text as the value of a label: escaped UTF-8."""
     if "\\" in text or '"' in text or "\n" in text:
         text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -27,10 +28,13 @@ cdef class TopicQueues:
 
 
 cdef class LagTable:
+    """One snapshot of how far each group is behind, by topic and queue. At most `rows_max` rows are kept."""
+
     def __cinit__(
         self, StoreReader reader not None, *, int64_t now_ms, Py_ssize_t rows_max, is_system_topic,
         is_system_group,
     ):
+        # type: (StoreReader, int, int, Callable[[str], bool], Callable[[str], bool]) -> None
         self.reader, self.log = reader, reader.log
         self.now_ms, self.rows_max = now_ms, rows_max
         self.is_system_topic, self.is_system_group = is_system_topic, is_system_group
@@ -41,9 +45,19 @@ cdef class LagTable:
         PyMem_Free(self.queue_rows)
 
     def add(
-        self, list keys not None, Py_ssize_t start, Py_ssize_t end, dict committed not None,
-        dict pulled not None, dict in_flight not None, dict gets not None,
+        self,
+        list keys not None,  # type: list[str]
+        Py_ssize_t start,
+        Py_ssize_t end,
+        dict committed not None,  # type: Mapping[str, dict[int, int]]
+        dict pulled not None,  # type: Mapping[str, dict[int, int]]
+        dict in_flight not None,  # type: Mapping[tuple[str, str], int]
+        dict gets not None,  # type: Mapping[str, tuple[Count, Count]]
     ):
+        # type: (...) -> None
+        """Add the rows of `keys[start:end]` (`topic@group`). `committed`, `pulled`: key → queue → offset;
+        `in_flight`: (group, topic) → popped messages that are not acknowledged; `gets`: key → messages
+        and bytes that the group got. Loop thread."""
         cdef Py_ssize_t n
         for n in range(start, min(end, len(keys))):
             self.add_one(<str> keys[n], committed, pulled, in_flight, gets)
@@ -197,6 +211,8 @@ cdef class LagTable:
     # ---- reading in Python ----
 
     def sums(self):
+        # type: (...) -> tuple[int, ...]
+        """Over all rows the values of `lines`: sums, and of ages the highest."""
         cdef Py_ssize_t n
         cdef int value
         cdef int64_t sums[LAG_VALUES]
@@ -210,6 +226,9 @@ cdef class LagTable:
         return tuple([sums[value] for value in range(LAG_VALUES)])
 
     def rows_behind(self, int64_t least=1):
+        # type: (...) -> list[tuple[str, str, bool, int, int]]
+        """Group, topic, whether that is a retry topic, lag in messages and ms, of each row behind by
+        `least`."""
         cdef Py_ssize_t n
         cdef const LagRow *row
         found = []
@@ -226,6 +245,10 @@ cdef class LagTable:
     # ---- lines of the scrape ----
 
     def lines(self, int value, bytes name not None, bytes common not None, Py_ssize_t start, Py_ssize_t end):
+        # type: (...) -> bytes
+        """Lines of the scrape for these rows. `value`: 0 lag, 1 ready, 2 in flight, 3 age of the lag and 4
+        of the ready ones in ms, 5 messages and 6 bytes got; `common`: the labels of every series. Any
+        thread."""
         cdef Py_ssize_t n, size = 0
         cdef uint8_t *text
         cdef uint8_t *to
@@ -253,6 +276,8 @@ cdef class LagTable:
     def queue_lines(
         self, bint ages, bytes name not None, bytes common not None, Py_ssize_t start, Py_ssize_t end
     ):
+        # type: (...) -> bytes
+        """Lines of the scrape for these rows of queues: messages, or ages in seconds. Any thread."""
         cdef Py_ssize_t n, size = 0
         cdef uint8_t *text
         cdef uint8_t *to
@@ -282,7 +307,8 @@ cdef class LagTable:
             PyMem_RawFree(text)
 
     def overflow(self):
-        """The values of all rows that were not kept, and lag and age of all queues that were not."""
+        # type: (...) -> tuple[tuple[int, ...], tuple[int, int]]
+        """The values of all rows that were not kept, and lag and age in ms of all queues that were not."""
         cdef int value
         rows = tuple([self.beyond.values[value] for value in range(LAG_VALUES)])
         return rows, (self.beyond_queues.lag, self.beyond_queues.lag_ms)

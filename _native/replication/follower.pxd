@@ -21,9 +21,9 @@ cdef class Follower:
     cdef uint8_t header[12]
     cdef int header_bytes
     cdef int64_t piece_left               # bytes of the current piece that are not here yet
-    cdef readonly int64_t next_offset     # of the next byte of the log
-    cdef readonly int64_t pieces, heartbeats, records
-    cdef readonly int64_t skipped_lmqs    # records whose entries in LMQs were left out
+    cdef readonly int64_t next_offset  # Physical offset of the next byte that the master has to send.
+    cdef readonly int64_t pieces, heartbeats, records  # How many were received; how many records were staged.
+    cdef readonly int64_t skipped_lmqs  # records whose entries in LMQs were left out
     # a record that does not continue its queue is fetched again once, to see whether it comes the same
     cdef int64_t doubted_offset
     cdef uint32_t doubted_crc

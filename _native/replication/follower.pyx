@@ -36,16 +36,23 @@ FAULTS = {RECORD_BAD_MAGIC: "it has no magic number", RECORD_BAD_CRC: "its body 
 
 
 class FollowError(Exception):
+    """What a master sends cannot be followed; the text says why."""
     pass
 
 
 class RecordDamaged(FollowError):
+    """Bytes that are no valid record: they are not appended. `offset`: where they begin."""
+
+    # type: offset: int
     def __init__(self, offset, fault):
         super().__init__(f"the master sent no valid record at {offset}: {fault}")
         self.offset = offset
 
 
 class RecordDoubted(FollowError):
+    """A valid record that does not continue its queue, seen for the first time: ask for it again."""
+
+    # type: offset: int
     def __init__(self, offset, entry, topic, queue_id, expected):
         super().__init__(
             f"the record at {offset} has offset {entry} in queue {queue_id} of {topic}, not {expected}"
@@ -55,7 +62,13 @@ class RecordDoubted(FollowError):
 
 @cython.final
 cdef class Follower:
+    """Appends a master's log to `store`, which takes no other messages (`store.follows`).
+
+    A reader of the socket writes into `wire` and calls `received`, then `append` and a commit, until `append`
+    returns False."""
+
     def __cinit__(self, MessageStore store not None):
+        # type: (object) -> None
         self.store = store
         self.wire = bytearray(WIRE_BYTES)
         self.touched = set()
@@ -69,9 +82,15 @@ cdef class Follower:
 
     @property
     def is_empty(self):
+        # type: (...) -> bool
+        """The log has no byte yet, also if it is known where it begins."""
         return not self.store.log.segments
 
     def begin(self, int64_t min_offset, int64_t end):
+        # type: (...) -> int
+        """Forget unfinished bytes; returns the offset to ask for: the end of the log, of an empty one the
+        master's `min_offset`, or 1 if that is 0 and the master has messages (`end` > 0), because a request
+        for 0 gets the last file only. FollowError: the master's files have another size."""
         cdef CommitLog log = self.store.log
         self.header_bytes = self.pending_bytes = 0
         self.piece_left = 0
@@ -90,6 +109,9 @@ cdef class Follower:
         return self.next_offset
 
     def received(self, Py_ssize_t length):
+        # type: (...) -> None
+        """Take `length` bytes of `wire`. FollowError: an offset or size that cannot be; close the
+        connection."""
         cdef const uint8_t *at = <const uint8_t *> PyByteArray_AS_STRING(self.wire)
         cdef const uint8_t *end
         cdef Py_ssize_t part
@@ -111,6 +133,9 @@ cdef class Follower:
             at += part
 
     def take(self, int64_t offset, const uint8_t[::1] data not None):
+        # type: (int, bytes | memoryview) -> None
+        """Take bytes of the log that a frame of a pair brought, in the place of `received`. FollowError:
+        they are not the next ones, or cross the end of a file."""
         cdef int64_t left = self.store.log.segment_bytes - self.next_offset % self.store.log.segment_bytes
         if offset != self.next_offset:
             raise FollowError(f"the master sent offset {offset}, but {self.next_offset} is next")
@@ -157,6 +182,9 @@ cdef class Follower:
     # ---- records ----
 
     def append(self):
+        # type: (...) -> bool
+        """Stage the whole records that are here. True: commit, and call it again. FollowError, after which
+        the records before are staged; OSError: no space for a queue's or the index's entry."""
         cdef Py_ssize_t used = 0
         cdef int64_t size = NONE
         try:
@@ -308,12 +336,16 @@ cdef class Follower:
     # ---- for the slave ----
 
     def drain_queues(self):
+        # type: (...) -> list[tuple[str, int]]
+        """Topic and id of the queues that got entries since the last call."""
         cdef ConsumeQueue queue
         found = [(queue.topic, queue.queue_id) for queue in self.touched]
         self.touched.clear()
         return found
 
     def last_record(self):
+        # type: (...) -> tuple[int, bytes] | None
+        """Offset and bytes of the newest record; None if the log has none."""
         cdef CommitLog log = self.store.log
         cdef RecordView view
         cdef int64_t available = 0, at = self.newest_entry(), found = -1

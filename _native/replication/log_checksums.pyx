@@ -9,17 +9,27 @@ from firearrow._native.base.hash cimport crc32c_append_mib, crc32c_more
 cdef enum:
     MIB = 1 << 20
 
-MIB_BYTES = MIB
-KEPT_MAX = 1 << 16
+MIB_BYTES = MIB  # type: int
+KEPT_MAX = 1 << 16  # type: int
+"""Most MiBs whose checksum is kept; those computed first are forgotten."""
 
 
 @cython.final
 cdef class LogChecksums:
+    """CRC-32C of ranges of the log. A whole MiB (its offset is a multiple of 1 MiB) is read once; what is
+    not kept costs the loop 0.2 to 0.6 ms a MiB, or the reading from the disk.
+
+    LookupError: the log does not have the range. OSError.
+    """
+
     def __init__(self, MessageStore store not None):
+        # type: (...) -> None
         self.store = store
         self.kept = {}
 
     def between(self, int64_t start, int64_t end):
+        # type: (...) -> int
+        """Of the bytes from `start` to `end`."""
         cdef uint32_t crc = 0
         cdef int64_t border = min(end, start + (MIB - start % MIB) % MIB)
         self.check(start, end)
@@ -30,6 +40,9 @@ cdef class LogChecksums:
         return self.continued(crc, border, end)
 
     def chained(self, int64_t start, int64_t end):
+        # type: (...) -> list[int]
+        """Of `start` to each later multiple of 1 MiB, and to `end`: where two logs differ, so do all later
+        ones. ValueError: `start` is no multiple."""
         cdef uint32_t crc = 0
         cdef list chain = []
         self.check(start, end)
@@ -44,11 +57,14 @@ cdef class LogChecksums:
         return chain
 
     def drop_from(self, int64_t offset):
+        # type: (...) -> None
+        """The log was truncated here: forget what came later. To be called before the log grows again."""
         for number in [each for each in self.kept if (each + 1) * MIB > offset]:
             del self.kept[number]
 
     @property
     def kept_count(self):
+        # type: (...) -> int
         return len(self.kept)
 
     def check(self, int64_t start, int64_t end):

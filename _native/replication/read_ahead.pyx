@@ -17,6 +17,8 @@ cdef enum:
 
 
 def will_need(const uint8_t[::1] view not None):
+    # type: (memoryview) -> None
+    """Ask the disk for these bytes of a mapped file, without waiting for them."""
     cdef uintptr_t at = <uintptr_t> &view[0] if view.shape[0] else 0
     cdef uintptr_t start = at - at % PAGE
     if view.shape[0]:
@@ -25,6 +27,9 @@ def will_need(const uint8_t[::1] view not None):
 
 
 def bytes_in_memory(const uint8_t[::1] view not None):
+    # type: (memoryview) -> int
+    """How many bytes of a mapped file, from the first on, can be read without waiting for the disk. Looks
+    at most at 4 MiB."""
     cdef unsigned char found[PAGES_MAX]
     cdef Py_ssize_t length = view.shape[0]
     cdef uintptr_t at = <uintptr_t> &view[0] if length else 0
@@ -38,19 +43,25 @@ def bytes_in_memory(const uint8_t[::1] view not None):
     return min(length, max(<Py_ssize_t> (start + known * PAGE - at), <Py_ssize_t> 0))
 
 
-WARM_BYTES = 1 << 20                      # what was written last is in memory
+WARM_BYTES = 1 << 20  # type: int  # what was written last is in memory
 AHEAD_BYTES = 4 << 20
-TRIES = 1000                              # then, with little memory or a slow disk, a few bytes all the same
-UNSEEN_BYTES = 1 << 16
+TRIES = 1000  # type: int  # then, with little memory or a slow disk, a few bytes all the same
+UNSEEN_BYTES = 1 << 16  # type: int
 
 
 class ReadAhead:
+    """Of one slave."""
+
     def __init__(self, store):
+        # type: (MessageStore) -> None
         self._store = store
         self._asked = 0
         self._tries = 0
 
     def ready(self, at, view):
+        # type: (int, memoryview) -> int
+        """How many bytes of the log from `at` on, which are `view`, to send now. 0: the disk reads; ask
+        again in a millisecond. OSError."""
         if self._store.written - at <= WARM_BYTES:
             return len(view)
         if at + AHEAD_BYTES // 2 >= self._asked:

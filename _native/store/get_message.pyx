@@ -47,6 +47,9 @@ cdef enum:
 
 @dataclass(slots=True)
 class GetResult:
+    """Result of `get`. `body`: complete records in sequence; `next_offset`: after the last entry scanned;
+    `far_behind`: the last entry examined is farther from the end of the log than counts as in memory (Apache
+    suggests a slave)."""
     status: GetStatus
     next_offset: int
     min_offset: int

@@ -28,11 +28,16 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int first, int flags)
 
 
+# type: FLUSH_BOUNDS_US: tuple[int, ...]
 FLUSH_BOUNDS_US = (100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 5000000)
 
 
 cdef class GroupCommit:
+    """A thread that fsyncs the log on request."""
+
     def __cinit__(self, MessageStore store not None, Histogram flushes=None):
+        # type: (...) -> None
+        """`flushes` gets the length of each sync, in microseconds. OSError: no descriptor left."""
         self.store = store
         self.flushes = Histogram(FLUSH_BOUNDS_US) if flushes is None else flushes
         store.log.synced_often = True
@@ -54,15 +59,22 @@ cdef class GroupCommit:
         pthread_mutex_destroy(&self.lock)
 
     def start(self):
+        # type: (...) -> None
         self.thread.start()
 
     def is_alive(self):
+        # type: (...) -> bool
+        """False if the thread ended, neither by `stop` nor with an error that `collect_synced` raises."""
         return self.stopping or self.error < 0 or self.thread.is_alive()
 
     def fileno(self):
+        # type: (...) -> int
+        """Readable when a sync has ended: call `collect_synced`."""
         return self.signal
 
     def request_sync(self):
+        # type: (...) -> None
+        """Sync everything written so far, soon."""
         cdef Segment segment
         pthread_mutex_lock(&self.lock)
         try:
@@ -90,6 +102,8 @@ cdef class GroupCommit:
         return 0
 
     def collect_synced(self):
+        # type: (...) -> int
+        """The offset up to which the log is durable. OSError: a sync failed, and the thread has ended."""
         cdef uint64_t count
         cdef int64_t done, number
         cdef int error
@@ -107,6 +121,8 @@ cdef class GroupCommit:
         return done
 
     def stop(self):
+        # type: (...) -> None
+        """Serve the last request, then end the thread."""
         pthread_mutex_lock(&self.lock)
         self.stopping = True
         pthread_mutex_unlock(&self.lock)

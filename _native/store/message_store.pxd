@@ -18,18 +18,18 @@ cdef class MessageStore:
     cdef readonly str root
     cdef readonly StoreReader reader
     cdef readonly StoreCleaner cleaner
-    cdef readonly tuple findings          # damage found at the open and what was done, a line each
+    cdef readonly tuple findings  # type: tuple[str, ...]  # Damage found at the open and what was done.
     cdef CommitLog log
     cdef Dispatch dispatch
     cdef KeyIndex index                   # None: messages are not indexed
     cdef object folder, checkpoint, lock
     cdef object confirm_offset            # ConfirmOffsetFile; None: readers wait for no copies
     cdef bint sync_flush, confirm_later, broken, closed, unsettled
-    cdef public str full                  # why puts are refused while the disk is too full; else None
-    cdef public str stopped               # why nothing is written: a service thread ended or hangs; else None
+    cdef public str full  # type: str | None  # why puts are refused while the disk is too full; else None
+    cdef public str stopped  # type: str | None  # Why nothing is written: a service thread ended.
     cdef public int64_t max_message_bytes
-    cdef public int64_t confirm_limit     # readers see at most this: a slave's master says what is confirmed
-    cdef public bint follows              # a slave: its log has what the master's has, so puts are refused
+    cdef public int64_t confirm_limit  # readers see at most this: a slave's master says what is confirmed
+    cdef public bint follows  # Whether the log follows a master's (`Follower`): then puts are refused.
     cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1

@@ -56,7 +56,9 @@ DELAY_LEVELS_MS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
+    """How a store is opened (Apache: MessageStoreConfig). File sizes must match those of existing files."""
     commitlog_path: str | None = None
+    """Folder of the log; None: `commitlog` in the store folder."""
     segment_bytes: int = 1 << 30
     queue_file_bytes: int = 6_000_000
     index_enabled: bool = True
@@ -64,16 +66,27 @@ class StoreConfig:
     index_entries: int = 20_000_000
     max_message_bytes: int = 4 << 20
     check_crc: bool = True
+    """Recovery checks the CRC of bodies."""
     sync_flush: bool = False
+    """Readers see a message only after `confirm`, which the caller calls after a sync."""
     confirm_later: bool = False
+    """Readers see a message only after `confirm`, also without `sync_flush`, and what was not confirmed
+    before a stop or a kill only after it is."""
     delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
     lmq: bool = False
+    """Messages may name LMQs (%LMQ%…) that get an entry, too."""
     truncate_at: int | None = None
+    """A record's physical offset, where the log is to end if it is longer: what comes later is kept under
+    `damaged/`, queues and index follow. StoreDamaged: no record begins there."""
 
 
 @cython.final
 @cython.dataclasses.dataclass
 cdef class InnerMessage:
+    """A message or batch to be stored (Apache: MessageExtBrokerInner). Only the store reads it.
+
+    Hosts: 4 or 16 address bytes + i32 port; the store sets the IPv6 bits of `sys_flag`. tagsCode and keys are
+    taken from `properties`. A batch has all items in `body`, with their own properties and flags."""
     topic: str
     queue_id: int64_t
     body: bytes
@@ -96,10 +109,18 @@ cdef int illegal(str field) except -1:
 
 
 cdef class MessageStore:
+    """An open store folder. One thread makes all calls but those noted; readers see entries below
+    `confirmed`."""
+
     # ---- opening and closing ----
 
     @staticmethod
     def open(root, config=StoreConfig(), *, progress=None):
+        # type: (str | PathLike[str], StoreConfig, Callable[[str], None] | None) -> MessageStore
+        """Lock the folder, recover it (truncate the torn tail, rebuild queues and index), write `abort`.
+
+        StoreLocked: another broker uses it. StoreForeign: not a store of ours or Apache's, or other file
+        sizes. StoreDamaged: damage that recovery must not remove. OSError: disk full, no permission."""
         try:
             return open_once(root, config, progress)
         except OSError as error:
@@ -150,7 +171,13 @@ cdef class MessageStore:
         self.newest_ms = newest or self.checkpoint.physic_ms
 
     def close(self, bint clean=True):
-        """See message_store.pyi. A broken store keeps `abort`, too."""
+        # type: (...) -> None
+        """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock.
+        Idempotent.
+
+        OSError leaves `abort` in place, as does a broken store. `clean=False`: `abort` stays, so that the
+        next open continues this run and its journal.
+        """
         if self.closed:
             return
         try:
@@ -172,6 +199,8 @@ cdef class MessageStore:
             self.unlock_folder()
 
     def abandon(self):
+        # type: (...) -> None
+        """For tests: release files and lock as a killed process would, without a flush; `abort` stays."""
         self.unlock_folder()
 
     def close_confirm_offset(self):
@@ -192,14 +221,18 @@ cdef class MessageStore:
         self.folder.unlock()
 
     def __enter__(self):
+        # type: (...) -> MessageStore
         return self
 
     def __exit__(self, *_):
+        # type: (*object) -> None
         self.close()
 
     # ---- appending ----
 
     def put(self, InnerMessage inner not None, *, int64_t now_ms):
+        # type: (...) -> PutResult
+        """Stage one message. PutRefused."""
         cdef Message message
         cdef bytes name = self.checked_topic(inner.topic, inner.queue_id)
         cdef int64_t end
@@ -218,6 +251,8 @@ cdef class MessageStore:
         return PutResult(message.physical_offset, message.queue_offset, end, offsets, now_ms)
 
     def put_batch(self, InnerMessage inner not None, *, int64_t now_ms):
+        # type: (...) -> PutResult
+        """Stage all items of a batch or none, in one segment. PutRefused."""
         cdef Message message
         cdef bytes name = self.checked_topic(inner.topic, inner.queue_id)
         cdef int64_t end = 0, first = -1, total = 0
@@ -276,10 +311,14 @@ cdef class MessageStore:
         return physical + size
 
     def next_offset(self, str topic not None, int64_t queue_id):
+        # type: (...) -> int
+        """Queue offset of the next message; -1 if the queue does not exist yet."""
         queue = self.reader.queue(topic, queue_id)
         return -1 if queue is None else queue.next_entry
 
     def queue_ends(self, str topic not None):
+        # type: (...) -> dict[int, int]
+        """Queue → offset of its next message, of the topic's queues that exist."""
         return {
             queue_id: self.next_offset(topic, queue_id)
             for name, queue_id in self.reader.queues()
@@ -287,6 +326,8 @@ cdef class MessageStore:
         }
 
     def records_end(self, str topic not None):
+        # type: (...) -> int
+        """Physical end of the last record in the topic's queues, also of one that readers do not see yet."""
         cdef ConsumeQueue queue
         cdef bytes name = topic.encode("utf-8", "replace")
         return max(
@@ -296,6 +337,8 @@ cdef class MessageStore:
 
     @property
     def lmq_count(self):
+        # type: (...) -> int
+        """Number of LMQs: queues whose topic starts with %LMQ%."""
         return self.dispatch.lmq_count
 
     def checked_topic(self, str topic, int64_t queue_id):
@@ -328,8 +371,15 @@ cdef class MessageStore:
         self.log.staging_bytes = staging
 
     cpdef int64_t write(self) except -1:
-        """See message_store.pyi. If queues or index fail after the log was written, the store stops: the next
-        open rebuilds them."""
+        # type: (...) -> int
+        """Write all staged messages with one `pwrite`, then queue and index entries; returns the end of
+        the log.
+
+        OSError, MemoryError: the staged messages are dropped, all positions are as before, nothing
+        half-written is visible. StoreDamaged: likewise, but the write could not be rolled back, and the
+        store refuses further puts. If queues or index fail after the log was written, the store stops: the
+        next open rebuilds them.
+        """
         if self.log.staging_bytes == 0:
             return self.log.written
         if self.broken or self.stopped is not None:
@@ -356,6 +406,9 @@ cdef class MessageStore:
         return self.log.written
 
     def sync(self):
+        # type: (...) -> int
+        """fdatasync the log up to `written`; returns that offset. Releases the GIL; one other thread may call
+        it. OSError."""
         try:
             return self.log.sync(self.log.written)
         except OSError as error:
@@ -368,6 +421,10 @@ cdef class MessageStore:
             page_cache.mark_suspect(self.root)
 
     def confirm(self, int64_t physical_offset):
+        # type: (...) -> None
+        """With `sync_flush` or `confirm_later`: make entries visible whose record ends at or below this
+        offset. With `confirm_later`, the file `confirmOffset` keeps what was confirmed: the next open
+        hides the rest of the log."""
         physical_offset = min(physical_offset, self.confirm_limit)
         if physical_offset > self.reader.confirmed:
             self.reader.confirmed = min(physical_offset, self.log.written)
@@ -384,6 +441,9 @@ cdef class MessageStore:
 
     @contextmanager
     def whole_log_visible(self):
+        # type: (...) -> AbstractContextManager[None]
+        """A context in which readers see also what was not confirmed when the store was opened: for
+        services that restore their state from the log."""
         cdef int64_t confirmed = self.reader.confirmed
         if confirmed >= self.log.written:
             yield
@@ -396,9 +456,14 @@ cdef class MessageStore:
             self.hide(confirmed)
 
     def hidden_queues(self):
+        # type: (...) -> list[tuple[str, int]]
+        """(topic, queue id) of queues with entries that are not confirmed."""
         return self.dispatch.hidden_queues()
 
     def flush_queues(self, bint seal=False):
+        # type: (...) -> int
+        """Sync queue files and index, write the checkpoint; returns how many queues had unsynced data. One
+        other thread may call it; releases the GIL. OSError."""
         with self.lock:
             newest, written, queues = self.flush_all()
             index_ms = 0 if self.index is None else self.index.sealed_time
@@ -440,29 +505,43 @@ cdef class MessageStore:
         return newest, written, queues
 
     def prepare(self):
+        # type: (...) -> None
+        """Call before a sync: create the next segment if the active one is half full, preallocate blocks for
+        the writes during the sync. One other thread may call it; releases the GIL. OSError: the segment was
+        not created."""
         self.log.prepare()
 
     @property
     def staged_bytes(self):
+        # type: (...) -> int
         return self.log.staging_bytes
 
     @property
     def written(self):
+        # type: (...) -> int
         return self.log.written
 
     @property
     def flushed(self):
+        # type: (...) -> int
         return self.log.flushed
 
     @property
     def min_physical(self):
+        # type: (...) -> int
         return self.log.min_offset
 
     @property
     def mappings(self):
+        # type: (...) -> Mappings
+        """The mapped queue files."""
         return self.dispatch.mappings
 
     def log_bytes(self, int64_t physical_offset, int64_t at_most):
+        # type: (...) -> memoryview | None
+        """The log's bytes from an offset on, read only and not copied: `at_most`, to the end of their
+        file, and to `written`. None: there are none. Release it soon: its file stays mapped meanwhile,
+        also if it is deleted. OSError."""
         cdef Segment segment = self.log.segment_at(physical_offset)
         cdef int64_t at, length
         if segment is None:
@@ -473,13 +552,22 @@ cdef class MessageStore:
 
     @property
     def run(self):
+        # type: (...) -> str
+        """Name of this run: the same after a kill, a new one after a clean stop or a run of Apache's
+        broker."""
         return self.folder.run
 
     @property
     def writable(self):
+        # type: (...) -> bool
+        """False after an I/O error that leaves the disk's content uncertain: puts are refused, reads still
+        work."""
         return not self.broken and not self.closed
 
     def drop_topic(self, str topic not None, int64_t queue_id=-1):
+        # type: (...) -> int
+        """Delete the consume queues of a topic, or one of them; returns how many. The log keeps the
+        records."""
         self.write()
         return self.dispatch.forget(topic.encode("utf-8", "replace"), queue_id)
 

@@ -21,4 +21,4 @@ cdef class StoreCleaner:
     cdef StoreReader reader
     cdef CommitLog log
     cdef KeyIndex index                   # None: messages are not indexed
-    cdef readonly int64_t flushed_queues  # queues and index are durable up to this offset of the log
+    cdef readonly int64_t flushed_queues  # Queues and index are durable up to this offset of the log.

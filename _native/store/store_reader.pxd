@@ -23,7 +23,7 @@ cdef class StoreReader:
     cdef Dispatch dispatch
     cdef KeyIndex index                   # None: messages are not indexed
     cdef Limits limits
-    cdef readonly int64_t confirmed       # readers see records below this offset; MessageStore moves it
+    cdef readonly int64_t confirmed  # Records below this offset of the log are visible.
 
     cdef ConsumeQueue queue(self, str topic, int64_t queue_id)
     cdef bint is_trimmed(self, const RecordView *view) except -1

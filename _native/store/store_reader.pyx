@@ -25,17 +25,21 @@ from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.results import QueueEntry
 
 QUEUE_ID_MAX = 65535
-COMPARED_MAX = 65536
+COMPARED_MAX = 65536  # type: int
 LMQS_MAX = 256                    # of one record that are looked up
 LMQ_PREFIX = b"%LMQ%"
 
 
 def memory_bytes(int percent=40):
+    # type: (...) -> int
+    """`percent` of the machine's memory."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * percent // 100
 
 
 @cython.final
 cdef class StoreReader:
+    """Read access to an open store. Available as `store.reader`; the appender's thread."""
+
     def __init__(self, CommitLog log not None, Dispatch dispatch not None, KeyIndex index):
         self.log, self.dispatch, self.index = log, dispatch, index
         self.set_limits(
@@ -47,6 +51,9 @@ cdef class StoreReader:
         self, *, int64_t in_memory_bytes, int64_t bytes_in_memory, int64_t count_in_memory,
         int64_t bytes_on_disk, int64_t count_on_disk, int64_t filter_bytes,
     ):
+        # type: (...) -> None
+        """Limits of one `get` (Apache's maxTransfer… and maxFilterMessageSize). Records within
+        `in_memory_bytes` of the end of the log count as in memory."""
         self.limits.in_memory_bytes = in_memory_bytes
         self.limits.bytes_in_memory, self.limits.count_in_memory = bytes_in_memory, count_in_memory
         self.limits.bytes_on_disk, self.limits.count_on_disk = bytes_on_disk, count_on_disk
@@ -65,42 +72,68 @@ cdef class StoreReader:
         return view.physical_offset < <int64_t> self.dispatch.trims.get((topic, view.queue_id), 0)
 
     def queue_ids(self, str topic not None):
+        # type: (...) -> list[int]
+        """The queues of the topic, in order."""
         cdef bytes name = topic.encode("utf-8", "replace")
         return sorted([number for queue_topic, number in self.dispatch.queues if queue_topic == name])
 
     def queues(self):
+        # type: (...) -> list[tuple[str, int]]
         return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 
     def get(
-        self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count,
-        int64_t max_bytes=134217728, tags=None, accept=None,
+        self,
+        str topic not None,
+        int64_t queue_id,
+        int64_t queue_offset,
+        int64_t max_count,
+        int64_t max_bytes=134217728,
+        tags=None,  # type: frozenset[int] | None
+        accept=None,  # type: Callable[[memoryview], bool] | None
     ):
+        # type: (...) -> GetResult
+        """Apache's getMessage. `tags`: tags codes that match, None for all; `accept` is called with each
+        record that passes them (SQL filters). A queue that does not exist counts as empty and is not created.
+        OSError."""
         return get_message(
             self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags,
             accept,
         )
 
     def min_offset(self, str topic not None, int64_t queue_id):
+        # type: (...) -> int
         queue = self.queue(topic, queue_id)
         return 0 if queue is None else queue.min_entry
 
     def max_offset(self, str topic not None, int64_t queue_id):
+        # type: (...) -> int
+        """Exclusive; confirmed entries only. 0 for an unknown queue."""
         queue = self.queue(topic, queue_id)
         return 0 if queue is None else queue.visible
 
     def store_time(self, str topic not None, int64_t queue_id, int64_t queue_offset):
+        # type: (...) -> int
+        """Store time (ms) of a message, -1 if it does not exist."""
         queue = self.queue(topic, queue_id)
         return -1 if queue is None else queue.store_time(self.log, queue_offset)
 
     def offset_by_time(self, str topic not None, int64_t queue_id, int64_t timestamp_ms, bint upper=False):
+        # type: (...) -> int
+        """Queue offset of the first message stored at or after a time; `upper`: of the last one at or before
+        it."""
         queue = self.queue(topic, queue_id)
         return 0 if queue is None else queue.offset_by_time(self.log, timestamp_ms, upper)
 
     def entries(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t count):
+        # type: (...) -> list[QueueEntry]
         queue = self.queue(topic, queue_id)
         return [] if queue is None else [QueueEntry(*entry) for entry in queue.entries(queue_offset, count)]
 
     def record_at(self, int64_t physical_offset, *, bint unconfirmed=False):
+        # type: (...) -> bytes | None
+        """The record that starts at an offset, which may come from outside; None if no queue's entry
+        points to one there, also if its topic was deleted, or its queue was trimmed of it. `unconfirmed`:
+        also one that readers do not see yet."""
         cdef RecordView view
         cdef int64_t available = 0
         cdef const uint8_t *at
@@ -150,6 +183,10 @@ cdef class StoreReader:
         return get_i64(entry) == view.physical_offset and size == view.size
 
     def begins_record(self, int64_t physical_offset):
+        # type: (...) -> bool | None
+        """Whether a record begins at an offset: True if a queue's entry points to it. None: what looks
+        like one there has no entry, as in a body, or of a deleted topic; only a walk to it by
+        `skip_records` can say."""
         cdef RecordView view
         if self.log.segment_at(physical_offset) is None or physical_offset >= self.log.written:
             return False
@@ -160,6 +197,11 @@ cdef class StoreReader:
         return True if self.has_entry(&view) else None
 
     def skip_records(self, int64_t physical_offset, int64_t until, int64_t max_bytes):
+        # type: (...) -> int
+        """Walk from a record's start over whole records to `until`, in one file of the log: from the
+        file's first record if that comes later. Where the walk ended: at the first record from `until` on,
+        or at least `max_bytes` further, or before something that is no record. -1: the log does not have
+        `until`."""
         cdef RecordView view
         cdef Segment segment = self.log.segment_at(until)
         cdef int64_t at, stop
@@ -177,6 +219,10 @@ cdef class StoreReader:
         self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms,
         bint tag=False, *, bint unconfirmed=False,
     ):
+        # type: (...) -> tuple[list[bytes], int, int]
+        """(the newest `max_count` records with the key, oldest first; the index's last store time; its last
+        physical offset). At most COMPARED_MAX records of the key's hash are compared, the newest ones.
+        `unconfirmed`: also records that readers do not see yet."""
         if self.index is None:
             return [], 0, 0
         cdef int64_t end = self.log.written if unconfirmed else self.confirmed
@@ -200,12 +246,17 @@ cdef class StoreReader:
         return found, last_ms, last_physical
 
     def drain_entry_repairs(self):
+        # type: (...) -> list[str]
+        """A line for each wrong queue entry that readers found since the last call. Any thread."""
         return self.dispatch.entry_repairs.drain()
 
     def is_near_end(self, int64_t physical_offset):
+        # type: (...) -> bool
+        """Whether it is within `in_memory_bytes` of the end of the log."""
         return self.log.written - physical_offset <= self.limits.in_memory_bytes
 
     def earliest_store_time(self):
+        # type: (...) -> int
         cdef RecordView view
         if not self.log.bases or self.log.look(self.log.min_offset, False, &view) != RECORD_OK:
             return -1

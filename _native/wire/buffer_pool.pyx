@@ -4,15 +4,19 @@ MemoryBudget: counts the bytes that all connections hold, and reports an excess.
 """
 
 
-KEPT_BYTES = 4 << 20
+KEPT_BYTES = 4 << 20  # type: int
 cdef Py_ssize_t BYTES_MAX = KEPT_BYTES
 
 
 cdef class BufferPool:
+    """A pool of buffers for large frames, at most KEPT_BYTES. One thread."""
+
     def __init__(self):
         self.buffers = []
 
     cpdef bytearray acquire(self, Py_ssize_t length):
+        # type: (...) -> bytearray | None
+        """The smallest buffer of at least `length` bytes, with its old content; None: there is none."""
         cdef bytearray found = None, buffer
         for buffer in self.buffers:
             if len(buffer) >= length and (found is None or len(buffer) < len(found)):
@@ -22,7 +26,8 @@ cdef class BufferPool:
         return found
 
     cpdef int release(self, bytearray buffer) except -1:
-        """Drops the smallest buffers if the pool is full."""
+        # type: (...) -> None
+        """Return a buffer that has no other users. Smaller buffers are dropped if the pool is full."""
         if len(buffer) > BYTES_MAX:
             return 0
         self.buffers.append(buffer)
@@ -45,7 +50,12 @@ cdef enum:
 
 
 cdef class MemoryBudget:
+    """Bytes held for peers that stopped in the middle. Above `bytes_max` the loop calls `exceeded()`.
+
+    Loop thread."""
+
     def __init__(self, loop, bytes_max, exceeded):
+        # type: (asyncio.AbstractEventLoop, int, Callable[[], object]) -> None
         self.loop = loop
         self.bytes_max = bytes_max
         self.exceeded = exceeded
@@ -59,7 +69,8 @@ cdef class MemoryBudget:
         return 0
 
     def return_memory(self):
-        """Return freed memory to the system if it is much; the allocator would keep it."""
+        # type: (...) -> None
+        """Return memory freed since the peak to the system; call it now and then."""
         if self.peak - self.held >= RELEASED_BYTES:
             self.peak = self.held
             with nogil:

@@ -1,3 +1,3 @@
 """Request, response and language codes, flag bits and the protocol version (see codes.pxd)."""
 
-PROTOCOL_VERSION = VERSION
+PROTOCOL_VERSION = VERSION  # type: int

@@ -10,14 +10,14 @@ from firearrow._native.wire.json cimport Span
 cdef class RemotingCommand:
     cdef public int32_t code, language, version, opaque, flag
     cdef public int serializer
-    cdef public str remark
-    cdef public dict ext
+    cdef public str remark  # type: str | None
+    cdef public dict ext  # type: dict[str, str]
     cdef public bytes body
-    cdef public int64_t since_ns          # when the request was read; 0: not measured
-    cdef public int32_t asked             # of an answer: the request's code
-    cdef public bint held                 # the request waited for messages
-    cdef public str user                  # who sent it, verified; None: nobody, or not known
-    cdef public str secret                # with which its signature was verified; None: it was not
+    cdef public int64_t since_ns  # When the request was read (monotonic); 0: its latency is not measured.
+    cdef public int32_t asked  # Of an answer: the code of its request.
+    cdef public bint held  # The request waited for messages.
+    cdef public str user  # type: str | None  # Who sent it, verified; None: not signed, or not known.
+    cdef public str secret  # type: str | None  # With which its signature was verified.
 
 cdef RemotingCommand command_of(const Frame *frame)
 cdef RemotingCommand command_from(const Frame *frame, const Header *header)

@@ -21,10 +21,12 @@ cdef tuple LANGUAGE_NAMES = (
 
 
 class FieldError(ValueError):
+    """An ext field is missing or malformed; the message names it."""
     pass
 
 
 class WireError(ValueError):
+    """A frame or header cannot be read; the frame boundary may be lost."""
     pass
 
 
@@ -75,10 +77,14 @@ cdef RemotingCommand command_from(const Frame *frame, const Header *header):
 
 @cython.final
 cdef class RemotingCommand:
+    """One request or response. `opaque`: its number on the connection; `ext`: its custom header, all values
+    are str."""
+
     def __init__(
         self, code, ext=None, body=b"", *, remark=None, opaque=0, flag=0, language=PYTHON, version=VERSION,
         serializer=0
     ):
+        # type: (int, Mapping[str, str] | None, bytes, str | None, int, int, int, int, int) -> None
         self.code = code
         self.ext = {} if ext is None else dict(ext)
         self.body = body
@@ -97,17 +103,22 @@ cdef class RemotingCommand:
 
     @property
     def is_response(self):
+        # type: (...) -> bool
         return self.flag & FLAG_RESPONSE != 0
 
     @property
     def is_oneway(self):
+        # type: (...) -> bool
         return self.flag & FLAG_ONEWAY != 0
 
     @staticmethod
     def request(code, ext=None, body=b"", *, oneway=False):
+        # type: (int, Mapping[str, str] | None, bytes, bool) -> RemotingCommand
         return RemotingCommand(code, ext, body, flag=FLAG_ONEWAY if oneway else 0)
 
     def answer(self, code=0, remark=None, ext=None, body=b""):
+        # type: (int, str | None, Mapping[str, str] | None, bytes) -> RemotingCommand
+        """A response to this request: same opaque and serializer, response flag set."""
         cdef RemotingCommand answer = RemotingCommand(
             code, ext, body, remark=remark, opaque=self.opaque, flag=FLAG_RESPONSE, serializer=self.serializer
         )
@@ -117,6 +128,8 @@ cdef class RemotingCommand:
 
     @staticmethod
     def decode(bytes frame not None):
+        # type: (...) -> RemotingCommand
+        """Decode one complete frame, length word included. WireError."""
         cdef Frame whole
         cdef int status = next_frame(
             <const uint8_t *> PyBytes_AS_STRING(frame), len(frame), FRAME_BYTES_MAX, &whole
@@ -128,6 +141,8 @@ cdef class RemotingCommand:
         return command_of(&whole)
 
     def encode(self):
+        # type: (...) -> bytes
+        """The complete frame, length word included. ValueError: a part is over its limit."""
         cdef Writer out = Writer()
         cdef bint binary = self.serializer == SERIALIZER_ROCKETMQ and -32768 <= self.code <= 32767
         cdef Py_ssize_t header_bytes
@@ -150,22 +165,27 @@ cdef class RemotingCommand:
         return out.take()
 
     def text(self, str name):
+        # type: (...) -> str
         value = self.ext.get(name)
         if value is None:
             raise FieldError(f"the field {name} is missing")
         return value
 
     def text_or(self, str name, default):
+        # type: (str, str) -> str
         return self.ext.get(name, default)
 
     def integer(self, str name, int bits=64):
+        # type: (...) -> int
         return integer_of(name, self.text(name), bits)
 
     def integer_or(self, str name, default, int bits=64):
+        # type: (str, int, int) -> int
         value = self.ext.get(name)
         return default if value is None or value == "" else integer_of(name, value, bits)
 
     def boolean_or(self, str name, default):
+        # type: (str, bool) -> bool
         value = self.ext.get(name)
         return default if value is None else value.lower() == "true"
 

@@ -62,7 +62,7 @@ cdef enum:
 cdef class Connection:
     cdef object loop
     cdef object scheduler                 # runs callbacks: the loop or the poller
-    cdef readonly object transport
+    cdef readonly object transport  # type: asyncio.Transport
     cdef RawTransport raw_transport       # the transport if it is one, else None
     cdef list answers
     cdef Py_ssize_t answer_bytes

@@ -19,6 +19,8 @@ from firearrow._native.wire.command import WireError
 
 
 cdef class RawTransport:
+    """Sends a connection's bytes without a copy; for native code only."""
+
     cdef int push(self, const uint8_t *data, Py_ssize_t length) except -1:
         """Send the bytes, or keep a copy of what the kernel does not take at once."""
         raise NotImplementedError
@@ -33,7 +35,11 @@ cdef enum:
 
 
 cdef class FairQueue:
+    """Connections of a loop with complete frames left over; each iteration of the loop gives them a slice of
+    time."""
+
     def __init__(self, loop):
+        # type: (asyncio.AbstractEventLoop) -> None
         self.loop = loop
         self.connections = deque()
 
@@ -63,6 +69,7 @@ cdef class FairQueue:
         return self.plan()
 
     def run(self):
+        # type: (...) -> None
         cdef int64_t deadline = nanoseconds() + SLICE_NS
         cdef Py_ssize_t left = len(self.connections)
         self.planned = False
@@ -114,10 +121,19 @@ cdef BufferPool thread_buffer_pool():
 
 
 cdef class Connection:
+    """One peer on a transport: complete frames go to `received`; all frames passed to `send` in one pass
+    leave as one write.
+
+    Subclasses name asyncio.BufferedProtocol as their second base."""
+
     def __init__(
         self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False,
         MemoryBudget budget=None
     ):
+        # type: (asyncio.AbstractEventLoop, int, int, bool, MemoryBudget | None) -> None
+        """`reads_always`: keep reading while the peer does not read (clients).
+
+        `budget` counts what the connection holds for a peer that stopped in the middle (`held`)."""
         self.loop = self.scheduler = loop
         self.window = window_here()
         self.buffer_pool = thread_buffer_pool()
@@ -133,21 +149,28 @@ cdef class Connection:
     # ---- for subclasses ----
 
     def received(self, command):
+        # type: (RemotingCommand) -> None
         raise NotImplementedError
 
     def lost(self, reason):
+        # type: (Exception | None) -> None
         """The connection is gone; called once."""
 
     def broken(self, fault):
+        # type: (str) -> None
         """The frame boundary is lost; the connection is closed after this returns."""
 
     # ---- sending ----
 
     @property
     def write_paused(self):
+        # type: (...) -> bool
+        """The peer does not read its replies; its requests are not read either, unless `reads_always`. Or
+        it is throttled, and many replies wait."""
         return self.is_full()
 
     def send(self, bytes frame not None):
+        # type: (...) -> None
         """Queue one frame; the frames queued in one pass leave as one write."""
         if self.closed:
             return
@@ -158,6 +181,7 @@ cdef class Connection:
             self.flush_planned = True
 
     def flush(self):
+        # type: (...) -> None
         self.flush_planned = False
         if self.answers and not self.closed:
             try:
@@ -180,27 +204,32 @@ cdef class Connection:
         return 0
 
     def close(self):
+        # type: (...) -> None
         """Send queued replies, then close."""
         if not self.closed and self.transport is not None:
             self.flush()
             self.transport.close()
 
     def stop_reading(self):
+        # type: (...) -> None
         """Take no more requests; replies are still sent."""
         self.reading_stopped = True
         self.update_flow_control(False)
 
     def abort(self):
+        # type: (...) -> None
         if self.transport is not None:
             self.transport.abort()
 
     # ---- asyncio.BufferedProtocol (subclasses name it as their second base) ----
 
     def connection_made(self, transport):
+        # type: (asyncio.BaseTransport) -> None
         self.transport = transport
         transport.set_write_buffer_limits(high=self.high_water)
 
     def connection_lost(self, reason):
+        # type: (Exception | None) -> None
         self.closed = True
         self.answers.clear()
         self.partial = bytearray()
@@ -209,23 +238,28 @@ cdef class Connection:
         self.lost(reason)
 
     def eof_received(self):
+        # type: (...) -> bool | None
         return False
 
     def pause_writing(self):
+        # type: (...) -> None
         self.writing_paused |= PEER_SLOW
         self.update_flow_control(False)
 
     def resume_writing(self):
+        # type: (...) -> None
         self.writing_paused &= ~PEER_SLOW
         self.update_flow_control(self.partial_bytes > 0)
 
     def get_buffer(self, sizehint):
+        # type: (int) -> memoryview
         cdef Py_ssize_t capacity
         self.get_window(0, &capacity)
         buffer = self.window if self.partial_bytes < SMALL_PARTIAL else self.partial
         return memoryview(buffer)[self.partial_bytes:]
 
     def buffer_updated(self, Py_ssize_t count):
+        # type: (...) -> None
         self.data_received(0, count, False)
 
     # ---- bytes in ----

@@ -22,7 +22,7 @@ from firearrow._native.wire.write_buffer cimport Writer
 cdef class InFlightLimit:
     cdef readonly Py_ssize_t count_max, bytes_max
     cdef public Py_ssize_t count, bytes
-    cdef public bint crowded      # other messages wait for capacity and come first
+    cdef public bint crowded  # Other messages wait for capacity: `try_acquire` refuses.
 
     cpdef bint try_acquire(self, Py_ssize_t size) except -1
     cpdef release(self, Py_ssize_t size)

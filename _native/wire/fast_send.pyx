@@ -1,5 +1,12 @@
 """TopicFastSend: the client's fast path for plain messages (see fast_send.pxd)."""
 
+# type: Sent = TypeVar("Sent", bound=tuple[Any, ...])
+# type: Sendable = TypeVar("Sendable", bound=Outgoing)
+# type: Queue = TypeVar("Queue")
+# type: SlowPath = Callable[
+# type:     [Sendable, Queue, asyncio.Future[Sent], int, float, SendAnswer | BaseException], object
+# type: ]
+
 cimport cython
 
 from firearrow._native.base.clock cimport wall_ns
@@ -13,11 +20,15 @@ from firearrow._native.wire.command import FieldError
 
 
 cdef class InFlightLimit:
+    """Limits the messages and the bytes of bodies in flight. A single message always fits."""
+
     def __init__(self, Py_ssize_t count_max, Py_ssize_t bytes_max):
+        # type: (...) -> None
         self.count_max = count_max
         self.bytes_max = bytes_max
 
     cpdef bint try_acquire(self, Py_ssize_t size) except -1:
+        # type: (...) -> bool
         if self.crowded or not self.fits(size):
             return False
         self.count += 1
@@ -25,21 +36,28 @@ cdef class InFlightLimit:
         return True
 
     def fits(self, Py_ssize_t size):
+        # type: (...) -> bool
         return self.count == 0 or (self.count < self.count_max and self.bytes + size <= self.bytes_max)
 
     cpdef release(self, Py_ssize_t size):
+        # type: (...) -> None
         self.count -= 1
         self.bytes -= size
         if self.crowded or self.count == 0:
             self.freed()
 
     def freed(self):
-        """Capacity is free again; for subclasses."""
+        # type: (...) -> None
+        """For subclasses: capacity was released while it was crowded, or nothing is in flight anymore."""
 
 
 @cython.final
-cdef class PlainMessages:
+cdef class PlainMessages:  # type: Generic[Sent]
+    """Plain messages of a producer: bodies of at most `body_bytes_max` bytes, and no property in `special`. A
+    result is a `result_type` whose status is `stored`."""
+
     def __init__(self, frozenset special not None, Py_ssize_t body_bytes_max, result_type, stored):
+        # type: (frozenset[str], int, type[Sent], object) -> None
         self.special = special
         self.body_bytes_max = body_bytes_max
         self.result_type = result_type
@@ -47,12 +65,26 @@ cdef class PlainMessages:
 
 
 @cython.final
-cdef class TopicFastSend:
+cdef class TopicFastSend:  # type: Generic[Sendable, Queue, Sent]
+    """Sends plain messages of one topic over open connections. A result is a `result_type`:
+
+    (stored, unique id, offset message id, queue, queue offset, transaction id, recall handle, region,
+    trace_on)."""
+
     def __init__(
-        self, loop, topic not None, SendFrames frames not None, UniqueIds ids not None,
-        InFlightLimit limit not None, PlainMessages plain not None, *, dict infos not None,
+        self,
+        loop,  # type: asyncio.AbstractEventLoop
+        topic not None,  # type: str
+        SendFrames frames not None,
+        UniqueIds ids not None,
+        InFlightLimit limit not None,
+        PlainMessages plain not None,  # type: PlainMessages[Sent]
+        *,
+        dict infos not None,  # type: Mapping[str, object]
         uint32_t next_queue=0,
     ):
+        # type: (...) -> None
+        """`infos` is the route table's own dict, `topic` its key."""
         self.loop = loop
         self.topic = topic
         self.frames = frames
@@ -67,8 +99,12 @@ cdef class TopicFastSend:
         self.queues = []
 
     def set_queues(self, info not None, targets not None, double attempt_share=1):
-        """Send to these queues while `info` is the current route; each is (queue id, broker name, queue,
-        channel)."""
+        # type: (object, Sequence[tuple[int, str, Queue, PendingCalls]], float) -> None
+        """Send to these queues in turn, while `infos` has this `info` object.
+
+        Each is (queue id, broker name, queue as in results, channel); at least one. `attempt_share`: the
+        part of a send's time after which `slow_path` gets its failure, with the deadline of the whole.
+        """
         if not targets:
             raise ValueError("at least one queue is needed")
         self.queue_ids = [queue_id for queue_id, _, _, _ in targets]
@@ -79,14 +115,27 @@ cdef class TopicFastSend:
         self.info = info
 
     def forget_queues(self):
+        # type: (...) -> None
+        """Send nothing more until `set_queues` is called again."""
         self.info = None
 
     @property
     def has_queues(self):
+        # type: (...) -> bool
         """Whether it has queues of the current route."""
         return self.info is not None and self.infos.get(self.topic) is self.info
 
-    def submit(self, message not None, double timeout_s, slow_path not None):
+    def submit(
+        self,
+        message not None,  # type: Sendable
+        double timeout_s,
+        slow_path not None,  # type: SlowPath[Sendable, Queue, Sent]
+    ):
+        # type: (...) -> asyncio.Future[Sent] | None
+        """The future of the result; None: not plain, no queues, or no capacity, and nothing was done.
+
+        An outcome other than success goes to `slow_path(message, queue, future, size, deadline, outcome)`,
+        which has to complete the future and release `size`. ValueError: the properties cannot be encoded."""
         cdef bytes body = message.body
         cdef Py_ssize_t size = len(body)
         cdef Py_ssize_t at

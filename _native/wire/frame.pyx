@@ -35,7 +35,7 @@ cdef int next_frame(
     return FRAME_WHOLE
 
 
-PROXY_HEADER_REFUSED = (
+PROXY_HEADER_REFUSED = (  # type: str
     "it sent a PROXY protocol header: only addresses in proxyProtocolTrustedAddresses may, once, "
     "before anything else"
 )

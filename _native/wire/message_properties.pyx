@@ -7,6 +7,13 @@ from libc.string cimport memchr
 
 from firearrow._native.wire.limits cimport FRAME_BYTES_MAX
 
+# type: class Outgoing(Protocol):
+# type:     """The attributes of a message that are read; firearrow.client's Message has them."""
+# type:
+# type:     body: bytes
+# type:     unique_id: str | None
+
+
 cdef enum:
     PROPERTIES_BYTES_MAX = 32767
     # separators on the wire (Apache: MessageDecoder)
@@ -24,12 +31,21 @@ cdef object LONG_MAX = 0x7FFFFFFFFFFFFFFF
 
 
 def message_properties(message not None, UniqueIds ids not None, dict more=None):
+    # type: (Outgoing, UniqueIds, dict[str, str] | None) -> bytes
+    """All properties of the message in wire format; sets a unique id if it has none. `more` comes last and
+    wins.
+
+    ValueError: a name or value that is empty, not a str, or contains the bytes 1 or 2; more than 32767 bytes;
+    a number out of range; two delays."""
     cdef Writer out = Writer()
     put_properties(out, message, ids, more)
     return out.take()
 
 
 def can_batch(messages not None):
+    # type: (Iterable[Outgoing]) -> bool
+    """Whether the messages may form one batch without further checks: the same topic and wait_store, no
+    delay, no sharding key."""
     topic = wait_store = None
     for message in messages:
         if topic is None:
@@ -44,6 +60,8 @@ def can_batch(messages not None):
 
 
 def batch_body(messages not None, UniqueIds ids not None):
+    # type: (Iterable[Outgoing], UniqueIds) -> bytes
+    """The body of a batch request: every message with its flag, body and properties. ValueError as above."""
     global free_writer
     cdef Writer out = free_writer
     cdef bytes whole

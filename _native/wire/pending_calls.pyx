@@ -9,14 +9,17 @@ from firearrow._native.wire.header cimport header_fault, scan_header
 
 from firearrow._native.wire.command import WireError
 
-TICK_S = 0.05
+TICK_S = 0.05  # type: float
+"""Precision of time-outs."""
 cdef double TICK = TICK_S
-SILENT_S = 2.0
+SILENT_S = 2.0  # type: float
+"""Shortest silence, with calls that are late, after which a connection is closed."""
 cdef double SILENT = SILENT_S
 cdef double SUSPENDED = 0.5               # a sweep so late: our process was stopped, not the peer
 
 
 class Failure(enum.Enum):
+    """Why a call got no response; the value says it in words."""
     CLOSED = "the connection is closed"
     LOST = "connection lost"
     LATE = "no answer in time"
@@ -37,7 +40,10 @@ cdef class CallWaiter:
 
 
 cdef class PendingCalls(Connection):
+    """A client's connection. `failure` of a subclass creates the exception of a call without a response."""
+
     def __init__(self, loop, *, pending_max=65535):
+        # type: (asyncio.AbstractEventLoop, int) -> None
         super().__init__(loop, reads_always=True)
         self.pending_calls = {}
         self.pending_max = pending_max
@@ -45,17 +51,22 @@ cdef class PendingCalls(Connection):
     # ---- for subclasses ----
 
     def failure(self, kind, reason=None):
+        # type: (Failure, Exception | None) -> BaseException
         raise NotImplementedError
 
     def left(self):
+        # type: (...) -> None
         """The connection is closed and every waiter has failed."""
 
     def silent(self, seconds):
+        # type: (float) -> None
         """Calls were late and nothing was received for so long; the connection is closed after this."""
 
     # ---- requests ----
 
     def call(self, RemotingCommand command not None, double timeout_s):
+        # type: (...) -> asyncio.Future[RemotingCommand]
+        """Send it; returns the response, whatever its code. Fails with `failure`'s exception."""
         cdef CallWaiter waiter
         future = self.loop.create_future()
         refusal = self.too_many_error()
@@ -69,17 +80,22 @@ cdef class PendingCalls(Connection):
         return future
 
     def oneway(self, RemotingCommand command not None):
+        # type: (...) -> None
         command.opaque = self.number()
         self.send(command.encode())
 
     def next_opaque(self):
+        # type: (...) -> int
+        """The next request number, for a frame encoded elsewhere."""
         return self.number()
 
     @property
     def pending(self):
+        # type: (...) -> int
         return len(self.pending_calls)
 
     def retire(self):
+        # type: (...) -> None
         """Take no more requests; close once those in flight are answered."""
         self.retired = True
         self.close_if_done()

@@ -55,7 +55,7 @@ cdef class EpollPoller:
     cdef uint32_t events[EVENTS_MAX]
     cdef int first, last
     cdef readonly bint in_pass
-    cdef readonly Histogram turns
+    cdef readonly Histogram turns  # The length of each pass, in microseconds.
     cdef PassListener listener            # None: nobody listens
     cdef bint time_cached                 # `now` is valid: during a pass
     cdef double now
@@ -63,7 +63,7 @@ cdef class EpollPoller:
     cdef int read_count
     cdef Py_ssize_t read_bytes            # of the window
     cdef object later                     # deque of SocketTransport
-    cdef readonly dict handshakes         # SocketTransport -> when it began, oldest first
+    cdef readonly dict handshakes  # type: dict[SocketTransport, float]  # When each began; the oldest first.
     cdef object handshake_timer
 
     cdef double current_time(self) except -1

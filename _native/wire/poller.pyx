@@ -35,18 +35,26 @@ cdef enum:
     HANDSHAKE_S = 10
     FIRST_OF_TLS = 0x16
 
-TURN_BOUNDS_US = (
+TURN_BOUNDS_US = (  # type: tuple[int, ...]
     50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000,
 )
 
 
 cdef class PassListener:
+    """Native code that is called when each pass began and ended."""
+
     cdef int pass_ended(self, int64_t began_ns, int64_t ended_ns) except -1:
         raise NotImplementedError
 
 
 cdef class EpollPoller:
+    """Serves sockets without the loop's transports, many in one pass. Loop thread.
+
+    Connections and the write batch use it in place of the loop: `time`, and `call_soon`, which runs callbacks
+    after the pass's last socket, in order."""
+
     def __cinit__(self, loop):
+        # type: (asyncio.AbstractEventLoop) -> None
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll < 0:
             raise OSError(errno, os.strerror(errno))
@@ -63,6 +71,7 @@ cdef class EpollPoller:
             close(self.epoll)
 
     def close(self):
+        # type: (...) -> None
         """Close the epoll set after the last socket: there is no further pass."""
         self.loop.remove_reader(self.epoll)
         if self.handshake_timer is not None:
@@ -71,6 +80,7 @@ cdef class EpollPoller:
     # ---- used by connections and the write batch instead of the loop ----
 
     def time(self):
+        # type: (...) -> float
         """The loop's time; within a pass, the time at which it began."""
         return self.current_time()
 
@@ -78,6 +88,7 @@ cdef class EpollPoller:
         return self.now if self.time_cached else self.loop.time()
 
     def call_soon(self, callback):
+        # type: (Callable[[], object]) -> None
         """Run after the pass's last socket, or after the callbacks planned there; outside a pass in the
         loop's next iteration."""
         if self.in_pass:
@@ -86,6 +97,7 @@ cdef class EpollPoller:
             self.loop.call_soon(callback)
 
     def add(self, socket, Connection connection not None, TlsContext tls=None):
+        # type: (socket, Connection, TlsContext | None) -> SocketTransport
         """Serve a connected socket from now on; the poller closes it. `tls`: its peer may begin a TLS
         handshake. OSError: its peer is gone already."""
         cdef SocketTransport transport = SocketTransport.__new__(SocketTransport)
@@ -111,6 +123,7 @@ cdef class EpollPoller:
         return 0
 
     def listen(self, PassListener listener not None):
+        # type: (...) -> None
         self.listener = listener
 
     # ---- a pass ----
@@ -329,12 +342,15 @@ cdef class EpollPoller:
 
 
 cdef class SocketTransport(RawTransport):
+    """A socket of a poller, with the part of asyncio.Transport that connections use."""
+
     def __dealloc__(self):
         free(self.backlog)
 
     # ---- the part of asyncio.Transport that a connection uses ----
 
     def get_extra_info(self, name, default=None):
+        # type: (str, Any) -> Any
         if name == "peername":
             return self.remote
         if name == "sockname":
@@ -342,22 +358,28 @@ cdef class SocketTransport(RawTransport):
         return self.socket if name == "socket" else default
 
     def set_write_buffer_limits(self, high):
+        # type: (int) -> None
         self.high_water = high
 
     def is_closing(self):
+        # type: (...) -> bool
         return self.closing or self.lost
 
     def write(self, bytes data not None):
+        # type: (...) -> None
         self.push(<const uint8_t *> <const char *> data, len(data))
 
     def pause_reading(self):
+        # type: (...) -> None
         self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
 
     def resume_reading(self):
+        # type: (...) -> None
         if not self.closing:
             self.set_interest(self.interest | EPOLLIN)
 
     def close(self):
+        # type: (...) -> None
         """Close once the backlog is sent. Nothing more is read."""
         if self.closing or self.lost:
             return
@@ -372,6 +394,7 @@ cdef class SocketTransport(RawTransport):
             self.disconnect(None)
 
     def abort(self):
+        # type: (...) -> None
         self.disconnect(None)
 
     # ---- reading ----

@@ -39,7 +39,9 @@ cdef class SendFrames:
 cdef class SendAnswer:
     cdef readonly int32_t code, queue_id
     cdef readonly int64_t queue_offset
-    cdef readonly str remark, offset_message_id, transaction_id, batch_unique_id, recall_handle, region
+    cdef readonly str remark, offset_message_id, transaction_id  # type: str | None
+    cdef readonly str batch_unique_id, recall_handle  # type: str | None
+    cdef readonly str region
     cdef readonly bint trace_on
 
 cdef class SendWaiter(CallWaiter):

@@ -24,10 +24,14 @@ cdef str DEFAULT_REGION = "DefaultRegion"
 
 @cython.final
 cdef class SendFields:
+    """The fields that differ between the messages of a topic, the same in each attempt to send one."""
+
     def __init__(
         self, *, int32_t code=SEND_MESSAGE_V2, int32_t sys_flag=0, int32_t flag=0, int32_t reconsume_times=0,
         int32_t max_reconsume_times=-1,
     ):
+        # type: (...) -> None
+        """`max_reconsume_times` -1: not in the frame."""
         self.code = code
         self.sys_flag = sys_flag
         self.flag = flag
@@ -40,10 +44,13 @@ cdef SendFields PLAIN = SendFields()
 
 @cython.final
 cdef class SendFrames:
+    """SEND frames of one group and topic, field for field as the Java client writes them."""
+
     def __init__(
         self, str group not None, str topic not None, *, str default_topic not None="TBW102",
         int default_queues=4, bint unit_mode=False, bint binary=False,
     ):
+        # type: (...) -> None
         cdef Writer out = Writer()
         self.binary = binary
         self.unit_mode = unit_mode
@@ -63,6 +70,8 @@ cdef class SendFrames:
         bytes body not None,
         SendFields fields not None=PLAIN, *, str broker_name=None, bint oneway=False,
     ):
+        # type: (...) -> bytes
+        """One complete frame. ValueError: it is over the limit."""
         cdef Send send
         send.opaque = opaque
         send.code = fields.code
@@ -208,6 +217,8 @@ cdef int put_number_field(Writer out, bytes name, int64_t value) except -1:
 
 @cython.final
 cdef class SendAnswer:
+    """A broker's response to a send; missing numbers are -1, missing strings None."""
+
     def __repr__(self):
         return f"SendAnswer({self.code}, {self.remark!r}, queue {self.queue_id}, offset {self.queue_offset})"
 
@@ -281,6 +292,11 @@ cdef class SendWaiter(CallWaiter):
 def post(
     PendingCalls channel not None, int32_t opaque, bytes frame not None, done not None, double timeout_s
 ):
+    # type: (PendingCalls, int, bytes, Callable[[SendAnswer | BaseException], object], float) -> None
+    """Send a frame whose opaque is `channel.next_opaque()`. Calls `done` once, with the response or the
+    failure.
+
+    Raises the exception of the channel's `failure` if nothing can be sent; then `done` is not called."""
     cdef SendWaiter waiter
     refusal = channel.too_many_error()
     if refusal is not None:

@@ -25,7 +25,7 @@ cdef struct TlsBuffers:
     size_t size, capacity
 
 cdef class TlsContext:
-    cdef readonly object context          # ssl.SSLContext of new sessions
+    cdef readonly object context  # type: ssl.SSLContext  # ssl.SSLContext of new sessions
     cdef readonly bint enforcing          # connections without TLS are closed
     cdef void *bio
     cdef TlsBuffers buffers

@@ -73,6 +73,7 @@ cdef void *bio_method = NULL
 
 
 class TlsError(Exception):
+    """The handshake failed or the peer broke the protocol; the text says how."""
     pass
 
 
@@ -129,11 +130,17 @@ cdef bint make_bio_method() except -1:
     return True
 
 
-SUPPORTED = bool(load_openssl())
+SUPPORTED = bool(load_openssl())  # type: bool
+"""Whether the OpenSSL of Python's `ssl` module can be called here."""
 
 
 cdef class TlsContext:
+    """TLS of listeners: the context of new connections, and whether others are closed (`enforcing`).
+
+    A first byte 0x16 begins TLS; anything else is a plain connection. RuntimeError: not `SUPPORTED`."""
+
     def __init__(self, context, *, enforcing):
+        # type: (ssl.SSLContext, bool) -> None
         if not SUPPORTED:
             raise RuntimeError("the OpenSSL of this Python cannot be called directly")
         self.enforcing = enforcing
@@ -152,6 +159,8 @@ cdef class TlsContext:
         free(self.buffers.outgoing)
 
     def replace(self, context):
+        # type: (ssl.SSLContext) -> None
+        """Use this context for new connections; the others keep theirs."""
         if not isinstance(context, ssl.SSLContext):
             raise TypeError(f"ssl.SSLContext, not {type(context).__name__}")
         self.context = context

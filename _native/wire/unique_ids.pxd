@@ -11,7 +11,7 @@ cdef enum:
 
 cdef class UniqueIds:
     cdef char prefix[PREFIX_MAX]
-    cdef readonly Py_ssize_t length       # of an id
+    cdef readonly Py_ssize_t length  # Characters of an id.
     cdef int64_t month_start, month_end
     cdef uint16_t counter
 

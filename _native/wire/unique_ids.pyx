@@ -22,7 +22,15 @@ cdef enum:
 
 @cython.final
 cdef class UniqueIds:
+    """Ids in the format of the Java client: address, process, salt, ms since the month began, counter; in
+    upper-case hex.
+
+    32 characters with an address of 4 bytes, 56 with 16. The month is that of the local clock; a clock that
+    steps back by less than 1000 s stands still. Any thread."""
+
     def __init__(self, bytes host not None, int process, bytes salt not None):
+        # type: (...) -> None
+        """Only the lower 16 bits of `process` are used."""
         cdef bytes prefix = (host + (process & 0xFFFF).to_bytes(2, "big") + salt).hex().upper().encode()
         if len(host) not in (4, 16) or len(salt) != 4:
             raise ValueError("a unique id needs 4 or 16 bytes of address and 4 of salt")
@@ -30,9 +38,12 @@ cdef class UniqueIds:
         self.length = len(prefix) + TAIL
 
     cpdef str next(self):
+        # type: (...) -> str
         return self.at(wall_ns() // 1000000)
 
     cpdef str at(self, int64_t now_ms):
+        # type: (...) -> str
+        """The next id at the time `now_ms`."""
         cdef str text = PyUnicode_New(self.length, 127)
         self.write(<char *> PyUnicode_DATA(text), now_ms)
         return text

@@ -19,11 +19,15 @@ def default_files_max():
 
 
 cdef class Mappings:
+    """The mapped queue files, at most `files_max` (0: half of what the system allows)."""
+
     def __cinit__(self, Py_ssize_t files_max=0):
+        # type: (...) -> None
         self.files_max = files_max if files_max > 0 else default_files_max()
         self.files = []
 
     def __len__(self):
+        # type: (...) -> int
         return len(self.files)
 
     cdef int map(self, Segment file) except -1:

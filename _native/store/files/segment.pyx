@@ -43,14 +43,17 @@ cdef long long fault_bytes = 0
 
 
 def fail_next(str call not None, int error, *, long long after=0, long long partial_bytes=0):
-    """For tests: the system call fails with `error` after `after` good ones, until `heal`; a pwrite may write
-    `partial_bytes` first."""
+    # type: (...) -> None
+    """For tests: the system call ("pwrite", "sync", "reserve", "create", "zero") fails with `error` after
+    `after` good ones, until `heal`; a pwrite may write `partial_bytes` first."""
     global fault_call, fault_errno, fault_after, fault_bytes
     fault_errno, fault_after, fault_bytes = error, after, partial_bytes
     fault_call = ("pwrite", "sync", "reserve", "create", "zero").index(call)
 
 
 def heal():
+    # type: (...) -> None
+    """For tests: end what `fail_next` began."""
     global fault_call
     fault_call = -1
 
@@ -84,11 +87,13 @@ cdef int write_fully(int fd, int64_t position, const uint8_t *data, int64_t leng
 
 
 def zero_range(int fd, int64_t begin, int64_t length):
+    # type: (...) -> None
     """Zero a range without writing it; its blocks stay. OSError: not every file system supports it."""
     change_blocks(fd, ZERO_RANGE | KEEP_SIZE, begin, length, injected(CALL_ZERO))
 
 
 def allocate_blocks(int fd, int64_t begin, int64_t length):
+    # type: (...) -> None
     """Allocate disk blocks for a range; size and bytes stay. OSError: disk full, or not supported.
     (posix_fallocate writes zeros where it is not supported.)"""
     change_blocks(fd, KEEP_SIZE, begin, length, injected(CALL_RESERVE))
@@ -133,7 +138,10 @@ unmappings = 0
 
 
 cdef class Segment:
+    """One mapped file of the store. Its buffer is the whole mapping, read only."""
+
     def __cinit__(self, str folder not None, int64_t base, int64_t size, str name=None):
+        # type: (...) -> None
         self.folder = folder
         self.name = name
         self.base = base
@@ -143,6 +151,7 @@ cdef class Segment:
 
     @property
     def path(self):
+        # type: (...) -> str
         return os.path.join(self.folder, file_name(self.base) if self.name is None else self.name)
 
     def __dealloc__(self):
@@ -174,17 +183,16 @@ cdef class Segment:
         self.views -= 1
 
     def close(self):
+        # type: (...) -> None
         """Idempotent. The mapping stays while Python views of it exist; no new ones are made."""
         self.closing = True
         self.release_fd()
         self.unmap()
 
     def discard(self, bint durable=False):
-        """Delete the file after its owner has detached it; unmaps without the GIL. OSError: the file still
-        exists.
-
-        `durable`: the deletion is on the disk on return, before any later deletion.
-        """
+        # type: (...) -> None
+        """Delete the file after its owner has detached it; unmaps without the GIL. Any thread. OSError:
+        the file still exists. `durable`: the deletion is on the disk on return, before any later deletion."""
         self.closing = True
         try:
             os.unlink(self.path)

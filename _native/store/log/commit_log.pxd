@@ -29,7 +29,7 @@ cdef class CommitLog:
     cdef readonly bint readonly
     cdef list segments
     cdef object creating                  # lock: held while a segment file is created
-    cdef readonly object recycled         # RecycledSegment; None if read only
+    cdef readonly object recycled  # type: RecycledSegment  # RecycledSegment; None if read only
     cdef object preallocator              # Preallocator; None if read only
     cdef SyncGate *sync_gate
     cdef uint8_t *staging

@@ -53,6 +53,9 @@ cdef bytes blank_record(int64_t left):
 
 
 cdef class CommitLog:
+    """The log of all messages: segments in order. All offsets are physical: bytes from the start of the
+    log."""
+
     def __cinit__(self, folder, int64_t segment_bytes, bint readonly=False):
         self.folder = os.fspath(folder)
         self.segment_bytes = segment_bytes
@@ -71,6 +74,7 @@ cdef class CommitLog:
 
     @staticmethod
     def open(folder, int64_t segment_bytes, repair_log not None, str root not None):
+        # type: (str | PathLike[str], int, RepairLog, str) -> CommitLog
         """Open for appending and repair the files; recovery sets the positions. OSError, StoreForeign,
         StoreDamaged."""
         cdef CommitLog log
@@ -88,7 +92,10 @@ cdef class CommitLog:
 
     @staticmethod
     def open_readonly(folder, int64_t segment_bytes=0):
-        """See commit_log.pyi. A context manager."""
+        # type: (str | PathLike[str], int) -> CommitLog
+        """Open for reading, also while a broker writes; takes no lock. A context manager. `written`: end
+        of the last complete record. `segment_bytes` 0: the size of the first file. StoreForeign,
+        StoreDamaged, OSError."""
         cdef CommitLog log
         cdef int64_t end
         found = named_files(os.fspath(folder))
@@ -104,18 +111,22 @@ cdef class CommitLog:
         return log
 
     def close(self):
+        # type: (...) -> None
         for segment in self.segments:
             segment.close()
         self.segments = []
 
     def __enter__(self):
+        # type: (...) -> CommitLog
         return self
 
     def __exit__(self, *_):
+        # type: (*object) -> None
         self.close()
 
     @property
     def min_offset(self):
+        # type: (...) -> int
         return self.start()
 
     cdef int64_t start(self) except -1:
@@ -123,11 +134,13 @@ cdef class CommitLog:
 
     @property
     def ends(self):
+        # type: (...) -> int
         """End of the last file."""
         return (<Segment> self.segments[-1]).base + self.segment_bytes if self.segments else 0
 
     @property
     def bases(self):
+        # type: (...) -> list[int]
         return [segment.base for segment in self.segments]
 
     # ---- reading ----
@@ -204,6 +217,7 @@ cdef class CommitLog:
         return physical_offset + length <= self.data_until
 
     def record(self, int64_t physical_offset, bint check_crc=True):
+        # type: (...) -> Record | None
         """The decoded record at an offset, or None."""
         cdef RecordView view
         if self.look(physical_offset, check_crc, &view) != RECORD_OK:
@@ -211,6 +225,7 @@ cdef class CommitLog:
         return record_of(&view)
 
     def walk(self, int64_t physical_offset, *, bint check_crc=True):
+        # type: (...) -> Iterator[tuple[int, int]]
         """Yield (start, end) offsets of each valid record from an offset on, across segments, up to the first
         invalid one."""
         cdef RecordView view
@@ -226,6 +241,7 @@ cdef class CommitLog:
             physical_offset += view.size
 
     def records(self, physical_offset=None, *, bint check_crc=True):
+        # type: (int | None, bool) -> Iterator[Record]
         """Yield decoded records in order."""
         first = self.min_offset if physical_offset is None else physical_offset
         for at, _ in self.walk(first, check_crc=check_crc):
@@ -362,6 +378,7 @@ cdef class CommitLog:
             self.staging_capacity = 0
 
     def sync(self, int64_t until):
+        # type: (...) -> int
         """fdatasync all segments with unflushed bytes; returns `flushed`. OSError: all later syncs fail,
         too."""
         cdef Segment segment
@@ -400,6 +417,7 @@ cdef class CommitLog:
         return 0
 
     def prepare(self):
+        # type: (...) -> None
         """Create the next segment when the active one is half full, and preallocate blocks for the writes
         during the next sync. OSError: the segment was not created."""
         cdef Segment segment
@@ -448,6 +466,7 @@ cdef class CommitLog:
         self.sync(self.written)
 
     def detach_oldest(self):
+        # type: (...) -> Segment | None
         """Remove the oldest segment from the log for the caller to discard; None if it is active or not
         flushed."""
         cdef Segment segment = self.segments[0] if self.segments else None
@@ -461,10 +480,12 @@ cdef class CommitLog:
         return segment
 
     def first_modified_ms(self):
+        # type: (...) -> int
         """Modification time of the oldest segment's file."""
         return os.stat((<Segment> self.segments[0]).path).st_mtime_ns // 1_000_000
 
     def drop_unused(self):
+        # type: (...) -> None
         """Delete the segments created in advance and never written, and the recycled segment."""
         while self.segments and (<Segment> self.segments[-1]).base > self.written:
             segment = self.segments.pop()

@@ -22,10 +22,13 @@ from firearrow._native.store.files.segment_files import rolled_files
 cdef enum:
     RESERVE_STEP_MAX = 262144
 
+# type: ENTRY_FIELDS: list[tuple[str, str]]
 ENTRY_FIELDS = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 
 
 cdef class ConsumeQueue:
+    """The entries of one topic and queue. Offsets count entries; readers see those below `visible`."""
+
     def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None):
         self.folder = os.fspath(folder)
         self.topic = sys.intern(topic)        # one string for all queues of a topic
@@ -43,13 +46,16 @@ cdef class ConsumeQueue:
 
     @staticmethod
     def open(folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings not None):
+        # type: (str | PathLike[str], str, int, int, Mappings) -> ConsumeQueue
         cdef ConsumeQueue queue = ConsumeQueue(folder, topic, queue_id, file_bytes, mappings)
         queue.load()
         return queue
 
     @staticmethod
     def open_readonly(folder, int64_t file_bytes=0):
-        """See consume_queue.pyi. A context manager."""
+        # type: (str | PathLike[str], int) -> ConsumeQueue
+        """Open `consumequeue/TOPIC/QUEUE` for reading, also while a broker writes; takes no lock. A context
+        manager."""
         cdef ConsumeQueue queue
         folder = os.path.abspath(os.fspath(folder))
         if file_bytes == 0:
@@ -61,14 +67,17 @@ cdef class ConsumeQueue:
         return queue
 
     def close(self):
+        # type: (...) -> None
         for file in self.files:
             file.close()
         self.files = []
 
     def __enter__(self):
+        # type: (...) -> ConsumeQueue
         return self
 
     def __exit__(self, *_):
+        # type: (*object) -> None
         self.close()
 
     cdef int load(self) except -1:
@@ -174,7 +183,8 @@ cdef class ConsumeQueue:
         return True
 
     def entries(self, int64_t entry, int64_t count):
-        """Up to `count` visible entries: (physical offset, size, tags code)."""
+        # type: (...) -> list[tuple[int, int, int]]
+        """(physical offset, record size, tags code) of up to `count` visible entries."""
         cdef const uint8_t *at
         found = []
         while len(found) < count and self.min_entry <= entry < self.visible:
@@ -187,21 +197,25 @@ cdef class ConsumeQueue:
 
     @property
     def first_entry(self):
+        # type: (...) -> int
         """First entry of the first file."""
         return (<Segment> self.files[0]).base // ENTRY_BYTES if self.files else 0
 
     def __len__(self):
+        # type: (...) -> int
         return self.visible - self.min_entry
 
     def __iter__(self):
+        # type: (...) -> Iterator[tuple[int, int, int]]
         cdef int64_t entry = self.min_entry
         while entry < self.visible:
             yield from self.entries(entry, 1024)
             entry += 1024
 
     def arrays(self):
-        """See consume_queue.pyi. Fields: ENTRY_FIELDS. A closed queue keeps its mappings while views
-        exist."""
+        # type: (...) -> list[Any]
+        """numpy views of the entries, one structured array per file: big-endian fields (ENTRY_FIELDS),
+        nothing copied. A closed queue keeps its mappings while views exist."""
         import numpy
 
         dtype = numpy.dtype(ENTRY_FIELDS)
@@ -215,6 +229,7 @@ cdef class ConsumeQueue:
         return views
 
     def offset_by_time(self, CommitLog log not None, int64_t timestamp_ms, bint upper=False):
+        # type: (...) -> int
         """The first entry stored at or after a time (`upper`: the last one at or before it), within the
         queue."""
         cdef int64_t low = self.min_entry, high = self.visible, middle, stored
@@ -228,6 +243,7 @@ cdef class ConsumeQueue:
         return max(low - 1, self.min_entry) if upper else low
 
     def store_time(self, CommitLog log not None, int64_t entry):
+        # type: (...) -> int
         """Store time (ms) of the entry's record; -1 if the entry or the record does not exist."""
         cdef const uint8_t *at = self.entry_at(entry) if self.min_entry <= entry < self.visible else NULL
         cdef const uint8_t *record
@@ -374,6 +390,7 @@ cdef class ConsumeQueue:
         return 0
 
     def drop_old_files(self, int64_t at_most):
+        # type: (...) -> int
         """Delete up to `at_most` files that end below the first readable entry, oldest first, never the last
         file; returns how many.
 
@@ -395,6 +412,7 @@ cdef class ConsumeQueue:
         return count
 
     def delete(self):
+        # type: (...) -> None
         """Remove the queue's files and folder."""
         for file in self.files:
             file.close()
@@ -405,6 +423,7 @@ cdef class ConsumeQueue:
             os.rmdir(self.folder)
 
     def sync(self):
+        # type: (...) -> bool
         """Sync the entries; another thread may call it, and a file closed concurrently needs no sync. Returns
         whether the folders need a sync, too. OSError."""
         cdef Segment file

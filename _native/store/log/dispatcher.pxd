@@ -31,7 +31,7 @@ cdef struct Unconfirmed:
 cdef class Dispatch:
     cdef readonly str folder
     cdef readonly int64_t queue_file_bytes
-    cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
+    cdef readonly dict queues  # type: dict[tuple[bytes, int], ConsumeQueue]
     cdef frozenset batch_topics            # of Apache's broker: they have batch queues, which are left alone
     cdef readonly Mappings mappings        # of all queues' files
     cdef readonly dict trims               # (topic bytes, queue id) → no record below this is seen

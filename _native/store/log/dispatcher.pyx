@@ -39,11 +39,13 @@ cdef enum:
 
 
 def is_file_name(bytes name not None):
+    # type: (...) -> bool
     """Whether a topic is safe as a folder name: topics in records are not trusted."""
     return 0 < len(name) <= 255 and b"/" not in name and b"\0" not in name and name not in (b".", b"..")
 
 
 def multi_names(bytes names not None, bytes entries not None):
+    # type: (...) -> list[tuple[bytes, int]]
     """(queue name, entry) pairs of INNER_MULTI_DISPATCH and INNER_MULTI_QUEUE_OFFSET; invalid ones are
     skipped."""
     return [
@@ -94,7 +96,10 @@ cdef bint is_deleted(dict deletions, bytes topic, const RecordView *view) except
 
 
 cdef class Dispatch:
+    """Queue entries and index keys of records, staged and recovered."""
+
     def __cinit__(self, folder, int64_t queue_file_bytes, KeyIndex index, delay_levels_ms, bint lmq):
+        # type: (str, int, KeyIndex | None, tuple[int, ...], bool) -> None
         self.folder = os.fspath(folder)
         self.queue_file_bytes = (queue_file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
         self.index = index
@@ -113,6 +118,7 @@ cdef class Dispatch:
         PyMem_Free(self.unconfirmed)
 
     def load(self, repair_log not None):
+        # type: (RepairLog) -> None
         """Open every queue that has a folder and repair its files. StoreForeign: all queue files have another
         size. OSError."""
         make_dirs(self.folder)
@@ -128,19 +134,24 @@ cdef class Dispatch:
 
     @property
     def is_indexed(self):
+        # type: (...) -> bool
         return self.index is not None
 
     @property
     def newest_key(self):
+        # type: (...) -> int
         """Physical offset of the newest record with a key; 0 if there is none, -1 without an index."""
         return -1 if self.index is None else self.index.last[1]
 
     @property
     def index_files(self):
+        # type: (...) -> int
         return 0 if self.index is None else len(self.index.files)
 
     def all_queues(self):
-        """The queues of now. Any thread: one call of C, which no other thread can interrupt."""
+        # type: (...) -> list[ConsumeQueue]
+        """The queues of now. Any thread: one call of C, which no other thread can interrupt. `queues` is the
+        appender's."""
         return list(self.queues.values())
 
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make):
@@ -347,6 +358,7 @@ cdef class Dispatch:
             raise
 
     def forget(self, bytes topic not None, int64_t queue_id=-1):
+        # type: (...) -> int
         """Delete the queues of a topic, or one of them, none of which may have staged entries; returns how
         many."""
         cdef Py_ssize_t n

@@ -12,7 +12,7 @@ cdef enum:
 
 cdef class JournalPage:
     cdef Py_buffer page                   # `page.obj` is NULL: no page
-    cdef readonly Py_ssize_t at
+    cdef readonly Py_ssize_t at  # Position of the next entry.
 
     cdef bint append_entry(
         self, uint8_t kind, bytes name, int32_t number, int64_t value, int64_t end, Py_ssize_t kept

@@ -10,10 +10,15 @@ from firearrow._native.base.hash cimport whole_crc
 
 
 cdef class JournalPage:
+    """The page that journal entries are appended to. Initially there is none, and `put` returns False."""
+
     def __dealloc__(self):
         self.release_page()
 
     def open(self, page not None, Py_ssize_t at):
+        # type: (Buffer, int) -> None
+        """Append to this page from `at` on. BufferError: it is not writable; ValueError: `at` is outside
+        it."""
         self.release_page()
         PyObject_GetBuffer(page, &self.page, PyBUF_WRITABLE)
         if not 0 <= at <= self.page.len:
@@ -23,12 +28,17 @@ cdef class JournalPage:
         self.at = at
 
     def release_page(self):
+        # type: (...) -> None
+        """Release the page, so that it can be closed."""
         PyBuffer_Release(&self.page)
         self.page.len = self.at = 0
 
     def put(
         self, uint8_t kind, bytes name not None, int32_t number, int64_t value, int64_t end, Py_ssize_t kept=0
     ):
+        # type: (...) -> bool
+        """Append one entry; False: it does not fit with `kept` bytes left after it. ValueError: the name is
+        too long; OverflowError: a number is too large."""
         return self.append_entry(kind, name, number, value, end, kept)
 
     cdef bint append_entry(

@@ -49,9 +49,10 @@ cdef enum:
 
 
 cdef class IndexFile:
-    """One index file. Entry numbers start at 1; a new file's count of 0 reads as 1."""
+    """One index file, Apache's layout."""
 
     def __cinit__(self, str path, int64_t slots, int64_t entries_max):
+        # type: (...) -> None
         self.slots = slots
         self.slots_inverse = fa_inverse(<uint32_t> slots)
         self.entries_max = entries_max
@@ -71,6 +72,7 @@ cdef class IndexFile:
         return self.file.map + INDEX_HEADER_BYTES + number * INDEX_SLOT_BYTES
 
     def make(self):
+        # type: (...) -> None
         """Create the file and allocate its slots. OSError."""
         self.file.open_file(True, True)
         status = self.file.allocate(INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES)
@@ -80,6 +82,7 @@ cdef class IndexFile:
             raise OSError(-status, os.strerror(-status), self.file.path)
 
     def load(self):
+        # type: (...) -> None
         """Blocks up to the last entry are allocated already, except in a copy of the store that left out
         zeros: there, a slot in a hole would be SIGBUS on a full disk. OSError."""
         cdef int64_t needed = INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES
@@ -143,10 +146,12 @@ cdef class IndexFile:
 
     @property
     def full(self):
+        # type: (...) -> bool
         return self.count() >= self.entries_max
 
     @property
     def header(self):
+        # type: (...) -> tuple[int, int, int, int, int, int]
         """(begin time, end time, begin physical offset, end physical offset, slots used, count)."""
         self.count()
         at = self.file.map
@@ -156,6 +161,7 @@ cdef class IndexFile:
         )
 
     def is_sound(self):
+        # type: (...) -> bool
         """Whether the header and samples of entries and slots are plausible; a kill may have lost the last
         entry."""
         cdef int64_t number, step, count = self.count(), before = -1
@@ -190,6 +196,7 @@ cdef class IndexFile:
         return get_i64(self.entry(1) + INDEX_ENTRY_AT_OFFSET) == low
 
     def remove_from(self, int64_t physical_offset):
+        # type: (...) -> bool
         """Remove entries of records at or above an offset, newest first; False if a chain does not match its
         entry."""
         cdef int64_t number = self.count()
@@ -223,6 +230,7 @@ cdef class IndexFile:
         return True
 
     def offsets(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
+        # type: (...) -> Iterator[int]
         """Physical offsets of entries with a hash, newest first, stored within the times (to the second).
         Nothing may be appended meanwhile."""
         cdef int64_t number, count = self.count(), steps = 0
@@ -242,10 +250,13 @@ cdef class IndexFile:
             steps += 1
 
     def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
+        # type: (...) -> list[int]
         return list(islice(self.offsets(key_hash, begin_ms, end_ms), max_count))
 
 
 cdef class KeyIndex:
+    """All index files of a store, oldest first."""
+
     def __cinit__(self, folder, int64_t slots, int64_t entries_max):
         self.folder = os.fspath(folder)
         self.slots = slots
@@ -254,6 +265,7 @@ cdef class KeyIndex:
 
     @staticmethod
     def open(folder, int64_t slots, int64_t entries_max, repair_log not None):
+        # type: (str, int, int, RepairLog) -> KeyIndex
         """Open all files. A damaged index, or one of another size, is deleted and will be rebuilt.
         OSError."""
         cdef KeyIndex index = KeyIndex(folder, slots, entries_max)
@@ -286,6 +298,7 @@ cdef class KeyIndex:
         return self
 
     def close(self):
+        # type: (...) -> None
         if self.prepared is not None:
             self.prepared.file.close()
             os.unlink(self.prepared.file.path)
@@ -352,6 +365,7 @@ cdef class KeyIndex:
         return file
 
     def offsets(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
+        # type: (...) -> Iterator[int]
         """Physical offsets, newest first, over all files that may hold them. Nothing may be appended
         meanwhile."""
         for file in reversed(self.files):
@@ -362,10 +376,12 @@ cdef class KeyIndex:
                 break
 
     def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
+        # type: (...) -> list[int]
         return list(islice(self.offsets(key_hash, begin_ms, end_ms), max_count))
 
     @property
     def last(self):
+        # type: (...) -> tuple[int, int]
         """(store time, physical offset) of the newest entry; zeros if there is none."""
         for file in reversed(self.files):
             _, ended, _, end_physical, _, count = file.header
@@ -375,10 +391,12 @@ cdef class KeyIndex:
 
     @property
     def empty(self):
+        # type: (...) -> bool
         return self.last == (0, 0) and not any(file.header[5] > 1 for file in self.files)
 
     @property
     def sealed_time(self):
+        # type: (...) -> int
         """End time of the newest full file (the checkpoint's index time); 0 if none is full. Any thread:
         retention may detach and close files meanwhile."""
         cdef IndexFile file
@@ -386,6 +404,7 @@ cdef class KeyIndex:
         return max([file.header[1] for file in files if file.full], default=0)
 
     def remove_from(self, int64_t physical_offset):
+        # type: (...) -> int
         """Remove all records at or above an offset; returns from where the index must be rebuilt (never above
         that offset)."""
         self.capacity = 0
@@ -421,6 +440,7 @@ cdef class KeyIndex:
         return 0
 
     def drop_below(self, int64_t min_physical):
+        # type: (...) -> list[Segment]
         """Detach the files whose records are all deleted, for the caller to discard; the last file stays."""
         gone = []
         while len(self.files) > 1 and self.files[0].header[3] < min_physical:
@@ -428,6 +448,7 @@ cdef class KeyIndex:
         return gone
 
     def sync(self):
+        # type: (...) -> None
         """Sync entries and folder; another thread may call it. OSError."""
         cdef IndexFile file
         cdef int status
@@ -459,6 +480,8 @@ cdef int32_t keys_of(const uint8_t *topic, Py_ssize_t length) noexcept nogil:
 
 
 cdef class KeyHashes:
+    """Hashes of the keys of staged records; not for Python."""
+
     def __dealloc__(self):
         PyMem_Free(self.at)
 

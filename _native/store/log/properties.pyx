@@ -10,6 +10,9 @@ from firearrow._native.store.log.record cimport RECORD_OK, RecordView, Text, che
 
 
 def property_values(const uint8_t[::1] record not None, dict names not None):
+    # type: (bytes | bytearray | memoryview, dict[bytes, str]) -> dict[str, str]
+    """The properties of a record that are in `names` (UTF-8 → key of the result); the last of equal names
+    wins. Empty for bytes that are not a record."""
     cdef Py_ssize_t length = record.shape[0]
     cdef RecordView view
     if check_record(&record[0] if length else NULL, length, length, False, &view) != RECORD_OK:

@@ -21,7 +21,10 @@ cdef enum:
 
 
 cdef class QueueRebuild:
+    """Compares queues with the whole log; used by recovery."""
+
     def __cinit__(self, CommitLog log not None, repair_log not None):
+        # type: (CommitLog, RepairLog) -> None
         self.log = log
         self.repair_log = repair_log
         self.states = {}
@@ -177,6 +180,7 @@ cdef class QueueRebuild:
         return 0
 
     def finish(self, list queues not None):
+        # type: (list[ConsumeQueue]) -> None
         """After the whole log: remove entries without a record and sync the queues. OSError."""
         cdef ConsumeQueue queue
         for queue in queues:

@@ -25,14 +25,15 @@ cdef class ReceivedMessage:
     cdef int32_t start            # of the record in source.records
     cdef int32_t topic_at, topic_bytes
     cdef int32_t body_at          # in source.texts, like the properties
-    cdef readonly int32_t body_bytes
+    cdef readonly int32_t body_bytes  # Size of the body as stored, possibly compressed.
     cdef int32_t properties_at, properties_bytes
-    cdef readonly int32_t store_size, flag, sys_flag
+    cdef readonly int32_t store_size, flag, sys_flag  # Of the record; in an inner batch, of its item.
     cdef readonly int64_t physical_offset
-    cdef public int32_t queue_id, reconsume_times
+    cdef public int32_t queue_id
+    cdef public int32_t reconsume_times  # How often its consumption failed before.
     cdef public int64_t queue_offset
     cdef public str broker_name
-    cdef public object queue
+    cdef public object queue  # type: Any  # The MessageQueue that it was pulled from.
     cdef bint packed, inner
     cdef str own_topic
     cdef bytes own_body

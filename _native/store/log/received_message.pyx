@@ -39,6 +39,12 @@ cdef Source NOTHING = Source.__new__(Source)
 @cython.no_gc
 @cython.freelist(1024)
 cdef class ReceivedMessage:
+    """One received message; fields are decoded on first use. It keeps its whole response alive.
+
+    Setting a field changes this object only. It can be copied and pickled; a copy is equal, and keeps only
+    its own bytes alive. Any thread.
+    """
+
     def __cinit__(self):
         self.source = NOTHING
 
@@ -88,42 +94,56 @@ cdef class ReceivedMessage:
 
     @property
     def body_crc(self):
+        # type: (...) -> int
         return get_i32(self.header() + AT_CRC)
 
     @property
     def born_timestamp(self):
+        # type: (...) -> int
+        """ms since 1970, by the producer's clock."""
         return get_i64(self.header() + AT_BORN_TIME)
 
     @property
     def store_timestamp(self):
+        # type: (...) -> int
+        """ms since 1970, by the broker's clock."""
         return get_i64(self.header() + AT_BORN_HOST + born_host_bytes(self.sys_flag))
 
     @property
     def prepared_transaction_offset(self):
+        # type: (...) -> int
         if self.inner:
             return 0
         return get_i64(store_host_of(self) + store_host_bytes(self.sys_flag) + AFTER_STORE_HOST_PREPARED)
 
     @property
     def born_host(self):
+        # type: (...) -> str
+        """`ip:port`, or `[ip]:port` (IPv6)."""
         return host_text(self.header() + AT_BORN_HOST, born_host_bytes(self.sys_flag))
 
     @property
     def store_host(self):
+        # type: (...) -> str
         return host_text(store_host_of(self), store_host_bytes(self.sys_flag))
 
     @property
     def offset_message_id(self):
+        # type: (...) -> str
+        """Broker address and physical offset, in hex."""
         cdef bytes host = bytes_at(store_host_of(self), store_host_bytes(self.sys_flag))
         return (host + (<object> self.physical_offset).to_bytes(8, "big", signed=True)).hex().upper()
 
     @property
     def message_id(self):
+        # type: (...) -> str
+        """The producer's unique id; without one, `offset_message_id`."""
         unique = self.find("UNIQ_KEY", 8)
         return unique if unique is not None else self.offset_message_id
 
     @property
     def transaction_id(self):
+        # type: (...) -> str | None
         cdef str prepared = self.find("TRAN_MSG", 8)
         return self.find("UNIQ_KEY", 8) if prepared is not None and prepared.lower() == "true" else None
 
@@ -131,6 +151,7 @@ cdef class ReceivedMessage:
 
     @property
     def topic(self):
+        # type: (...) -> str
         cdef const uint8_t *at
         cdef const char *known
         cdef Py_ssize_t known_bytes
@@ -146,10 +167,13 @@ cdef class ReceivedMessage:
 
     @topic.setter
     def topic(self, str topic not None):
+        # type: (str) -> None
         self.own_topic = topic
 
     @property
     def body(self):
+        # type: (...) -> bytes
+        """Decompressed on first use if needed; raises what the opener raises."""
         if self.own_body is None:
             stored = bytes_at(
                 <const uint8_t *> PyBytes_AS_STRING(self.source.texts) + self.body_at, self.body_bytes
@@ -159,12 +183,15 @@ cdef class ReceivedMessage:
 
     @body.setter
     def body(self, bytes body not None):
+        # type: (bytes) -> None
         self.own_body = body
 
     # ---- properties ----
 
     @property
     def properties(self):
+        # type: (...) -> dict[str, str]
+        """The message's own dict, created on first use; changes are kept."""
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef ParsedProperty parsed
@@ -188,10 +215,14 @@ cdef class ReceivedMessage:
         return self.own_properties
 
     def get_property(self, str name not None, str default=None):
+        # type: (...) -> str | None
+        """One property, without creating the dict."""
         cdef str value = self.text_of(name)
         return default if value is None else value
 
     def put_property(self, str name not None, str value not None):
+        # type: (...) -> None
+        """Set one property, without creating the dict."""
         if self.own_properties is not None:
             self.own_properties[name] = value
         elif self.put is None:
@@ -201,10 +232,12 @@ cdef class ReceivedMessage:
 
     @property
     def tags(self):
+        # type: (...) -> str | None
         return self.find("TAGS", 4)
 
     @property
     def keys(self):
+        # type: (...) -> tuple[str, ...]
         cdef str keys = self.find("KEYS", 4)
         return () if keys is None else tuple([key for key in keys.split(" ") if key])
 
@@ -353,9 +386,24 @@ def _restored(
 # ---- decoding ----------------------------------------------------------------------------------------------
 
 def decode_messages(
-    bytes body not None, str broker_name not None, opener not None, *, queue=None, min_offset=None,
-    max_offset=None, int64_t offset_delta=0, tags=None,
+    bytes body not None,
+    str broker_name not None,
+    opener not None,  # type: Callable[[int, bytes], bytes]
+    *,
+    queue=None,  # type: Any
+    min_offset=None,  # type: int | None
+    max_offset=None,  # type: int | None
+    int64_t offset_delta=0,
+    tags=None,  # type: Set[str] | None
 ):
+    # type: (...) -> list[ReceivedMessage]
+    """The messages of one response, inner batches expanded. RecordError: a record is truncated or its lengths
+    do not add up.
+
+    `opener(sys_flag, stored)` decompresses a body. `queue` (a MessageQueue) is set in every message, with its
+    id; `min_offset` and `max_offset` set the properties MIN_OFFSET and MAX_OFFSET; `offset_delta` is added to
+    the queue offsets (static topics). With `tags` (not empty) only messages with one of these tags are
+    returned."""
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(body)
     cdef Py_ssize_t length = len(body)
     cdef Py_ssize_t at = 0

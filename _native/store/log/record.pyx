@@ -189,11 +189,14 @@ cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *fo
 # ---- for Python: offline reading, tools, tests -------------------------------------------------------------
 
 class RecordError(ValueError):
+    """Bytes that are not a record; the message says what is wrong."""
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
+    """One decoded record. Hosts: 4 or 16 address bytes and an i32 port; `body` as stored, maybe
+    compressed."""
     size: int
     body_crc: int
     queue_id: int
@@ -213,6 +216,7 @@ class Record:
 
     @property
     def properties(self):
+        # type: (...) -> dict[str, str]
         text = self.properties_bytes.decode("utf-8", "replace")
         pairs = (pair.partition("\x01") for pair in text.split("\x02"))
         return {name: value for name, sep, value in pairs if sep and name and value}
@@ -241,6 +245,8 @@ cdef object record_of(const RecordView *view):
 
 
 def decode(data not None, bint check_crc=True):
+    # type: (bytes | bytearray | memoryview, bool) -> Record
+    """The record at the start of `data`; later bytes are ignored. RecordError."""
     cdef const uint8_t[::1] view = data
     cdef RecordView found
     cdef Py_ssize_t length = view.shape[0]

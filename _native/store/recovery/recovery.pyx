@@ -140,9 +140,19 @@ cdef class Recovery:
 
 
 def recover(
-    CommitLog log not None, Dispatch dispatch not None, checkpoint, repair_log not None, *, bint clean,
-    bint sealed, on_unclean, bint check_crc, progress, int64_t truncate_at=-1,
+    CommitLog log not None,
+    Dispatch dispatch not None,
+    checkpoint,  # type: Checkpoint
+    repair_log not None,  # type: RepairLog
+    *,
+    bint clean,
+    bint sealed,
+    on_unclean,  # type: Callable[[], None]
+    bint check_crc,
+    progress,  # type: Callable[[str], None] | None
+    int64_t truncate_at=-1,
 ):
+    # type: (...) -> tuple[int, int]
     """Make log, queues and index of an opened store agree: (end of the log, store time of the newest record
     walked). StoreDamaged, OSError.
 
@@ -231,6 +241,7 @@ cdef int64_t newest_key(Dispatch dispatch) except -2:
 
 
 def mismatched_queue(CommitLog log not None, Dispatch dispatch not None):
+    # type: (...) -> ConsumeQueue | None
     """A queue whose last or middle entry does not point to its record; None if there is none."""
     cdef ConsumeQueue queue
     for queue in dispatch.queues.values():

@@ -1,2 +1,0 @@
-def valid(text: bytes | bytearray | memoryview) -> bool:
-    """Whether it is valid UTF-8, by the rules of Python's strict decoder."""

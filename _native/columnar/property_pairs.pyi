@@ -1,1 +1,0 @@
-"""Only for `cimport`: see property_pairs.pxd."""

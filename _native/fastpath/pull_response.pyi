@@ -1,1 +1,0 @@
-"""Not for Python: see pull_response.pxd."""

@@ -1,1 +1,0 @@
-"""Not for Python: see request_fields.pxd."""

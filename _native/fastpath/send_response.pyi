@@ -1,1 +1,0 @@
-"""Not for Python: see send_response.pxd."""

@@ -1,1 +1,0 @@
-"""Used by `cimport` only: see layout.pxd."""

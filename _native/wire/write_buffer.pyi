@@ -1,1 +1,0 @@
-"""Used by `cimport` only: see write_buffer.pxd."""
