@@ -212,6 +212,9 @@ class BuildExtensions(build_ext):
             extension.sources = [str(path.with_suffix(".c"))]
             extension.depends = [str(header) for header in headers(path, ROOT)]
         self.extensions.sort(key=lambda each: -Path(each.sources[0]).stat().st_size)  # the longest first
+        if self.editable_mode:  # setuptools gives it empty folders of its own
+            name = f"{self.plat_name}-{sys.implementation.cache_tag}"
+            self.build_lib, self.build_temp = f"build/lib.{name}", f"build/temp.{name}"
         super().run()
 
     def build_extensions(self) -> None:
