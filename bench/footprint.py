@@ -134,7 +134,7 @@ def packages(*, build: bool) -> dict[str, float]:
     clone."""
     with tempfile.TemporaryDirectory(prefix="firearrow-footprint-") as folder:
         clone = Path(folder) / "clone"
-        for name in FOLDERS:
+        for name in (*FOLDERS, "packaging"):
             shutil.copytree(ROOT / name, clone / name, ignore=NOT_IN_A_CLONE)
         for path in ROOT.iterdir():
             if path.is_file() and path.suffix in ("", ".py", ".toml", ".md", ".in"):
