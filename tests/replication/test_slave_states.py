@@ -11,6 +11,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from tests.replication.pairs import (
+    SEGMENT,
     digests,
     end_of,
     ha_client,
@@ -89,11 +90,13 @@ def shortened(scene: Scene) -> int:
     for path in folder.iterdir():
         os.utime(path, (past, past))
     assert scene.connection.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
+    end = end_of(scene.connection)
+    last = end - end % SEGMENT
     eventually(
-        lambda: min(int(path.name) for path in folder.iterdir()) > 0, what="the deletion of the first file"
+        lambda: min(int(path.name) for path in folder.iterdir()) == last,
+        what="the deletion of all but the last",
     )
-    time.sleep(0.3)
-    return min(int(path.name) for path in folder.iterdir())
+    return last
 
 
 def test_a_slave_that_was_away_too_long_is_told(scene: Scene) -> None:
