@@ -300,7 +300,7 @@ class ClientInstance:
     def _leave(self, address: str) -> None:
         """If no route names it any more: pulls that a former master holds are sent to the new one."""
         channel = self.channels.held(address)
-        if channel is not None and all(address != known for _, _, known in self.routes.addresses()):
+        if channel is not None and not self.routes.has_address(address):
             channel.close()
 
     async def _renewed(self, topics: list[str]) -> bool:
@@ -324,7 +324,7 @@ class ClientInstance:
         used = bool(self.producers or self.consumers)
         if not again and (not used or self.heartbeats.is_beating(address)):
             return
-        if any(address == known for _, _, known in self.routes.addresses()):
+        if self.routes.has_address(address):
             self.spawn(self._rebalance_after(self.heartbeats.beat_on_open(address)))
 
     async def _rebalance_after(self, heartbeat: asyncio.Task[bool]) -> None:

@@ -119,7 +119,7 @@ class Heartbeats:
         """Send heartbeats until it answers, or no route names it any more."""
         while address in self._silent and not await self.beat(address):
             await asyncio.sleep(PROBE_PAUSE_S)
-            if all(address != known for _, _, known in self._routes.addresses()):
+            if not self._routes.has_address(address):
                 self._silent.discard(address)
                 self._notify()
 

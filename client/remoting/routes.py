@@ -321,6 +321,10 @@ class RouteTable:
         """(broker name, id, address) of every known broker."""
         return [(name, broker_id, a) for name, ids in self._brokers.items() for broker_id, a in ids.items()]
 
+    def has_address(self, address: str) -> bool:
+        """Whether some known broker has this address."""
+        return any(address in ids.values() for ids in self._brokers.values())
+
     def brokers_of(self, topic: str) -> list[str]:
         """An address of each broker of the topic, in random order: its master, else any of its ids."""
         route = self._routes.get(topic)
