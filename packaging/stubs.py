@@ -216,12 +216,12 @@ class Stub:
         comment = COMMENT.search(line)
         plain = re.search(r" # (?!type: )(.*)$", line)
         shown = comment[1] if comment else declared_type(node.base_type)
-        said = (comment[2] if comment else plain and plain[1]) or ""
+        text = (comment[2] if comment else plain and plain[1]) or ""
         for declarator in node.declarators:
             if not shown or declarator.name.startswith("_"):
                 continue
             self._use(shown)
-            documented = document(said, indent + "    " * (node.visibility == "readonly"))
+            documented = document(text, indent + "    " * (node.visibility == "readonly"))
             if node.visibility == "public":
                 yield from (f"{indent}{declarator.name}: {shown}", *documented)
             else:
@@ -235,7 +235,7 @@ class Stub:
         field = re.match(r"\s*(\w+): (.+?)(?: = (.*?))?(?:  # .*)?$", line)
         comment = COMMENT.search(line)
         plain = re.match(r"\s*(\w+) = (.*?)(?:  # .*)?$", line)
-        said = comment[2] if comment else None
+        text = comment[2] if comment else None
         if field and owner and not field[1].startswith("_"):
             self._use(field[2])
             default = "" if field[3] is None else f" = {field[3] if LITERAL.fullmatch(field[3]) else '...'}"
@@ -250,7 +250,7 @@ class Stub:
             yield f"{indent}{plain[1]} = {plain[2] if LITERAL.fullmatch(plain[2]) else '...'}"
         else:
             return
-        yield from document(said, indent) if said else self._string_at(self._end(start) + 1, indent)
+        yield from document(text, indent) if text else self._string_at(self._end(start) + 1, indent)
 
     def _string_at(self, number: int, indent: str) -> Iterator[str]:
         """The docstring in the lines from `number` on."""
