@@ -1,19 +1,16 @@
 """ConsumerOrderInfo with a manual clock: blocked clients, a queue's progress, and the file that Apache reads."""
 
-import tarfile
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.broker.pop.order_info import EXPIRE_MS, ILLEGAL, PASSED, QUEUES_MAX, ConsumerOrderInfo
+from tests.golden import unpacked_file
 from tests.support.clock import ManualClock
 
 NOW = 1_700_000_000_000
 INVISIBLE_MS = 60_000
 T, G = "T", "G"
-RECORDED = Path(__file__).parents[1] / "recorded" / "store-apache.tar.xz"
 
 APACHE = b"""{
 	"orderInfoCount":1,
@@ -199,10 +196,7 @@ def test_the_file_of_apache_is_loaded(harness: OrderInfoHarness) -> None:
 
 
 def test_the_file_of_the_golden_store_is_loaded_and_written_unchanged(harness: OrderInfoHarness) -> None:
-    with tarfile.open(RECORDED) as archive:
-        member = archive.extractfile("store-apache/config/consumerOrderInfo.json")
-        assert member is not None
-        text = member.read()
+    text = unpacked_file("store-apache", "config/consumerOrderInfo.json")
     harness.order_info.load(text)
     assert harness.order_info.to_json().split() == text.split()
 

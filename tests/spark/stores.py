@@ -3,10 +3,7 @@
 Tests must not write into `KnownStore.root`, which a whole run shares; `copied` gives a copy to damage.
 """
 
-import gzip
-import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import CompressionKind, ProducerOptions
-from tests.golden import GOLDEN
+from tests import golden
 
 BROKER = "broker-a"
 """Also the name of the store's folder, so that queues have the same names in files and at a live broker."""
@@ -120,7 +117,4 @@ class Golden:
 
 def unpacked(name: str, folder: Path) -> Golden:
     """`store-apache` or `store-apache-crashed`, unpacked to `folder/name`."""
-    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    with gzip.open(GOLDEN / f"{name}.manifest.json.gz", "rt", encoding="utf-8") as text:
-        return Golden(name, folder / name, json.load(text))
+    return Golden(name, golden.unpacked(name, folder), golden.manifest(name))
