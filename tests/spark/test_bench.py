@@ -1,7 +1,5 @@
 """The Spark benchmarks as they are started; session/test_bench.py runs every row in the session of the tests."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import pytest
 
 from bench.programs import ROOT
 from bench.spark_bench import GOALS
+from tests.spark.programs import run_program
 
 
 @pytest.mark.long
@@ -25,15 +24,7 @@ def test_every_row_gives_figures_and_goals(tmp_path: Path, spark_environment: di
         "--folder",
         str(tmp_path),
     ]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | spark_environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = run_program(command, spark_environment, ROOT, 200)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     for slow, quick, _ in GOALS:
         assert f"row: {quick} / {slow}" in done.stdout

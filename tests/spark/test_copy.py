@@ -15,6 +15,7 @@ import pytest
 from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
+from tests.spark.programs import run_program
 from tests.spark.replaying import bodies
 from tests.spark.stores import BROKER, SETTINGS
 from tests.spark.waiting import POLL_S, await_some
@@ -91,15 +92,7 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
 
 def copied_once(command: list[str], environment: dict[str, str], folder: Path) -> dict[str, int]:
     """The totals of a run that ends by itself."""
-    done = subprocess.run(
-        [*command, "--once"],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = run_program([*command, "--once"], environment, folder, 200)
     assert done.returncode == 0, done.stderr
     totals: dict[str, int] = orjson.loads((folder / "report.json").read_bytes())["totals"]
     return totals

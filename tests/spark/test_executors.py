@@ -15,6 +15,7 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.arrow.export_manifest import ExportManifest
 from firearrow.spark_tools.pack import LIBRARY, Packed
 from tests.spark.executors import bare_python
+from tests.spark.programs import run_program
 from tests.spark.replaying import bodies
 from tests.spark.stores import KnownStore
 
@@ -31,14 +32,10 @@ def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
     ours = {"PYSPARK_PYTHON": str(bare_python(tmp_path / "bare"))}
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run_program(
             [sys.executable, "-c", COMMAND, "spark", *ONE, *map(str, arguments)],
-            env=os.environ | spark_environment | ours,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
+            spark_environment | ours,
+            tmp_path,
         )
 
     return run
@@ -102,15 +99,7 @@ def test_executors_read_a_table_and_replay_it(
             archive.extractall(tmp_path / LIBRARY, filter="data")
         environment |= {"PYSPARK_PYTHON": str(bare_python(tmp_path / "bare")), "PYTHONPATH": LIBRARY}
     arguments = store.root, fresh_broker.name_server, tmp_path / "checkpoint"
-    done = subprocess.run(
-        [submit, *TWO, *options, PROGRAM, *arguments],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = run_program([submit, *TWO, *options, PROGRAM, *arguments], environment, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     result = orjson.loads(done.stdout.splitlines()[-1])
     known = {(each.queue.queue_id, each.queue_offset, each.unique_id) for each in store.of("Orders")}

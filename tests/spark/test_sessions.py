@@ -1,13 +1,12 @@
 """A session that `session` creates, in a separate process: its settings and push-down."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import orjson
 
 from firearrow.spark_tools.sessions import SETTINGS
+from tests.spark.programs import run_program
 from tests.spark.stores import KnownStore
 
 PROGRAM = """
@@ -30,15 +29,7 @@ print(json.dumps({
 def test_a_session_is_as_it_is_promised(
     spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(store.root)],
-        env=os.environ | spark_environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", PROGRAM, str(store.root)], spark_environment, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "registered data source" not in done.stderr, "Spark found the format, and it was registered again"
     result = orjson.loads(done.stdout.splitlines()[-1])

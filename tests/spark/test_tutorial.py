@@ -2,12 +2,12 @@
 
 The same jobs run in tests/spark/session: replay, redrive, export, and the programs of SPARK.md."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.spark.programs import run_program
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "examples" / "spark_tutorial.py"
 
@@ -18,15 +18,7 @@ TUTORIAL = Path(__file__).resolve().parents[2] / "examples" / "spark_tutorial.py
 def test_the_tutorial(
     arguments: list[str], orders: int, spark_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, str(TUTORIAL), *arguments],
-        env=os.environ | spark_environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=220,
-        check=False,
-    )
+    done = run_program([sys.executable, str(TUTORIAL), *arguments], spark_environment, tmp_path, 220)
     assert done.returncode == 0, done.stdout + done.stderr
     for line in (
         f"{orders:,} orders sent",

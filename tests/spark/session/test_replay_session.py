@@ -27,6 +27,7 @@ from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.data_loss import DataLosses
+from tests.spark.programs import run_program
 from tests.spark.replaying import stored
 from tests.spark.stores import BROKER, SETTINGS, KnownStore
 
@@ -150,15 +151,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
         slow.communicate(timeout=30)
     ended_at = sum(mark.counts.get("messages", 0) for mark in marks.written())
     assert 0 < ended_at < len(store.messages)
-    ran = subprocess.run(
-        [*command, "--verify"],
-        env=os.environ | spark_environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    ran = run_program([*command, "--verify"], spark_environment, tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "INFO" not in ran.stderr
     report = orjson.loads((tmp_path / "report.json").read_bytes())
