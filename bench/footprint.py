@@ -136,6 +136,7 @@ def packages(*, build: bool) -> dict[str, float]:
         clone = Path(folder) / "clone"
         for name in (*FOLDERS, "packaging"):
             shutil.copytree(ROOT / name, clone / name, ignore=NOT_IN_A_CLONE)
+        shutil.copytree(ROOT / "docs", clone / "docs")
         for path in ROOT.iterdir():
             if path.is_file() and path.suffix in ("", ".py", ".toml", ".md", ".in"):
                 shutil.copy(path, clone)

@@ -1,4 +1,4 @@
-"""The report of bench/results.ndjson: `python -m bench.report` writes BENCHMARKS.md and bench/history.svg.
+"""The report of bench/results.ndjson: `python -m bench.report` writes docs/BENCHMARKS.md and bench/history.svg.
 
 It measures nothing. A row shows its newest full run, or that it was not measured.
 """
@@ -16,7 +16,7 @@ from bench.programs import ROOT
 from bench.results import Outcome, Run
 from bench.rows import Goal
 
-PAGE = ROOT / "BENCHMARKS.md"
+PAGE = ROOT / "docs/BENCHMARKS.md"
 PICTURE = ROOT / "bench" / "history.svg"
 HISTORY = 40
 """Runs that are drawn."""
@@ -63,7 +63,7 @@ GOALS = """## Goals
 
 *Floor* is the same ratio or figure for the row's floor. *Last runs* gives the lowest and the highest value of the last
 ten full runs that measured the goal, and how many of them reached it. Their hosts differ in kind and load, and floors
-and peers vary with them. [bench/LIMITS.md](bench/LIMITS.md) says what limits each row and what was tried.
+and peers vary with them. [bench/LIMITS.md](../bench/LIMITS.md) says what limits each row and what was tried.
 """
 AGAIN = """## Run it yourself
 
@@ -105,7 +105,7 @@ def page(runs: list[Run]) -> str:
     parts = [INTRODUCTION, METHOD, "## Results\n", _machine(usual), _beside_apache(usual), _goals(usual)]
     parts += [_figures(usual), _figures_ahead(runs), _footprint(runs), _spark(runs), _micro(runs)]
     parts += [
-        "## History\n\nMessages per second, by run; the scale is logarithmic.\n\n![history](bench/history.svg)\n"
+        "## History\n\nMessages per second, by run; the scale is logarithmic.\n\n![history](../bench/history.svg)\n"
     ]
     return "\n".join(part for part in [*parts, _profiles(runs), AGAIN, NOTES] if part)
 

@@ -2,7 +2,7 @@
 #
 # Order: stage → one write to the log → queue entries and keys → (confirm) → visible to readers.
 # Thread: the appender's; `sync`, `flush_queues` and `prepare` may be called by one other thread: what they
-# touch is in the table of ARCHITECTURE.md's chapter Threads.
+# touch is in the table of docs/ARCHITECTURE.md's chapter Threads.
 
 from libc.stdint cimport int64_t
 

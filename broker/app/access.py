@@ -314,7 +314,7 @@ def warn_of_open_ports(addresses: list[Address], may: str, *, users: bool, tls: 
     if not users:
         warnings.append(
             f"any client that reaches these ports can {may}; to require users, set authenticationEnabled, "
-            "authorizationEnabled and initAuthenticationUser (SECURITY.md)"
+            "authorizationEnabled and initAuthenticationUser (docs/SECURITY.md)"
         )
     if tls.listening is None:
         warnings.append(

@@ -1,8 +1,8 @@
 """RULES: what each request code needs, in one table. Pure functions of the request and of `Facts`.
 
 Where Apache checks a request, its rule is here (DefaultAuthorizationContextBuilder, @RocketMQAction). Where it lets any
-user through, ours says what is needed; `CLOSED` names these codes, and PROTOCOL.md lists them. A code that is missing
-here needs what administration of the cluster needs. A missing or malformed field is a FieldError or ValueError:
+user through, ours says what is needed; `CLOSED` names these codes, and docs/PROTOCOL.md lists them. A code that is
+missing here needs what administration of the cluster needs. A missing or malformed field is a FieldError or ValueError:
 the handler would refuse it, too.
 """
 
@@ -44,7 +44,7 @@ class Facts(Protocol):
 
 
 class Rule(NamedTuple):
-    """`text`: the same for people, as PROTOCOL.md prints it."""
+    """`text`: the same for people, as docs/PROTOCOL.md prints it."""
 
     needs: Callable[[RemotingCommand, Facts], Iterable[Need]]
     text: str

@@ -40,7 +40,7 @@ class BrokerArguments(ServerArguments):
 def broker_parser() -> Parser:
     parser = Parser(
         "firearrow broker",
-        "Run the broker and a name server in one process. OPTIONS.md explains the keys of --config and --set.",
+        "Run the broker and a name server in one process. docs/OPTIONS.md explains the keys of --config and --set.",
     )
     option = parser.add_argument
     option("--store", type=Path, metavar="DIR", help="the store's folder  [default: ~/firearrow/store]")
@@ -83,7 +83,7 @@ def broker_parser() -> Parser:
 
 def namesrv_parser() -> Parser:
     parser = Parser(
-        "firearrow namesrv", "Run the name server alone. OPTIONS.md explains the keys of --config."
+        "firearrow namesrv", "Run the name server alone. docs/OPTIONS.md explains the keys of --config."
     )
     option = parser.add_argument
     option("--listen", metavar="HOST:PORT", help="where it listens  [default: 127.0.0.1:9876]")

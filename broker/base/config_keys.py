@@ -104,7 +104,7 @@ def security_faults(
         else:
             found[key] = (
                 f"{shown} asks for {protection}, which this server does not have: remove the key, and let only "
-                "trusted hosts reach the ports (SECURITY.md)"
+                "trusted hosts reach the ports (docs/SECURITY.md)"
             )
     return found
 

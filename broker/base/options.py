@@ -1,6 +1,6 @@
 """Options of the broker: each declared once with Apache's key, default, range and meaning. A frozen value.
 
-OPTIONS.md is generated from this file: the string after an option is its line there.
+docs/OPTIONS.md is generated from this file: the string after an option is its line there.
 """
 
 import dataclasses

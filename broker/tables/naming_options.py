@@ -1,6 +1,6 @@
 """NamingOptions: the name server's options under Apache's keys. Loop thread.
 
-Clients can change the options with an effect; a change lasts until the name server stops. OPTIONS.md lists
+Clients can change the options with an effect; a change lasts until the name server stops. docs/OPTIONS.md lists
 `ACTING`.
 """
 

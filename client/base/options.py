@@ -1,7 +1,7 @@
 """The client's options, with Java's defaults. Names end in their unit: `_s` is seconds, `bytes` is bytes.
 
 Each value is checked when the object is created; ConfigError names the range. Producers and consumers with
-the same ClientOptions share one instance. OPTIONS.md is generated from this file: the string after an option
+the same ClientOptions share one instance. docs/OPTIONS.md is generated from this file: the string after an option
 is its line there.
 """
 

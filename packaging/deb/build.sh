@@ -63,7 +63,8 @@ install -D -m 644 packaging/broker.conf "$root/etc/firearrow/broker.conf"
 install -D -m 644 packaging/systemd/firearrow.default "$root/etc/default/firearrow"
 install -D -m 644 -t "$root/lib/systemd/system" packaging/systemd/firearrow.service packaging/systemd/firearrow.socket
 install -D -m 644 LICENSE "$root/usr/share/doc/firearrow/copyright"
-install -D -m 644 -t "$root/usr/share/doc/firearrow" README.md OPTIONS.md SECURITY.md
+install -D -m 644 -t "$root/usr/share/doc/firearrow" README.md SECURITY.md
+install -D -m 644 -t "$root/usr/share/doc/firearrow/docs" docs/*.md
 gzip -9nc CHANGELOG.md >"$root/usr/share/doc/firearrow/changelog.gz"
 install -d -m 750 "$root/var/lib/firearrow"
 

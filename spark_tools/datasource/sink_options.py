@@ -1,4 +1,4 @@
-"""Every option of the sink. SPARK_REFERENCE.md's table is generated from them. Opens nothing."""
+"""Every option of the sink. docs/SPARK_REFERENCE.md's table is generated from them. Opens nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

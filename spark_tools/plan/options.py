@@ -1,4 +1,4 @@
-"""Every option of the source. SPARK_REFERENCE.md's table is generated from them. The
+"""Every option of the source. docs/SPARK_REFERENCE.md's table is generated from them. The
 sink's options are in `sink_options`.
 
 Frozen; opens nothing. `message_filter` and `split_policy` only describe what to read.

@@ -1,4 +1,7 @@
-"""PROTOCOL.md's table of what each request code needs, from the broker's rules: `python -m tests.auth.rules_table`."""
+"""The table in docs/PROTOCOL.md of what each request code needs, from the broker's rules.
+
+`python -m tests.auth.rules_table` writes it.
+"""
 
 from collections import defaultdict
 from pathlib import Path
@@ -6,7 +9,7 @@ from pathlib import Path
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.auth.rules import CLOSED, RULES
 
-PROTOCOL = Path(__file__).resolve().parents[2] / "PROTOCOL.md"
+PROTOCOL = Path(__file__).resolve().parents[2] / "docs/PROTOCOL.md"
 BEGIN, END = "<!-- rules -->\n", "<!-- /rules -->"
 
 

@@ -1,4 +1,4 @@
-"""The report shows what the results contain: reached, not reached, not measured; BENCHMARKS.md is up to date."""
+"""The report shows what the results contain: reached, not reached, not measured; docs/BENCHMARKS.md is up to date."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The table of limits: STORAGE.md's is generated from `limits.txt`, with the values of the code.
+"""The table of limits: docs/STORAGE.md's is generated from `limits.txt`, with the values of the code.
 
 `python -m tests.hostile.limits` writes it. A constant that ends in MAX and is not there must be in `others.txt`.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from firearrow.broker.base.options import Options, options_by_key, text_of
 from tests.hostile.code import KINDS, ROOT, constants
 
-STORAGE = ROOT / "STORAGE.md"
+STORAGE = ROOT / "docs/STORAGE.md"
 BEGIN, END = "<!-- limits: python -m tests.hostile.limits -->\n", "<!-- end of limits -->\n"
 
 
@@ -65,7 +65,7 @@ def table() -> str:
 
 
 def written(text: str) -> str:
-    """STORAGE.md with the current table. ValueError if the markers are missing."""
+    """docs/STORAGE.md with the current table. ValueError if the markers are missing."""
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     return text[:begin] + table() + text[end:]
 

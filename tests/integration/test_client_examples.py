@@ -1,4 +1,4 @@
-"""CLIENT.md's examples run as printed, each as a program with its output, or as a test of the pytest plugin."""
+"""docs/CLIENT.md's examples run as printed, each as a program with its output, or as a test of the pytest plugin."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.broker_process import BrokerProcess
 from tests.support.fork_server import run_forked
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "CLIENT.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/CLIENT.md"
 PROGRAM = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.S)
 
 

@@ -13,7 +13,7 @@ class Command(NamedTuple):
     line: str
     prints: str
     apache: str | None = None
-    """Set if Apache's output differs. PROTOCOL.md gives the reason."""
+    """Set if Apache's output differs. docs/PROTOCOL.md gives the reason."""
 
 
 NOT_SUPPORTED = r"CODE: 3 +DESC: +request type {} not supported"

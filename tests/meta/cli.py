@@ -1,4 +1,4 @@
-"""CLI.md: every command and verb of `client/cli`. `python -m tests.meta.cli` writes it, from the parsers."""
+"""docs/CLI.md: every command and verb of `client/cli`. `python -m tests.meta.cli` writes it, from the parsers."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from unittest import mock
 from firearrow.client.cli.command import Command
 from firearrow.client.cli.main import own_entries
 
-CLI = Path(__file__).resolve().parents[2] / "CLI.md"
+CLI = Path(__file__).resolve().parents[2] / "docs/CLI.md"
 OWN_MODULES = "firearrow.client.cli."
 TEXT = """# Command line
 
@@ -17,7 +17,7 @@ The lists below are generated from the source: `python -m tests.meta.cli`.
 
 `firearrow COMMAND [VERB] …` works with topics, groups and messages of FireArrow's brokers and of Apache's 4.9 and 5.x.
 What only FireArrow's brokers can answer says so, and exits with 2 on an Apache broker. `firearrow broker`, `namesrv`,
-`store` and `spark` are described in [README.md](README.md) and [SPARK.md](SPARK.md).
+`store` and `spark` are described in [README.md](../README.md) and [SPARK.md](SPARK.md).
 
 ## Examples
 

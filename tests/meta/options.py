@@ -1,4 +1,4 @@
-"""OPTIONS.md: every option of broker, name server and client. `python -m tests.meta.options` writes it.
+"""docs/OPTIONS.md: every option of broker, name server and client. `python -m tests.meta.options` writes it.
 
 Defaults, ranges and meanings come from the source: the meaning is the string after an option.
 """
@@ -26,7 +26,7 @@ from firearrow.client.base.options import (
     TlsOptions,
 )
 
-OPTIONS = Path(__file__).resolve().parents[2] / "OPTIONS.md"
+OPTIONS = Path(__file__).resolve().parents[2] / "docs/OPTIONS.md"
 CLIENT_KINDS = (
     ClientOptions,
     TlsOptions,

@@ -13,7 +13,7 @@ FIGURES = (
     "pull 32 x 1 KiB, contiguous",
     "end to end flat out, 128 B",
 )
-"""The rows of README, of those in BENCHMARKS.md."""
+"""The rows of README, of those in docs/BENCHMARKS.md."""
 
 
 def figures_table() -> str:

@@ -1,4 +1,4 @@
-"""CLI.md is up to date; each command of the first day is one that the parsers accept."""
+"""docs/CLI.md is up to date; each command of the first day is one that the parsers accept."""
 
 import re
 import shlex

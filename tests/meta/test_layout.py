@@ -1,6 +1,6 @@
 """The layout that a machine can check: which package imports which, length of files, what is documented where.
 
-The table of imports is the one in ARCHITECTURE.md (section *Packages*); nothing else states it.
+The table of imports is the one in docs/ARCHITECTURE.md (section *Packages*); nothing else states it.
 """
 
 import ast
@@ -122,15 +122,15 @@ def cycles(graph: dict[str, set[str]]) -> list[str]:
 
 @cache
 def allowed() -> dict[str, set[str]]:
-    """Package → what it may import, from ARCHITECTURE.md; `x.*` is x and all packages in it."""
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    """Package → what it may import, from docs/ARCHITECTURE.md; `x.*` is x and all packages in it."""
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")
     section = text.partition("<!-- packages -->")[2].partition("<!-- /packages -->")[0]
     table: dict[str, set[str]] = {}
     for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", section, re.M):
         may: set[str] = {name}
         for target in re.findall(r"`([\w.]+(?:\.\*)?)`", targets):
             stem = target.removesuffix(".*")
-            assert stem in packages(), f"ARCHITECTURE.md: {name} → {target}: no such package"
+            assert stem in packages(), f"docs/ARCHITECTURE.md: {name} → {target}: no such package"
             may |= (
                 {stem} if stem == target else {p for p in packages() if p == stem or p.startswith(stem + ".")}
             )
@@ -140,7 +140,7 @@ def allowed() -> dict[str, set[str]]:
 
 def test_every_package_is_in_the_table() -> None:
     missing = packages() - allowed().keys()
-    assert not missing, f"ARCHITECTURE.md does not have {sorted(missing)}"
+    assert not missing, f"docs/ARCHITECTURE.md does not have {sorted(missing)}"
     assert not allowed().keys() - packages()
 
 
@@ -158,7 +158,7 @@ def test_the_table_has_no_unused_import() -> None:
     used: dict[str, set[str]] = defaultdict(set)
     for module, targets in edges().items():
         used[package_of(module)] |= {package_of(target) for target in targets}
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("<!-- packages -->")[2]
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8").partition("<!-- packages -->")[2]
     for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", text, re.M):
         for target in re.findall(r"`([\w.]+(?:\.\*)?)`", targets):
             stem = target.removesuffix(".*")

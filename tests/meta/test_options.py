@@ -1,4 +1,4 @@
-"""OPTIONS.md is current, and every option has a sentence (`python -m tests.meta.options` writes the file)."""
+"""docs/OPTIONS.md is current, and every option has a sentence (`python -m tests.meta.options` writes the file)."""
 
 import dataclasses
 

@@ -28,6 +28,7 @@ def cloned(folder_of_it: Path) -> Path:
     clone = folder_of_it / "clone"
     for folder in FOLDERS:
         shutil.copytree(ROOT / folder, clone / folder, ignore=BUILT)
+    shutil.copytree(ROOT / "docs", clone / "docs")
     for path in ROOT.iterdir():
         if path.is_file() and path.suffix in ("", ".py", ".toml", ".md", ".in"):
             shutil.copy(path, clone)
@@ -80,7 +81,7 @@ def test_the_sdist_holds_every_source_and_nothing_built(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         held = {member.name.partition("/")[2] for member in archive if member.isfile()}
     assert {name for name in held if name.partition("/")[0] in FOLDERS} == wanted
-    assert held >= AT_THE_ROOT
+    assert held >= AT_THE_ROOT | {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     assert not {name for name in held if name.startswith(("tests/", "bench/", "build/"))}
 
 

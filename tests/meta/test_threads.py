@@ -1,4 +1,4 @@
-"""Which code runs beside the loop thread, and how it reads what the loop changes: the tables of ARCHITECTURE.md.
+"""Which code runs beside the loop thread, and how it reads what the loop changes: the tables of docs/ARCHITECTURE.md.
 
 The first table lists each function that another thread calls, with all attributes that it uses; the second says how
 each of these may be used. What the source has and the tables have not is an error, and so the other way round.
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def table(name: str) -> list[list[str]]:
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")
     rows = text.partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0].strip().splitlines()
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 

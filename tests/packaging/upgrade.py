@@ -1,4 +1,6 @@
-"""A store that an older version and this one open in turn, as UPGRADE.md has it: `python -m tests.packaging.upgrade`.
+"""A store that an older version and this one open in turn, as docs/UPGRADE.md has it.
+
+`python -m tests.packaging.upgrade` runs it.
 
 The older version is a commit of this repository, built in `build/upgrade`; another one can be named. Each version
 leaves messages, a delayed one, a timer message and the progress of a group; the next one delivers all of them once, and

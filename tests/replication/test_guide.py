@@ -1,4 +1,4 @@
-"""REPLICATION.md: its commands make a pair, promote the slave, and bring the old master back."""
+"""docs/REPLICATION.md: its commands make a pair, promote the slave, and bring the old master back."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from bench.ports import free_port
 from tests.support.command_line import Ran, here
 from tests.support.eventually import eventually
 
-GUIDE = Path(__file__).resolve().parents[2] / "REPLICATION.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs/REPLICATION.md"
 PORTS = ("9876", "10911", "10912", "10921", "10922")
 
 

@@ -1,4 +1,4 @@
-"""REPLICATION.md, "Moving from Apache and back without a pause", as a whole: clients of Java work all the time."""
+"""docs/REPLICATION.md, "Moving from Apache and back without a pause", as a whole: clients of Java work all the time."""
 
 import threading
 import time

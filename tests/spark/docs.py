@@ -1,4 +1,4 @@
-"""The parts of SPARK_REFERENCE.md that are generated. `python -m tests.spark.docs` brings them up to date."""
+"""The parts of docs/SPARK_REFERENCE.md that are generated. `python -m tests.spark.docs` brings them up to date."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from firearrow.spark_tools.plan.option_parsing import table
 from firearrow.spark_tools.plan.options import SourceOptions
 from tests.meta.readme import with_section
 
-SPARK = Path(__file__).resolve().parents[2] / "SPARK_REFERENCE.md"
+SPARK = Path(__file__).resolve().parents[2] / "docs/SPARK_REFERENCE.md"
 TABLES = {"source options": SourceOptions, "sink options": SinkOptions}
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""SPARK.md's recipe for Avro runs as it is printed, with Spark's package from Maven Central."""
+"""docs/SPARK.md's recipe for Avro runs as it is printed, with Spark's package from Maven Central."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tests.interop.toolchain import BUILT, Unavailable, need
 pytestmark = pytest.mark.interop
 
 AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
-GUIDE = Path(__file__).resolve().parents[2] / "SPARK.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs/SPARK.md"
 PROGRAM = """
 import sys
 from firearrow import spark_tools

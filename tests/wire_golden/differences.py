@@ -1,6 +1,6 @@
 """The allowed differences from Apache: each with a name and the only condition under which it is allowed.
 
-PROTOCOL.md gives the reason for each, under the same name. The first rule that matches names a difference.
+docs/PROTOCOL.md gives the reason for each, under the same name. The first rule that matches names a difference.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""PROTOCOL.md lists every request code of Apache's: those that the process serves, those that it sends to its clients,
+"""docs/PROTOCOL.md lists every request code of Apache's: those that the process serves, those that it sends to clients,
 and those that it refuses, with the code of the response.
 """
 
@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 
-PROTOCOL = Path(__file__).resolve().parents[2] / "PROTOCOL.md"
+PROTOCOL = Path(__file__).resolve().parents[2] / "docs/PROTOCOL.md"
 NAMED = re.compile(r"\b([A-Z][A-Z_0-9]+) (\d+)\b")
 BROKER, NAME_SERVER, ASKED = (
     "Served by the broker",

@@ -1,5 +1,5 @@
 """Everything that clients sent to a live Apache RocketMQ is sent to our process; its responses agree, except for the
-differences named in PROTOCOL.md."""
+differences named in docs/PROTOCOL.md."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ from tests.wire_golden.differences import RULES, name_of
 from tests.wire_golden.player import Exchange
 from tests.wire_golden.replay import replayed
 
-PROTOCOL = Path(__file__).resolve().parents[2] / "PROTOCOL.md"
+PROTOCOL = Path(__file__).resolve().parents[2] / "docs/PROTOCOL.md"
 COMPARED, EQUAL = 2458, 1130
 """All responses and requests of Apache in the recording; how many must agree in every value."""
 WRONG_CODE, OF_A_KIND, KINDS = 2, 3, 100

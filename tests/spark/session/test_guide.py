@@ -1,4 +1,4 @@
-"""The examples of SPARK.md run as they are printed, with other folders and ports."""
+"""The examples of docs/SPARK.md run as they are printed, with other folders and ports."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.spark.stores import KnownStore, send_known
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GUIDE = Path(__file__).resolve().parents[3] / "SPARK.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs/SPARK.md"
 Adapt = Callable[[str], str]
 
 

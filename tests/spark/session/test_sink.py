@@ -194,7 +194,7 @@ def test_what_cannot_be_sent_is_one_sentence(
 
 
 def test_spark_itself_wants_a_mode(spark: "SparkSession", broker: LocalBroker) -> None:
-    """Why SPARK_REFERENCE.md says to use mode('append'): Spark refuses the default before it calls the sink."""
+    """Why docs/SPARK_REFERENCE.md says to use mode('append'): Spark refuses the default before it calls the sink."""
     register(spark)
     frame = spark.sql("SELECT 'a' AS body")
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):

@@ -1,4 +1,4 @@
-"""SPARK_REFERENCE.md is correct: its tables are generated from the declarations, its columns are those of the table."""
+"""docs/SPARK_REFERENCE.md: its tables are those of the declarations, its columns those of the table."""
 
 import re
 
