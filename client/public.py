@@ -25,6 +25,17 @@ from firearrow.client.base.errors import (
     TooManyRequests,
     TransportError,
 )
+from firearrow.client.base.hooks import (
+    ConsumeContext,
+    ConsumeHook,
+    EndTransactionContext,
+    EndTransactionHook,
+    FilterHook,
+    ForbiddenCheck,
+    RpcHook,
+    SendContext,
+    SendHook,
+)
 from firearrow.client.base.message import Message, MessageQueue, SendResult, SendStatus
 from firearrow.client.base.options import (
     ClientOptions,
@@ -44,6 +55,12 @@ from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.local_broker import LocalBroker, LocalBrokerError
+from firearrow.client.rebalance.allocate_strategies import (
+    ConsistentHash,
+    FixedQueues,
+    MachineRoom,
+    MachineRoomNearby,
+)
 from firearrow.client.send.batch import split
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.queue_selection import by_hash, by_random
@@ -60,14 +77,24 @@ __all__ = [
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
+    "ConsistentHash",
+    "ConsumeContext",
     "ConsumeFromWhere",
+    "ConsumeHook",
     "ConsumeResult",
     "Credentials",
     "DeadLetter",
+    "EndTransactionContext",
+    "EndTransactionHook",
     "Extensions",
+    "FilterHook",
+    "FixedQueues",
+    "ForbiddenCheck",
     "InvalidReceiptHandle",
     "LocalBroker",
     "LocalBrokerError",
+    "MachineRoom",
+    "MachineRoomNearby",
     "Message",
     "MessageModel",
     "MessageQueue",
@@ -92,6 +119,9 @@ __all__ = [
     "RequestTimeout",
     "Retry",
     "RocketMQError",
+    "RpcHook",
+    "SendContext",
+    "SendHook",
     "SendResult",
     "SendStatus",
     "SocksProxy",

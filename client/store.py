@@ -8,7 +8,8 @@
 
 `CommitLog.open_readonly` takes no lock and changes nothing. `records` yields all complete records in log
 order, up to the first damaged one. `Record.body` is as stored, possibly compressed. OSError: a file cannot be
-read. The other methods of CommitLog belong to the broker's store. Linux only.
+read. `ConsumeQueue.open_readonly` opens the folder of one queue in the same way.
+The other methods of both belong to the broker's store. Linux only.
 """
 
 import sys
@@ -17,6 +18,7 @@ if sys.platform != "linux":
     raise ImportError("firearrow.client.store needs Linux: on other systems FireArrow is only a client")
 
 from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.consume_queue import ConsumeQueue
 from firearrow._native.store.log.record import Record
 
-__all__ = ["CommitLog", "Record"]
+__all__ = ["CommitLog", "ConsumeQueue", "Record"]

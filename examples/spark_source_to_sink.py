@@ -10,7 +10,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from firearrow.spark_tools.sessions import session
+from firearrow.spark_tools import session
 
 
 def paid_orders(

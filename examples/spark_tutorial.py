@@ -17,15 +17,19 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from firearrow.client import ConsumeFromWhere, DeadLetter, PushConsumerOptions, ReceivedMessage, blocking
-from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.jobs import export, redrive, replay
-from firearrow.spark_tools.sessions import session
+from firearrow import spark_tools
+from firearrow.client import (
+    ConsumeFromWhere,
+    DeadLetter,
+    LocalBroker,
+    PushConsumerOptions,
+    ReceivedMessage,
+    blocking,
+)
 
 ORDERS, REPLAYED, QUEUES = "tutorial-orders", "tutorial-replayed", 4
 GROUP = "tutorial-shop"
 BAD_ORDERS = 12
-JOBS = {"replay": replay.cli, "redrive": redrive.cli, "export": export.cli}
 
 
 def make_orders(
@@ -81,9 +85,8 @@ def refuse_bad_orders(name_server: str, count: int) -> None:
 
 
 def run(job: str, *arguments: object) -> None:
-    texts = [str(argument) for argument in arguments]
-    print(f"\n$ firearrow spark {job} {' '.join(texts)}")
-    code = JOBS[job](texts, standalone_mode=False)
+    print(f"\n$ firearrow spark {job} {' '.join(map(str, arguments))}")
+    code = spark_tools.run_job(job, *arguments)
     if code:
         raise SystemExit(f"{job} ended with {code}")
 
@@ -127,7 +130,7 @@ def main(count: int) -> None:
         "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
     }  # fmt: skip
-    spark = session("tutorial", master="local[2]", settings=settings)
+    spark = spark_tools.session("tutorial", master="local[2]", settings=settings)
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalBroker(Path(folder) / "broker-a", settings={"brokerName": "broker-a"}) as broker,

@@ -1,10 +1,49 @@
 """RocketMQ's log in Apache Spark: a data source and sink, and bulk jobs. Never writes a store.
 
+`session` makes a Spark session that knows the format `rocketmq`. The other names are loaded on first use, so that a
+program that only reads does not wait for all.
+
 - `sessions`: sessions that know the format, and reads with push-down
 - `commands`, `submit`: `firearrow spark NAME` becomes a spark-submit
 - `pack`: the archive that carries FireArrow to executors
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from firearrow.spark_tools.sessions import read_where, register, scan, session
 
-__all__ = ["read_where", "register", "scan", "session"]
+if TYPE_CHECKING:
+    from firearrow.spark_tools.commands import run_job
+    from firearrow.spark_tools.datasource.progress import GroupFollows, lag
+    from firearrow.spark_tools.live.cluster import Cluster
+    from firearrow.spark_tools.plan.stream_offsets import StreamLag
+else:
+    _LOADED_ON_USE = {
+        "Cluster": "live.cluster",
+        "GroupFollows": "datasource.progress",
+        "StreamLag": "plan.stream_offsets",
+        "lag": "datasource.progress",
+        "run_job": "commands",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in _LOADED_ON_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_LOADED_ON_USE[name]}"), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "Cluster",
+    "GroupFollows",
+    "StreamLag",
+    "lag",
+    "read_where",
+    "register",
+    "run_job",
+    "scan",
+    "session",
+]

@@ -78,6 +78,15 @@ def main(arguments: Sequence[str]) -> int:
         return WRONG_USAGE if isinstance(error, CannotSubmit) else FAILED
 
 
+def run_job(name: str, *arguments: object) -> int:
+    """Run a job in this process, with its Spark session if there is one; the exit code. Arguments are those of
+    `firearrow spark NAME`. CannotSubmit: there is no such job."""
+    job = JOBS.get(name)
+    if job is None:
+        raise CannotSubmit(_unknown(name))
+    return _exit_code(_cli(job), name, [str(argument) for argument in arguments])
+
+
 def usage() -> str:
     lines = {name: job.line for name, job in JOBS.items()} | {"pack": PACK_LINE}
     width = max(map(len, lines))
@@ -103,6 +112,11 @@ def _exit_code(program: typer.Typer, name: str, arguments: Sequence[str]) -> int
     return 0
 
 
+def _cli(job: Job) -> typer.Typer:
+    program: typer.Typer = import_module(f"firearrow.spark_tools.jobs.{job.module}").cli
+    return program
+
+
 def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str]) -> int:
     submit.check_packages()
 
@@ -113,7 +127,7 @@ def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str])
 
     before = CHECKS.set(checks)
     try:
-        return _exit_code(import_module(f"firearrow.spark_tools.jobs.{job.module}").cli, name, arguments)
+        return _exit_code(_cli(job), name, arguments)
     except Passed:
         submit.submit(job.file, spark, arguments, jvm=job.jvm)
     finally:

@@ -295,8 +295,8 @@ class _ConsumerOptions:
     from_time: datetime = field(default_factory=lambda: datetime.now() - timedelta(minutes=30))
     """Where it starts with `CONSUME_FROM_TIMESTAMP`; default: 30 minutes before now."""
     allocate: Callable[..., Any] | str = "AVG"
-    """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or a function like those in
-    `client/rebalance/allocate_strategies.py`."""
+    """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, FixedQueues, MachineRoom,
+    MachineRoomNearby, or a function `(group, client_id, queues, client_ids) -> queues`."""
     span_max: int = 2000
     """Stops pulling a queue while its first and last unfinished offsets are further apart, unless `orderly`.
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from firearrow import spark_tools
 from firearrow.spark_tools import commands, submit
 from firearrow.spark_tools.commands import JOBS, main
 from tests.spark.stores import KnownStore
@@ -172,3 +173,10 @@ def test_the_job_replaces_the_command(tmp_path: Path) -> None:
     assert lines[-1] == sys.executable
     assert lines[-3:-1] == ["--group", "G"]
     assert lines[lines.index("--master") :][:2] == ["--master", "local[1]"]
+
+
+def test_a_job_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    assert spark_tools.run_job("replay", "--help") == 0
+    assert "firearrow spark replay" in capsys.readouterr().out
+    with pytest.raises(submit.CannotSubmit, match="rewind: unknown job; the jobs are replay, redrive"):
+        spark_tools.run_job("rewind")

@@ -1,0 +1,88 @@
+"""Documents and examples use public modules only, and only names that these export."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
+
+from tests.meta.test_links import ROOT, documents
+
+PUBLIC = {
+    "firearrow",
+    "firearrow.client",
+    "firearrow.client.blocking",
+    "firearrow.client.pytest_plugin",
+    "firearrow.client.store",
+    "firearrow.spark_tools",
+}
+IMPORT = re.compile(r"^ *(from firearrow[\w.]* import (?:\([^)]*\)|.*)|import firearrow.*)$", re.M)
+DOTTED = re.compile(r"\bfirearrow\.(?:_native|broker|client|spark_tools)(?:\.\w+)*")
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+
+def imports() -> Iterator[tuple[str, str, str]]:
+    """File, module and name of each import; the name is empty for `import module`."""
+    for path in (*documents(), *EXAMPLES):
+        where = path.relative_to(ROOT).as_posix()
+        for text in IMPORT.findall(path.read_text("utf-8")):
+            for node in ast.parse(text.strip()).body:
+                if isinstance(node, ast.ImportFrom):
+                    yield from ((where, node.module or "", alias.name) for alias in node.names)
+                elif isinstance(node, ast.Import):
+                    yield from ((where, alias.name, "") for alias in node.names)
+
+
+def test_documents_and_examples_import_from_public_modules() -> None:
+    found = list(imports())
+    assert len(found) > 50
+    assert not [each for each in found if each[1] not in PUBLIC]
+
+
+def test_documents_and_examples_name_public_modules() -> None:
+    """Also in the text, as in `firearrow.client.blocking`."""
+    for path in (*documents(), *EXAMPLES):
+        for name in DOTTED.findall(path.read_text("utf-8")):
+            module, _, last = name.rpartition(".")
+            is_exported = module in PUBLIC and last in exported(module)
+            assert name in PUBLIC or is_exported, f"{path.relative_to(ROOT)} names {name}"
+
+
+@pytest.mark.parametrize(("where", "module", "name"), sorted(set(imports())), ids=str)
+def test_each_imported_name_is_exported(where: str, module: str, name: str) -> None:
+    if name and module in PUBLIC:
+        assert name in exported(module) or f"{module}.{name}" in PUBLIC
+
+
+def exported(module: str) -> set[str]:
+    if module == "firearrow":
+        return {"client", "spark_tools"}
+    found = import_module(module)
+    names = getattr(found, "__all__", None)
+    return set(names or (name for name in vars(found) if not name.startswith("_")))
+
+
+@pytest.mark.parametrize("module", sorted(PUBLIC - {"firearrow"}))
+def test_each_exported_name_is_there(module: str) -> None:
+    for name in exported(module):
+        assert getattr(import_module(module), name) is not None
+    assert not hasattr(import_module(module), "no_such_name")
+
+
+@pytest.mark.parametrize(
+    ("module", "most"), [("firearrow.client", {"client"}), ("firearrow.spark_tools", {"sessions"})]
+)
+def test_a_root_loads_its_names_on_first_use(module: str, most: set[str]) -> None:
+    program = f"import sys, {module}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("firearrow.")}
+    assert loaded <= {module, *(f"{module}.{name}" for name in most)}
+    assert not {"pyspark", "numpy", "pyarrow", "typer", "asyncio"} & set(done.stdout.split())
+
+
+def test_a_root_without_a_name_says_so() -> None:
+    with pytest.raises(AttributeError, match=r"'firearrow\.spark_tools' has no attribute 'cluster_of'"):
+        import_module("firearrow.spark_tools").cluster_of  # noqa: B018
