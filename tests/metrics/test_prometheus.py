@@ -23,7 +23,10 @@ def test_the_board_asks_for_metrics_of_apache_and_ours() -> None:
 
 def test_alerts_and_board_have_metrics_that_exist() -> None:
     document = (
-        (ROOT / "docs/METRICS.md").read_text("utf-8").partition("Ours begin with")[2].partition("## History")[0]
+        (ROOT / "docs/METRICS.md")
+        .read_text("utf-8")
+        .partition("Ours begin with")[2]
+        .partition("## History")[0]
     )
     known = {f"firearrow_{name}" for name in re.findall(r"`([a-z_]+)`", document)}
     with gzip.open(Path(__file__).with_name("apache-5.5.0.prom.gz"), "rt") as scrape:

@@ -44,11 +44,6 @@ def test_a_workflow_runs_all_that_the_readme_installs() -> None:
     assert any(step.endswith("python -m tests.packaging.install") for step in steps)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda p: p.name)
-def test_workflows_fit_their_schema(path: Path) -> None:
-    schema_check("--builtin-schema", "vendor.github-workflows", path)
-
-
 def test_the_values_of_the_chart_fit_its_schema() -> None:
     schema_check("--schemafile", CHART / "values.schema.json", CHART / "values.yaml")
 
