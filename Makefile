@@ -13,7 +13,7 @@ SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '
 # tests and benchmarks start thousands of processes; without bytecode on the disk each compiles all modules
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test coverage build wheels deb image debug environment lint bench compare profile report clean
+.PHONY: run test coverage api build wheels deb image debug environment lint bench compare profile report clean
 .SECONDARY:
 run: $(STAMP)
 	$(BIN)/firearrow broker $(ARGS)
@@ -21,6 +21,8 @@ test: environment
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 coverage: environment
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-report=xml:build/coverage/coverage.xml $(ARGS)
+api: environment
+	$(BIN)/python -m tests.meta.api $(ARGS)
 build: $(STAMP)
 wheels:
 	@test -n "$(PYTHON)" || { echo "$(NO_PYTHON)" && exit 1; }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from firearrow.client import MessageQueue, ReceivedMessage
     from firearrow.client.blocking import Admin
 
+__all__ = ["MessagesIn", "firearrow_broker", "firearrow_fresh_broker", "firearrow_topic", "messages_in"]
 NAME_CHARS = 80
 """Of a test's name in that of its topic. Brokers allow 127 characters for a topic."""
 POLL_S = 0.02
@@ -45,6 +46,7 @@ def firearrow_broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def firearrow_fresh_broker() -> Iterator[LocalBroker]:
+    """A broker for this test alone, which may stop, kill and restart it."""
     with LocalBroker(settings={"autoCreateTopicEnable": "true"}) as broker:
         yield broker
 

@@ -27,6 +27,8 @@ _names = itertools.count()
 
 
 class MessageModel(StrEnum):
+    """Whether the members of a group share the messages, or each of them gets all."""
+
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
@@ -40,6 +42,8 @@ class ConsumeFromWhere(StrEnum):
 
 
 class CompressionKind(StrEnum):
+    """How a producer compresses bodies. Apache's Go and C++ clients read ZLIB only."""
+
     ZLIB = "ZLIB"
     LZ4 = "LZ4"
     ZSTD = "ZSTD"

@@ -44,6 +44,7 @@ def by_hash(key: str) -> Selector:
 
 
 def by_random(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """Java's SelectMessageQueueByRandom: any of the queues."""
     return random.choice(queues)
 
 

@@ -20,6 +20,8 @@ TIMEOUT_MS_MAX = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
+    """The brokers of some name servers, and how to connect to them; `Cluster.of` reads it from options."""
+
     name_server: str
     """`host:port`, several separated by `;`."""
     access_key: str | None = None

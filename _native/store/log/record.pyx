@@ -197,6 +197,7 @@ class RecordError(ValueError):
 class Record:
     """One decoded record. Hosts: 4 or 16 address bytes and an i32 port; `body` as stored, maybe
     compressed."""
+
     size: int
     body_crc: int
     queue_id: int
