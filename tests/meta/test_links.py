@@ -69,3 +69,14 @@ def test_the_root_has_five_documents_and_the_index_has_all_others() -> None:
     index = ROOT / "docs" / "README.md"
     listed = set(re.findall(r"\]\(([A-Z_]+\.md)", index.read_text("utf-8")))
     assert listed | {"README.md"} == {path.name for path in documents() if path.parent == index.parent}
+
+
+PATHS = re.compile(r"`((?:_native|bench|broker|client|docs|examples|packaging|spark_tools|tests)/[\w./-]*)`")
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_paths_of_the_source_are_there(page: Path) -> None:
+    """As `broker/net/dispatch`: a file, a folder, or a module without its ending; also with the name of a constant."""
+    for name in PATHS.findall(page.read_text("utf-8")):
+        path = ROOT / re.sub(r"\.[A-Z]\w+$", "", name)
+        assert path.exists() or any(path.parent.glob(f"{path.name}.*")), f"{name}: no such file"
