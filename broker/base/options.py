@@ -64,455 +64,438 @@ class Options:
 
     # identity and network
     cluster_name: str = _option("DefaultCluster", "brokerClusterName")
-    """The cluster that the broker registers with; it names the cluster's topic, reply topic and revive
-    topic."""
+    """The cluster; also names its topic, reply topic and revive topic."""
     broker_name: str = _option("", "brokerName")
-    """The name that routes, queues and recall handles give to this broker; unset: the one that the store had, for a new
-    store the host's."""
+    """The name in routes, queues and recall handles."""
     broker_id: int = _option(0, "brokerId")
-    """Above 0 for a slave; a master always has 0."""
+    """Above 0 for a slave; a master has 0."""
     broker_ip: str = _option("", "brokerIP1")
-    """The address given to clients and stored in messages; empty: the address of the connection or of the
-    host."""
+    """The address given to clients; empty: that of the connection or host."""
     name_servers: str = _option("", "namesrvAddr")
-    """Name servers outside this process to register with, `host:port` separated by `;`."""
+    """Outside name servers to register with, `host:port` separated by `;`."""
     bind_address: str = _option("127.0.0.1", "bindAddress")
-    """The address the broker listens on; `0.0.0.0` is all addresses, Apache's default."""
+    """Where the broker listens; Apache's default is `0.0.0.0`, all addresses."""
     listen_port: int = _option(10911, "listenPort", high=65535)
-    """The broker's port; it also listens two below, as Apache does for VIP clients; 0 finds a free pair."""
+    """The broker's port; VIP clients use two below; 0 finds a free pair."""
     advertised_port: int = _option(0, "advertisedPort", high=65535)
-    """The port given to clients and stored in messages, where a container or router maps it to the broker's; 0: the
-    broker's own."""
+    """The port given to clients, where a container or router maps another one; 0: the broker's own."""
     proxies: str = _option("", "proxyProtocolTrustedAddresses")
-    """Addresses and networks of proxies, separated by `;`, whose connections may begin with a header of the PROXY
-    protocol (1 or 2), at all ports for clients, which gives the client's address; empty: none (Apache takes it from
-    any)."""
+    """Proxies, addresses and networks separated by `;`, whose connections may start with a header of the
+    PROXY protocol that gives the client's address; Apache takes it from any."""
     idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", "running", low=1)
-    """Closes a connection that neither sends nor receives for this time."""
+    """Closes a connection that is idle for this time."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
-    """Sum of 4 (read), 2 (write) and 1 (inherit); the routes of all topics are limited to it."""
+    """Sum of 4 (read), 2 (write) and 1 (inherit); limits all topics' routes."""
     region_id: str = _option("DefaultRegion", "regionId", "running")
-    """The region that answers to sends and stored messages carry (`MSG_REGION`), for message traces."""
+    """The region (`MSG_REGION`) in messages and answers, for traces."""
     trace_on: bool = _option(True, "traceOn", "running")
-    """Asks clients, in answers to sends, to record message traces."""
+    """Asks producers to record message traces."""
     register_period_ms: int = _option(30_000, "registerNameServerPeriod")
-    """How often the broker registers with name servers; the value is limited to 10 to 60 s."""
+    """Period of registration, limited to 10 to 60 s."""
     # replication
     broker_role: str = _option("ASYNC_MASTER", "brokerRole", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
-    """With SYNC_MASTER, sends and readers wait until `inSyncReplicas` copies have a message; SLAVE copies the log and
-    the tables of the master with the same `brokerName`, which `namesrvAddr` has to know."""
+    """SYNC_MASTER: sends and readers wait for `inSyncReplicas` copies; SLAVE copies the master of the same
+    `brokerName`, which `namesrvAddr` must know."""
     ha_port: int = _option(0, "haListenPort", high=65535)
-    """The port where slaves copy the log; 0: one above the broker's with SYNC_MASTER or `enableSlaveActingMaster`, else
-    none; a slave opens none."""
+    """Where slaves copy the log; 0: one above the broker's with SYNC_MASTER or `enableSlaveActingMaster`,
+    else closed."""
     ha_master_address: str = _option("", "haMasterAddress")
-    """`host:port` of the master's replication port, for a slave; empty: what the name server says (Apache 5 ignores
+    """A slave's master, `host:port` of its replication port; empty: from the name server (Apache 5 ignores
     it)."""
     ha_ip: str = _option("", "brokerIP2")
-    """The address that slaves get for `haListenPort`; empty: the one by which they reach the name server."""
+    """The address of `haListenPort` for slaves; empty: the one that reaches the name server."""
     ha_allowed: str = _option("", "haAllowedAddresses", "running")
-    """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves that registered
+    """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves registered
     with the name server in this process."""
     ha_secret: str = _option("", "haSecret", secret=True)
-    """What both FireArrow brokers of a pair have to know, at least 16 bytes; empty: they replicate on one machine
-    only; with it, a slave of Apache needs its address in `haAllowedAddresses`."""
+    """A secret of both FireArrow brokers, at least 16 bytes; empty: they replicate on one machine only; with
+    it, Apache's slaves need their address in `haAllowedAddresses`."""
     ha_heartbeat_ms: int = _option(5000, "haSendHeartbeatInterval", "running", low=100)
-    """After this time without a word, either end of a replication connection says how far it is."""
+    """The silence after which either end of a replication connection reports its offset."""
     ha_housekeeping_ms: int = _option(20_000, "haHousekeepingInterval", "running", low=200)
-    """After this time in which nothing was read, either end closes a replication connection."""
+    """The silence after which either end closes a replication connection."""
     ha_piece_bytes: int = _option(32_768, "haTransferBatchSize", "running", low=1024, high=(4 << 20) - 12)
-    """Most bytes of the log in one piece."""
+    """Most bytes of one transfer."""
     ha_gap_bytes: int = _option(256 << 20, "haMaxGapNotInSync", "running", low=1, high=NO_LIMIT)
-    """A slave that is so far behind is not in sync."""
+    """A slave with a larger gap is not in sync."""
     slave_timeout_ms: int = _option(3000, "slaveTimeout", "running", low=1)
-    """With SYNC_MASTER, a send not acknowledged by slaves in this time is answered FLUSH_SLAVE_TIMEOUT; late slaves,
-    also of an ASYNC_MASTER (then from 2 s on), are not in sync until they have caught up."""
+    """With SYNC_MASTER, the wait for slaves, then FLUSH_SLAVE_TIMEOUT; a later slave (of an ASYNC_MASTER from
+    2 s on) is not in sync until it has caught up."""
     in_sync_replicas: int = _option(1, "inSyncReplicas", "running", low=1, high=64)
-    """With SYNC_MASTER, how many copies a message needs, the master's included; 1 waits for no slave."""
+    """With SYNC_MASTER, the copies that a message needs, the master's included."""
     min_in_sync_replicas: int = _option(1, "minInSyncReplicas", "running", low=1, high=64)
-    """With SYNC_MASTER, sends are refused while fewer copies are in sync, the master's included."""
+    """With SYNC_MASTER, sends are refused while fewer copies are in sync."""
     auto_in_sync_replicas: bool = _option(False, "enableAutoInSyncReplicas", "running")
-    """While fewer copies than `inSyncReplicas` are in sync, those suffice for an answer."""
+    """While fewer than `inSyncReplicas` are in sync, those suffice."""
     controller_mode: bool = _option(False, "enableControllerMode")
-    """Apache's controllers make this broker a master or a slave, whatever `brokerRole` and `brokerId` say."""
+    """Apache's controllers decide the role, whatever `brokerRole` and `brokerId` are."""
     controllers: str = _option("", "controllerAddr")
     """The controllers, `host:port` separated by `;`."""
     all_members_acknowledge: bool = _option(False, "allAckInSyncStateSet", "running")
-    """Under controllers, sends and readers wait for all copies in the sync state set, not for `inSyncReplicas`: what
-    was answered survives every election."""
+    """Under controllers, sends and readers wait for the whole sync state set: what was answered survives
+    every election."""
     catch_up_ms: int = _option(15_000, "haMaxTimeSlaveNotCatchup", "running", low=100)
-    """Under controllers, a slave that has not had the whole log for so long leaves the sync state set."""
+    """Under controllers, a slave late for this time leaves the sync state set."""
     from_last_file: bool = _option(False, "syncFromLastFile")
-    """Under controllers, a slave without a log copies the master's last file only."""
+    """Under controllers, a new slave copies only the master's last file."""
     async_learner: bool = _option(False, "asyncLearner")
-    """Under controllers, a slave that is never in the sync state set, and so never the master."""
+    """Under controllers, a slave that never becomes the master."""
     election_priority: int = _option(INT_MAX, "brokerElectionPriority")
-    """Of several brokers whose logs are as long, the controllers elect the one with the smallest."""
+    """Of brokers with equally long logs, controllers elect the smallest."""
     controller_timeout_ms: int = _option(10_000, "controllerHeartBeatTimeoutMills", low=100)
-    """After this time without a heartbeat the controllers elect another master."""
+    """The silence after which controllers elect another master."""
     controller_metadata_ms: int = _option(10_000, "syncControllerMetadataPeriod", low=100)
-    """How often the broker asks which controller leads."""
+    """How often the broker asks for the leading controller."""
     broker_metadata_ms: int = _option(5000, "syncBrokerMetadataPeriod", low=100)
-    """How often the broker asks who its master is."""
+    """How often the broker asks for its master."""
     sync_set_check_ms: int = _option(5000, "checkSyncStateSetPeriod", low=100)
-    """How often a master looks for slaves that have to leave the sync state set."""
+    """How often a master removes late slaves from the sync state set."""
     read_unconfirmed: bool = _option(False, "readUnconfirmedMessages", "running")
-    """With SYNC_MASTER, consumers see messages that slaves have not acknowledged, as with Apache."""
+    """With SYNC_MASTER, consumers see unconfirmed messages, as with Apache."""
     acting_master: bool = _option(False, "enableSlaveActingMaster")
-    """While the master is gone, the slave with the smallest id serves reads, commits and locks in its place; all
-    brokers of a name need it, and the name server `supportActingMaster`."""
+    """Without a master, the slave with the smallest id serves reads, commits and locks; all brokers of a name
+    need it, and the name server `supportActingMaster`."""
     total_replicas: int = _option(1, "totalReplicas", low=1, high=64)
-    """How many brokers of this name there are, so that a master reports slaves that are missing; above 1, with
-    `enableSlaveActingMaster`, a master that starts takes over what its slaves consumed meanwhile before it serves and
-    registers."""
+    """Brokers of this name: a master reports missing slaves; with `enableSlaveActingMaster` a starting master
+    first takes over what slaves consumed."""
     skip_pre_online: bool = _option(False, "skipPreOnline")
-    """A master serves and registers at once, whatever `totalReplicas` says."""
+    """A master serves at once, whatever `totalReplicas` is."""
     heartbeat_interval_ms: int = _option(1000, "brokerHeartbeatInterval", low=100)
-    """How often controllers and, with `enableSlaveActingMaster`, name servers get a heartbeat."""
+    """Period of heartbeats to controllers and, with `enableSlaveActingMaster`, name servers."""
     not_active_timeout_ms: int = _option(10_000, "brokerNotActiveTimeoutMillis", low=1000)
-    """With `enableSlaveActingMaster`, after which silence name servers drop the broker."""
+    """With `enableSlaveActingMaster`, the silence after which name servers drop the broker."""
     member_period_ms: int = _option(1000, "syncBrokerMemberGroupPeriod", low=100)
-    """With `enableSlaveActingMaster`, how often the broker asks a name server for the brokers of its name."""
+    """With `enableSlaveActingMaster`, how often the broker asks for the brokers of its name."""
     old_name_servers: bool = _option(True, "compatibleWithOldNameSrv")
-    """These heartbeats and questions are requests that name servers of 4.x know, too."""
+    """Heartbeats and questions use requests that name servers of 4.x know."""
     # TLS
     tls_mode: str = _option("", "tls.server.mode", choices=("", "disabled", "permissive", "enforcing"))
-    """`permissive` accepts TLS and plain connections at every port, `enforcing` only TLS, `disabled` only plain ones;
-    empty: disabled without a certificate; with one enforcing if clients need one, too, else permissive."""
+    """`permissive` accepts TLS and plain connections, `enforcing` only TLS; empty: disabled without a
+    certificate, enforcing if clients need one, else permissive."""
     tls_test_mode: str = _option("", "tls.test.mode.enable", choices=("", "true", "false"))
-    """`true`: a certificate is made at each start, which clients cannot check, with the extra `firearrow[tls]`;
-    `tls.server.certPath` is used unless it is empty (Apache ignores it unless this is false)."""
+    """`true`: without `tls.server.certPath` a certificate is made at each start, which clients cannot check;
+    needs `firearrow[tls]`."""
     tls_certificate: str = _option("", "tls.server.certPath")
-    """The broker's certificate, and those between it and its authority, in PEM format; read again when it changes."""
+    """The broker's certificate with its chain (PEM)."""
     tls_key: str = _option("", "tls.server.keyPath")
-    """The certificate's private key, in PEM format; read again when it changes."""
+    """The certificate's private key (PEM)."""
     tls_key_password: str = _option("", "tls.server.keyPassword", secret=True)
-    """The password of an encrypted `tls.server.keyPath`."""
+    """The password of `tls.server.keyPath`."""
     tls_client_auth: str = _option(
         "none", "tls.server.need.client.auth", choices=("none", "optional", "require")
     )
-    """Whether clients need a certificate; `tls.server.authClient` must be true then, so that it is checked, and with
-    `require` the mode is `enforcing`."""
+    """Whether clients need a certificate; needs `tls.server.authClient`, and `require` makes the mode
+    `enforcing`."""
     tls_check_clients: bool = _option(False, "tls.server.authClient")
-    """Clients' certificates must be signed by an authority in `tls.server.trustCertPath`."""
+    """Checks clients' certificates against `tls.server.trustCertPath`."""
     tls_client_authorities: str = _option("", "tls.server.trustCertPath")
-    """The authorities of clients' certificates, in PEM format; empty: those of the system."""
+    """The authorities of clients' certificates (PEM); empty: the system's."""
     tls_ciphers: str = _option("", "tls.ciphers")
-    """Cipher suites of TLS 1.2, separated by commas, by their names in Java or OpenSSL; empty: Python's choice; those
-    that do not encrypt or authenticate end the start."""
+    """Cipher suites of TLS 1.2, named as in Java or OpenSSL, separated by commas; empty: Python's choice."""
     tls_protocols: str = _option("", "tls.protocols")
-    """`TLSv1.2`, `TLSv1.3`, or both, separated by commas; empty: both."""
+    """`TLSv1.2`, `TLSv1.3`, or both with a comma; empty: both."""
     tls_file: str = _option("/etc/rocketmq/tls.properties", "tls.config.file")
-    """A file with these options except `tls.server.mode` and `tls.enable`; its values take precedence."""
+    """A file with these keys, except `tls.server.mode` and `tls.enable`; it takes precedence."""
     tls_outgoing: bool = _option(False, "tls.enable")
-    """Speaks TLS to the name servers outside this process."""
+    """Speaks TLS to outside name servers."""
     tls_outgoing_too: bool = _option(False, "useTLS")
     """As `tls.enable`."""
     tls_check_servers: bool = _option(False, "tls.client.authServer")
-    """Checks the certificates and host names of these name servers."""
+    """Checks certificates and host names of outside name servers."""
     tls_server_authorities: str = _option("", "tls.client.trustCertPath")
-    """The authorities of their certificates, in PEM format; empty: those of the system."""
+    """The authorities of name servers' certificates (PEM); empty: the system's."""
     tls_client_certificate: str = _option("", "tls.client.certPath")
-    """A certificate of the broker for them, in PEM format."""
+    """The broker's certificate for outside name servers (PEM)."""
     tls_client_key: str = _option("", "tls.client.keyPath")
     """The private key of `tls.client.certPath`."""
     tls_client_key_password: str = _option("", "tls.client.keyPassword", secret=True)
-    """The password of an encrypted `tls.client.keyPath`."""
+    """The password of `tls.client.keyPath`."""
     # the store
     store_root: str = _option("", "storePathRootDir")
-    """The store's folder (Apache: `~/store`)."""
+    """The store (Apache: `~/store`)."""
     commitlog_path: str = _option("", "storePathCommitLog")
-    """A separate folder for the commit log; empty: `commitlog` in the store's folder."""
+    """The log's own folder; empty: `commitlog` in the store."""
     segment_bytes: int = _option(1 << 30, "mappedFileSizeCommitLog", low=1 << 16)
-    """Size of a commit log file; an existing store must have this size."""
+    """Size of a log file; a store keeps its size."""
     queue_file_bytes: int = _option(6_000_000, "mappedFileSizeConsumeQueue", low=20)
-    """Size of a consume queue file, rounded up to entries of 20 bytes; an existing store must have this
-    size."""
+    """Size of a queue file, rounded up to 20 bytes; a store keeps its size."""
     index_enabled: bool = _option(True, "messageIndexEnable")
-    """Indexes messages by key and unique id, which queries by key or id need."""
+    """Indexes messages by key and unique id for queries."""
     index_slots: int = _option(5_000_000, "maxHashSlotNum", low=1, high=(1 << 31) - 1)
     """Hash slots of a new index file."""
     index_entries: int = _option(20_000_000, "maxIndexNum", low=2, high=(1 << 31) - 1)
     """Entries of a new index file."""
     check_crc: bool = _option(True, "checkCRCOnRecover")
-    """Checks the CRC of each record when the log is recovered after a crash."""
+    """Recovery after a crash checks the CRC of each record."""
     flush_disk_type: str = _option("ASYNC_FLUSH", "flushDiskType", choices=("ASYNC_FLUSH", "SYNC_FLUSH"))
-    """Whether a send is answered after its message is synced to disk (SYNC_FLUSH), or before."""
+    """SYNC_FLUSH answers a send once its message is on the disk."""
     flush_interval_ms: int = _option(500, "flushIntervalCommitLog", "running", low=1)
-    """How often the commit log is synced with ASYNC_FLUSH."""
+    """Period of syncs with ASYNC_FLUSH."""
     queue_flush_interval_ms: int = _option(1000, "flushIntervalConsumeQueue", "running", low=1)
-    """How often consume queues and index are synced."""
+    """Period of syncs of queues and index."""
     sync_flush_timeout_ms: int = _option(5000, "syncFlushTimeout", "running", low=1)
-    """With SYNC_FLUSH, a send not synced in this time is answered FLUSH_DISK_TIMEOUT."""
+    """With SYNC_FLUSH, the wait for the disk, then FLUSH_DISK_TIMEOUT."""
     max_message_bytes: int = _option(
         4 << 20, "maxMessageSize", "running", low=10, high=(16 << 20) - (1 << 17)
     )
     """Largest body of a message or batch."""
     bytes_in_memory: int = _option(262_144, "maxTransferBytesOnMessageInMemory", "running", high=8 << 20)
-    """Most bytes that one pull returns of recent messages."""
+    """Most bytes of recent messages in a pull."""
     count_in_memory: int = _option(32, "maxTransferCountOnMessageInMemory", "running", low=1, high=1024)
-    """Most recent messages that one pull returns."""
+    """Most recent messages in a pull."""
     bytes_on_disk: int = _option(65_536, "maxTransferBytesOnMessageInDisk", "running", high=8 << 20)
-    """Most bytes that one pull returns of old messages."""
+    """Most bytes of old messages in a pull."""
     count_on_disk: int = _option(8, "maxTransferCountOnMessageInDisk", "running", low=1, high=1024)
-    """Most old messages that one pull returns."""
+    """Most old messages in a pull."""
     in_memory_percent: int = _option(40, "accessMessageInMemoryMaxRatio", "running", high=100)
-    """Messages in the newest part of the log, this share of the machine's memory, count as recent."""
+    """This share of memory, of the log's newest part, counts as recent."""
     filter_bytes: int = _option(16_000, "maxFilterMessageSize", "running", low=20, high=1 << 20)
-    """Queue entries, in bytes (20 each), that one pull examines at most when a filter skips messages."""
+    """Queue entries (in bytes, 20 each) that a filtering pull examines."""
     query_count: int = _option(64, "maxMsgsNumBatch", "running", low=1, high=1024)
-    """Most messages that a query by key returns."""
+    """Most messages of a query by key."""
     unique_query_count: int = _option(32, "defaultQueryMaxNum", "running", low=1, high=1024)
-    """Most messages that a query by unique id returns."""
+    """Most messages of a query by unique id."""
     delay_levels: str = _option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel"
     )
-    """Delays of levels 1, 2, 3 …: numbers with a unit s, m, h or d, separated by spaces."""
+    """Delays of levels 1, 2, 3 … in s, m, h or d."""
     lmq: bool = _option(False, "enableLmq")
-    """Keeps topics, groups and offsets of light message queues (LMQ)."""
+    """Serves light message queues (LMQ)."""
     multi: bool = _option(False, "enableMultiDispatch")
-    """With `enableLmq`, also puts a message into the queues that its `INNER_MULTI_DISPATCH` names."""
+    """With `enableLmq`, dispatches to the queues of `INNER_MULTI_DISPATCH`."""
     lmq_max: int = _option(20_000, "maxLmqConsumeQueueNum", "running", high=1 << 24)
-    """Most light message queues; sends that need one more are refused."""
+    """Most light message queues."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
-    """Stores replies in the cluster's reply topic besides pushing them to their requesters."""
+    """Also stores the replies that it pushes."""
     reply_bytes_max: int = _option(0, "maxReplyBytesWaiting", "running", high=NO_LIMIT)
-    """Most bytes of replies being pushed at a time; further replies are refused as busy; 0: 64 MiB, less in a small
-    container."""
+    """Most bytes of replies being pushed, then they are refused; 0: 64 MiB, less in a small container."""
     # retention
     reserved_hours: int = _option(72, "fileReservedTime", "running", high=1 << 24)
-    """How long a commit log file is kept after its last write; also the longest life of a half message."""
+    """How long a log file is kept; also the longest life of a half message."""
     delete_when: str = _option("04", "deleteWhen", "running")
-    """Hours of the day, local time, in which expired files are deleted: 0 to 23, separated by `;`."""
+    """Hours, local time, in which expired files are deleted, separated by `;`."""
     clean_interval_ms: int = _option(10_000, "cleanResourceInterval", "running", low=10)
-    """How often the broker measures the disk and looks for files to delete."""
+    """How often the disk is measured and files are deleted."""
     delete_files_max: int = _option(10, "deleteFileBatchMax", "running", low=1)
-    """Most commit log files deleted in one round."""
+    """Most log files deleted in one round."""
     delete_interval_ms: int = _option(100, "deleteCommitLogFilesInterval", "running")
-    """Pause between two deleted commit log files."""
+    """Pause between deleted log files."""
     queue_delete_interval_ms: int = _option(100, "deleteConsumeQueueFilesInterval", "running")
-    """Pause between two deleted consume queue files."""
+    """Pause between deleted queue files."""
     redelete_interval_ms: int = _option(120_000, "redeleteHangedFileInterval", "running")
-    """When to try again to delete a file that could not be deleted."""
+    """When to try a failed deletion again."""
     disk_reclaim_percent: int = _option(75, "diskMaxUsedSpaceRatio", "running", high=100)
-    """Above this use of the disk, expired files are deleted at any hour; the value is limited to 10 to 95."""
+    """Above it, expired files are deleted at any hour; limited to 10 to 95."""
     disk_force_percent: int = _option(85, "diskSpaceCleanForciblyRatio", "running", high=100)
-    """Above this use of the disk, the oldest files are deleted before they expire; the value is limited to 30
-    to 85."""
+    """Above it, the oldest files are deleted before they expire; limited to 30 to 85."""
     disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running", high=100)
-    """Above this use of the disk, sends are refused, too; the value is limited to 35 to 90."""
+    """Above it, sends are refused; limited to 35 to 90."""
     clean_forcibly: bool = _option(True, "cleanFileForciblyEnable", "running")
-    """Allows files to be deleted before they expire when the disk fills up."""
+    """Lets files be deleted before they expire when the disk fills up."""
     # timer messages
     timer_precision_ms: int = _option(1000, "timerPrecisionMs")
-    """Step of the timer wheel: the largest of 100, 200, 500 and 1000 that is not above the value."""
+    """Step of the timer wheel, rounded down to 100, 200, 500 or 1000."""
     timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1)
-    """Longest delay of a timer message, and longest invisible time of a popped one."""
+    """Longest delay of timer messages, and longest invisible time."""
     timer_roll_slots: int = _option(172_800, "timerRollWindowSlot")
-    """A message due in more wheel steps is stored again on the way; a value outside 2 to 604,740 counts as
-    604,740."""
+    """A message due in more steps is stored again on the way; outside 2 to 604,740: 604,740."""
     timer_log_file_bytes: int = _option(104_857_600, "mappedFileSizeTimerLog", low=120, high=1 << 30)
-    """Size of a timer log file; files that exist keep theirs."""
+    """Size of a new timer log file."""
     timer_slot_messages: int = _option((1 << 31) - 1, "timerCongestNumEachSlot", "running", low=1)
-    """Messages due in one step of the wheel; above it, sends are refused at random, and all at twice the
-    number."""
+    """Messages due in one step; above it sends are refused at random, above twice it all."""
     recall: bool = _option(False, "recallMessageEnable", "running")
-    """Allows timer messages to be recalled before they are due."""
+    """Allows recalls of timer messages."""
     recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
-    """Allows recalls while `brokerPermission` has no write permission."""
+    """Allows recalls while `brokerPermission` forbids writes."""
     recall_key_with_topic: bool = _option(False, "appendTopicForTimerDeleteKey", "running")
-    """A recall names its message by topic and unique id instead of by unique id alone."""
+    """Recalls name topic and unique id, not the id alone."""
     # transactions
     reject_transactions: bool = _option(False, "rejectTransactionMessage", "running")
-    """Refuses half messages, and so transactions."""
+    """Refuses transactions."""
     transaction_timeout_ms: int = _option(6000, "transactionTimeOut", "running", high=NO_LIMIT)
-    """Age of a half message at which its producer is first asked, unless the message sets its own."""
+    """Age at which a half message is first checked, unless it sets its own."""
     transaction_check_max: int = _option(15, "transactionCheckMax", "running", low=1)
-    """Checks of a half message after which it is discarded."""
+    """Checks before a half message is discarded."""
     transaction_check_interval_ms: int = _option(
         30_000, "transactionCheckInterval", "running", low=10, high=NO_LIMIT
     )
-    """How often the broker goes through the half messages to check them."""
+    """How often half messages are checked."""
     transaction_op_bytes: int = _option(4096, "transactionOpMsgMaxSize", "running", low=1, high=1 << 16)
-    """Largest body of an op message, which records finished half messages."""
+    """Largest body of an op message."""
     halves_max: int = _option(1 << 24, "maxHalfMessagesWaiting", "running", low=1)
-    """Most half messages waiting for commit or rollback; further ones are refused as busy."""
+    """Most undecided half messages; others are refused as busy."""
     # topics and groups
     auto_create_topics: bool = _option(True, "autoCreateTopicEnable", "running")
-    """Creates an unknown topic at the first send to it, after the template `TBW102`."""
+    """Creates an unknown topic at its first send, after `TBW102`."""
     default_queues: int = _option(8, "defaultTopicQueueNums", low=1, high=4096)
-    """Queues of the template `TBW102`, the most that a topic created by a send gets."""
+    """Queues of the template `TBW102`, the most of a topic made by a send."""
     cluster_topic: bool = _option(True, "clusterTopicEnable")
     """Makes the topic named like the cluster readable and writable."""
     broker_topic: bool = _option(True, "brokerTopicEnable")
     """Makes the topic named like the broker readable and writable."""
     trace_topic: bool = _option(False, "traceTopicEnable")
-    """Creates the topic for message traces at the start."""
+    """Creates the trace topic at the start."""
     trace_topic_name: str = _option("RMQ_SYS_TRACE_TOPIC", "msgTraceTopicName")
-    """Name of the topic that `traceTopicEnable` creates."""
+    """The topic of `traceTopicEnable`."""
     auto_create_groups: bool = _option(True, "autoCreateSubscriptionGroup", "running")
-    """Creates an unknown consumer group at its first use."""
+    """Creates an unknown group at its first use."""
     check_system_topics: bool = _option(True, "validateSystemTopicWhenUpdateTopic", "running")
     """Refuses changes to system topics."""
     mixed_message_type: bool = _option(False, "enableMixedMessageType", "running")
-    """Allows topics of message type MIXED."""
+    """Allows topics of type MIXED."""
     pop_retry_probability: int = _option(20, "popFromRetryProbability", "running", high=100)
-    """How often, out of 100 POP requests, the retry topic is read before the topic."""
+    """Percentage of POP requests that read the retry topic first."""
     pop_retry_probability_priority: int = _option(
         0, "popFromRetryProbabilityForPriority", "running", high=100
     )
-    """How often, out of 100 POP requests for a PRIORITY topic, the retry topic is read before the topic."""
+    """The same for PRIORITY topics."""
     priority_ascending: bool = _option(True, "priorityOrderAsc", "running")
-    """POP visits a topic's queues from the highest id down: the highest priority first."""
+    """POP visits queues from the highest id, which is the highest priority, down."""
     separate_retry_queues: bool = _option(False, "useSeparateRetryQueue", "running")
-    """A POP retry topic has as many queues as its topic, and a retried message keeps its queue, so also its
-    priority; false: one queue."""
+    """POP retry topics have their topic's queues, so retries keep their priority."""
     pop_retry_v2: bool = _option(False, "enableRetryTopicV2", "running")
-    """Names POP retry topics `%RETRY%group+topic` instead of `%RETRY%group_topic`."""
+    """Names POP retry topics `%RETRY%group+topic`, not `%RETRY%group_topic`."""
     pop_retry_v1_too: bool = _option(True, "retrieveMessageFromPopRetryTopicV1", "running")
-    """With `enableRetryTopicV2`, also reads retry topics with the old name."""
+    """With `enableRetryTopicV2`, also reads topics of the old name."""
     pop_actual_retry_topic: bool = _option(False, "popResponseReturnActualRetryTopic", "running")
-    """Popped retries keep their retry topic's name; false: they get the original topic's."""
+    """Popped retries keep their retry topic's name."""
     pop_from_memory: bool = _option(True, "initPopOffsetByCheckMsgInMem", "running")
-    """A new POP group starts at a queue's first message if that is recent, else at the last message."""
+    """A new POP group starts at a queue's first message if that is recent, else at the last."""
     pops_held_per_queue_max: int = _option(1024, "popPollingSize", "running", low=1)
     """Most held POP requests of one topic, group and queue."""
     pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1, high=NO_LIMIT)
-    """Most held POP requests, and as many held notification requests."""
+    """Most held POP requests, and as many notifications."""
     revive_interval_ms: int = _option(1000, "reviveInterval", "running", low=10, high=NO_LIMIT)
-    """How often the broker looks for messages whose invisible time is over."""
+    """How often expired invisible times are looked for."""
     revive_queues: int = _option(8, "reviveQueueNum", low=1, high=64)
-    """Queues of the revive topic, which records popped and acknowledged messages."""
+    """Queues of the revive topic."""
     timer_topic: bool = _option(True, "timerWheelEnable")
-    """Allows timer messages and POP, which needs the timer."""
+    """Allows timer messages, and POP, which needs them."""
     topics_max: int = _option(100_000, "maxTopicNums", low=64)
-    """Most topics; creating more is refused."""
+    """Most topics."""
     topic_queues_max: int = _option(4096, "maxTopicQueueNums", low=1, high=65536)
-    """Most read or write queues of one topic."""
+    """Most read or write queues of a topic."""
     # consumers
     long_polling: bool = _option(True, "longPollingEnable", "running")
-    """Holds a pull without a message as long as the client asks, at most 10 min."""
+    """Holds a pull without a message, at most 10 min."""
     short_polling_ms: int = _option(1000, "shortPollingTimeMills", "running", low=1, high=NO_LIMIT)
-    """How long a pull is held when `longPollingEnable` is false."""
+    """How long a pull is held without `longPollingEnable`."""
     broadcast_offsets: bool = _option(True, "enableBroadcastOffsetStore", "running")
-    """Keeps offsets of broadcasting consumers at the broker, too."""
+    """Also keeps offsets of broadcasting consumers."""
     broadcast_expire_s: int = _option(120, "broadcastOffsetExpireSecond", "running", low=1, high=NO_LIMIT)
-    """A broadcasting client that has left is forgotten when it has not pulled for this time."""
+    """The same for one that has left."""
     broadcast_expire_max_s: int = _option(
         300, "broadcastOffsetExpireMaxSecond", "running", low=1, high=NO_LIMIT
     )
-    """A broadcasting client that is connected is forgotten when it has not pulled for this time."""
+    """A connected broadcasting client without pulls for this time is forgotten."""
     server_assigns: bool = _option(True, "serverLoadBalancerEnable", "running")
-    """Splits queues among members that let brokers assign them; false: each member gets all queues."""
+    """Splits queues among members that let brokers assign them, instead of giving all to each."""
     default_request_mode: str = _option(
         "PULL", "defaultMessageRequestMode", "running", choices=("PULL", "POP")
     )
-    """How members that let brokers assign queues get messages, if nothing is set for their group and
-    topic."""
+    """How members get messages whose queues the broker assigns."""
     pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)
-    """With `defaultMessageRequestMode` POP: how many other members' queues a member pops, too; -1 or 0: all
-    queues."""
+    """With POP, how many other members' queues a member pops; -1 or 0: all."""
     route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100, high=NO_LIMIT)
-    """How long a route from an outside name server is used before it is fetched again."""
+    """How long a route from an outside name server is used."""
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
     """Serves pulls of Java's lite pull consumer and of `PullConsumer`."""
     property_filter: bool = _option(False, "enablePropertyFilter", "running")
     """Allows SQL92 filters."""
     filter_retries: bool = _option(False, "filterSupportRetry", "running")
-    """Applies SQL92 filters to retried messages, too."""
+    """Filters retried messages as well."""
     filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)
-    """Most characters of compiled SQL92 filters kept for reuse; 8 times as many may be in use."""
+    """Most characters of compiled filters that are kept; 8 times as many may be in use."""
     slave_read: bool = _option(False, "slaveReadEnable", "running")
-    """A slave serves pulls; a master sends readers that are further behind than `accessMessageInMemoryMaxRatio` to the
-    group's `whichBrokerWhenConsumeSlowly`."""
+    """A slave serves pulls; a master sends readers there that are further behind than
+    `accessMessageInMemoryMaxRatio` (`whichBrokerWhenConsumeSlowly`)."""
     offset_check: bool = _option(False, "offsetCheckInSlave", "running")
-    """A slave answers pulls past its queue's end with its end; otherwise it holds them, for the messages may come
-    yet."""
+    """A slave answers pulls past its queue's end, instead of holding them."""
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
-    """Ignores heartbeats of consumers that pull by themselves."""
+    """Ignores heartbeats of pull consumers."""
     notify_consumers: bool = _option(True, "notifyConsumerIdsChangedEnable", "running")
-    """Notifies a group's members at once when one joins or leaves."""
+    """Notifies a group when a member joins or leaves."""
     offsets_save_ms: int = _option(5000, "flushConsumerOffsetInterval", "running", low=100)
-    """How often consumer offsets are saved to their file."""
+    """How often consumer offsets are saved."""
     offsets_version_step: int = _option(
         500, "consumerOffsetUpdateVersionStep", "running", low=1, high=NO_LIMIT
     )
-    """Offset commits after which the data version of the offsets goes up by one."""
+    """Commits after which the offsets' data version increases."""
     server_side_reset: bool = _option(True, "useServerSideResetOffset", "running")
-    """Resets offsets at the broker; false: sends the new offsets to the group's clients, as Apache 4 does."""
+    """Resets offsets at the broker; false: at the clients, as Apache 4 does."""
     channel_expired_ms: int = _option(120_000, "channelExpiredTimeout", low=1000, high=NO_LIMIT)
-    """Disconnects a client that has sent no heartbeat for this time."""
+    """Disconnects a client without heartbeats for this time."""
     subscription_expired_ms: int = _option(600_000, "subscriptionExpiredTimeout", low=1000, high=NO_LIMIT)
-    """Forgets a subscription known only from pulls or pops after this time."""
+    """Forgets a subscription known from pulls or pops only after this time."""
     split_metadata: bool = _option(True, "enableSplitMetadata", "running")
-    """Answers requests for all topics or groups in pages, for clients that ask for pages."""
+    """Answers requests for all topics or groups in pages."""
     split_metadata_size: int = _option(2000, "splitMetadataSize", "running", low=1)
-    """Most topics or groups in a page of `enableSplitMetadata`."""
+    """Entries of a page of `enableSplitMetadata`."""
     # metrics
     metrics_exporter: str = _option("DISABLE", "metricsExporterType", choices=("DISABLE", "PROM"))
-    """PROM serves metrics, health and status by HTTP; Apache's other exporters, OTLP_GRPC and LOG, are not there."""
+    """PROM serves metrics, health and status by HTTP; OTLP_GRPC and LOG are not there."""
     metrics_host: str = _option("", "metricsPromExporterHost")
-    """Where the metrics are served; empty: on loopback only."""
+    """Where metrics are served; empty: loopback."""
     metrics_port: int = _option(5557, "metricsPromExporterPort", high=65535)
-    """The port of the metrics; 0 finds a free one."""
+    """The port of the metrics; 0 finds one."""
     metrics_label: str = _option("", "metricsLabel")
-    """Labels that every series gets, `name:value` separated by `,`."""
+    """Labels of every series, `name:value` separated by `,`."""
     metrics_series_max: int = _option(50_000, "metricsOtelCardinalityLimit", low=2, high=1_000_000)
-    """Most series of a metric; all further ones are added up in one."""
+    """Most series of a metric; the rest is added up in one."""
     # users and rules
     authentication: bool = _option(False, "authenticationEnabled")
-    """Requires each request to be signed by a user of `users.json`, also those to the name server in this process."""
+    """Each request must be signed by a user of `users.json`, also to the name server in this process."""
     authorization: bool = _option(False, "authorizationEnabled")
-    """Refuses requests that no rule of `acls.json` allows; Super users may do everything."""
+    """Refuses what no rule of `acls.json` allows; Super users may do everything."""
     initial_user: str = _option("", "initAuthenticationUser", secret=True)
-    """`{"username":"…","password":"…"}`: a Super user that is created at the start if there is no user of this name."""
+    """`{"username":"…","password":"…"}`: a Super user, created at the start unless it exists."""
     inner_credentials: str = _option("", "innerClientAuthenticationCredentials", secret=True)
-    """`{"accessKey":"…","secretKey":"…"}`: with these the broker signs its requests to other name servers; also
-    created as a Super user."""
+    """`{"accessKey":"…","secretKey":"…"}`: signs requests to other name servers; also created as a Super
+    user."""
     authentication_whitelist: str = _option("", "authenticationWhitelist")
     """Request codes, separated by commas, that need no signature."""
     authorization_whitelist: str = _option("", "authorizationWhitelist")
     """Request codes, separated by commas, that every user may send."""
     authentication_strategy: str = _option("", "authenticationStrategy")
-    """Empty or Apache's `…StatelessAuthenticationStrategy`: each request's signature is checked;
-    `…StatefulAuthenticationStrategy`: the first one of a connection and user, and then once a minute."""
+    """Empty or `…StatelessAuthenticationStrategy`: each signature is checked;
+    `…StatefulAuthenticationStrategy`: a user's first on a connection, then one a minute."""
     authorization_strategy: str = _option("", "authorizationStrategy")
-    """Empty or one of Apache's two classes; decisions are kept until a rule changes in both cases."""
+    """Empty or one of Apache's two, which do the same here."""
     authentication_provider: str = _option("", "authenticationProvider")
-    """Empty or Apache's `…DefaultAuthenticationProvider`; others cannot run here and end the start."""
+    """Empty or Apache's default class; others end the start."""
     authorization_provider: str = _option("", "authorizationProvider")
-    """Empty or Apache's `…DefaultAuthorizationProvider`; others cannot run here and end the start."""
+    """Empty or Apache's default class; others end the start."""
     user_provider: str = _option("", "authenticationMetadataProvider")
-    """Empty or Apache's `…LocalAuthenticationMetadataProvider`; others cannot run here and end the start."""
+    """Empty or Apache's default class; others end the start."""
     rule_provider: str = _option("", "authorizationMetadataProvider")
-    """Empty or Apache's `…LocalAuthorizationMetadataProvider`; others cannot run here and end the start."""
+    """Empty or Apache's default class; others end the start."""
     migrate_accounts: bool = _option(False, "migrateAuthFromV1Enabled")
-    """Creates a user with its rules for each account of `plain_acl.yml` whose user does not exist, at the start."""
+    """Creates a user with rules for each account of `plain_acl.yml` that has none."""
     plain_acl: bool = _option(False, "aclEnable")
-    """Checks requests by the accounts of `plain_acl.yml`, as brokers up to 5.2 do; not together with
-    `authenticationEnabled`."""
+    """Checks requests by `plain_acl.yml`, as brokers up to 5.2 do, without `authenticationEnabled`."""
     plain_acl_file: str = _option("", "rocketmq.acl.plain.file")
-    """Path of `plain_acl.yml`, which is read again when it changes, as are all files in `conf/acl`; empty:
-    `conf/plain_acl.yml` below the folder in the environment's `ROCKETMQ_HOME`."""
+    """Path of `plain_acl.yml`; empty: `conf/plain_acl.yml` in `ROCKETMQ_HOME`; files in `conf/acl` count as
+    well, and changes take effect."""
     audit_log: str = _option("", "authAuditLog")
-    """A file that gets a line of JSON for each change of users and rules, and for each refusal; empty: none."""
+    """A file with a line of JSON for each refusal and change of users and rules."""
     # administration
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running", high=NO_LIMIT)
-    """Refuses sends before this time, in milliseconds since 1970."""
+    """Refuses sends before this time (ms since 1970)."""
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
-    """Keys, separated by `;`, that no client may change while the broker runs."""
+    """Keys, separated by `;`, that no client may change."""
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)
-    """Most held pulls; further pulls without a message are answered at once."""
+    """Most held pulls; others are answered at once."""
     connection_bytes_max: int = _option(0, "maxConnectionBytes", "running", high=NO_LIMIT)
-    """Most buffered bytes of all connections, at least 16 MiB; above it, the connections that hold most are closed; 0:
-    1 GiB, less in a small container."""
+    """Most buffered bytes of all connections, at least 16 MiB; above it the largest are closed; 0: 1 GiB,
+    less in a small container."""
     fast_path: bool = _option(True, "fastPath")
-    """Serves plain sends and pulls in compiled code; false: all in Python, with the same answers."""
+    """Serves plain sends and pulls in compiled code, with the same answers."""
     fast_sockets: bool = _option(True, "fastSockets")
-    """Serves sockets with FireArrow's own epoll loop; false: with the event loop's transports."""
+    """Serves sockets with FireArrow's own epoll loop."""
     frame_bytes_max: int = _option(
         16 << 20, "com.rocketmq.remoting.frameMaxLength", low=1 << 16, high=16 << 20
     )
-    """Largest frame accepted; a Java system property in Apache."""
+    """Largest frame; a Java system property in Apache."""
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

@@ -30,39 +30,33 @@ ACTING = {
         fixed=True,
     ),
     "deleteTopicWithBrokerRegistration": NamingOption(
-        "false", "A registration removes those topics of the broker that it does not name."
+        "false", "A registration removes topics of the broker that it does not name."
     ),
-    "enableAllTopicList": NamingOption("true", "Answers requests for the list of all topics."),
-    "enableTopicList": NamingOption(
-        "true", "Answers requests for lists of some topics: of a cluster, of units."
-    ),
-    "needWaitForService": NamingOption(
-        "false", "Refuses to give routes until `waitSecondsForService` have passed."
-    ),
+    "enableAllTopicList": NamingOption("true", "Answers requests for all topics."),
+    "enableTopicList": NamingOption("true", "Answers requests for topics of a cluster or unit."),
+    "needWaitForService": NamingOption("false", "Gives no routes until `waitSecondsForService` have passed."),
     "notifyMinBrokerIdChanged": NamingOption(
-        "false", "Notifies the brokers of a name at once when the smallest id among them changes."
+        "false", "Notifies the brokers of a name when their smallest id changes."
     ),
     "orderMessageEnable": NamingOption("false", "Adds a topic's order configuration to its route."),
     PROXIES_KEY: NamingOption(
         "",
-        "Addresses and networks of proxies, separated by `;`, whose connections may begin with a header of the PROXY "
-        "protocol; the broker's own name server has the broker's.",
+        "As for the broker, whose own name server has the broker's.",
         fixed=True,
     ),
     "returnOrderTopicConfigToBroker": NamingOption(
-        "true", "Answers a broker's registration with the order configurations of all topics."
+        "true", "Answers registrations with the order configurations of all topics."
     ),
     "scanNotActiveBrokerInterval": NamingOption(
-        "5000", "How often silent brokers are looked for, in milliseconds.", 100, 3_600_000
+        "5000", "How often silent brokers are looked for.", 100, 3_600_000
     ),
     "supportActingMaster": NamingOption(
         "false",
-        "In routes, the slave with the smallest id stands as the master while that is gone, if its broker has "
-        "`enableSlaveActingMaster`.",
+        "In routes, the slave with the smallest id replaces a missing master (`enableSlaveActingMaster`).",
     ),
     "waitSecondsForService": NamingOption(
         "45",
-        "How long after its start a name server refuses, with `needWaitForService`, in seconds.",
+        "Seconds of `needWaitForService`.",
         0,
         3600,
     ),

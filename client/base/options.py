@@ -77,17 +77,17 @@ class TlsOptions:
     """TLS to name servers and brokers. The files are in PEM format, and read again when they change."""
 
     authority: str | None = None
-    """The authorities that sign the servers' certificates; None: those of the system."""
+    """The authorities of the servers' certificates; None: the system's."""
     certificate: str | None = None
-    """This client's certificate, for servers that want one."""
+    """This client's certificate."""
     key: str | None = None
-    """The private key of `certificate`; None: it is in the same file."""
+    """Its private key; None: in the same file."""
     key_password: str | None = field(default=None, repr=False)
     """The password of an encrypted `key`."""
     server_name: str | None = None
-    """The name in the servers' certificates; None: the host of each address."""
+    """The name in the servers' certificates; None: each address's host."""
     verify: bool = True
-    """False: any certificate is accepted, as Java's clients do by default."""
+    """False accepts any certificate, as Java does by default."""
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
@@ -125,53 +125,49 @@ class ClientOptions:
     """What producers and consumers of one instance share: name servers, identity, security, timers."""
 
     name_server: str = field(default_factory=_name_server)
-    """Name servers as `host:port`, separated by `;`; default: `NAMESRV_ADDR` of the environment."""
+    """Name servers as `host:port`, separated by `;`; default: `NAMESRV_ADDR`."""
     name_server_url: str | None = None
-    """URL that returns the name servers' addresses, used if `name_server` is empty."""
+    """URL that returns the name servers, if `name_server` is empty."""
     instance_name: str | None = None
-    """Part of the client id; None: a unique name for each ClientOptions, `DEFAULT` for broadcasting
-    consumers.
-    """
+    """Part of the client id; None: a unique name, `DEFAULT` for broadcasting consumers."""
     client_ip: str | None = None
-    """Part of the client id; None: the address by which other machines reach this one."""
+    """Part of the client id; None: this machine's address."""
     unit_name: str | None = None
-    """Unit (set) of the client: part of the client id and of the request to `name_server_url`."""
+    """Unit (set), in the client id and in requests to `name_server_url`."""
     namespace: str | None = None
-    """Prefix of all topics and groups at the brokers (`namespace%topic`), hidden from your code."""
+    """Prefix of all topics and groups at the brokers, hidden from your code."""
     namespace_v2: str | None = None
-    """Namespace sent as a field of each request, as RocketMQ 5 does, with names unchanged."""
+    """Namespace as a field of each request, as in RocketMQ 5."""
     credentials: Credentials | None = None
-    """Keys that sign each request; None: requests are not signed."""
+    """Keys that sign each request."""
     tls: bool | TlsOptions | ssl.SSLContext = False
-    """True: TLS with certificates checked against the system's authorities; TlsOptions: your own authority or
-    certificate; or an SSLContext.
-    """
+    """True: TLS, checked by the system's authorities; or TlsOptions, or an SSLContext."""
     socks_proxies: Mapping[str, SocksProxy] = field(default_factory=dict)
-    """SOCKS5 proxies by the network they lead to (`10.0.0.0/8`), or `*`; needs `firearrow[socks]`."""
+    """SOCKS5 proxies by network (`10.0.0.0/8`, `*`); needs `firearrow[socks]`."""
     vip_channel: bool = False
-    """Sends messages to the broker's VIP port, which is its port minus 2."""
+    """Sends to the broker's VIP port, two below its port."""
     binary_headers: bool = False
-    """Encodes request headers in RocketMQ's binary form instead of JSON."""
+    """Encodes headers in RocketMQ's binary form."""
     heartbeat_v2: bool = False
-    """Sends short heartbeats while subscriptions do not change, to brokers that understand them."""
+    """Short heartbeats while subscriptions do not change."""
     poll_name_server_s: float = 30
-    """How often routes are fetched again."""
+    """How often routes are fetched."""
     heartbeat_s: float = 30
     """How often brokers get a heartbeat."""
     persist_offsets_s: float = 5
-    """How often consumers store their offsets, at the broker or in their file."""
+    """How often consumers store offsets."""
     rebalance_s: float = 20
-    """How often consumers check which queues are theirs; changes in the group trigger it at once."""
+    """How often consumers check their queues; changes in the group trigger it at once."""
     exception_delay_s: float = 1
     """Pause after a failed pull or pop."""
     api_timeout_s: float = 3
-    """Timeout of requests other than sends, pulls and pops."""
+    """Timeout of other requests than sends, pulls and pops."""
     connect_timeout_s: float = 3
     """Timeout of a new connection."""
     idle_s: float = 120
-    """Closes a connection that neither sends nor receives for this time."""
+    """Closes a connection that is idle for this time."""
     pending_max: int = 65535
-    """Most unanswered requests on one connection."""
+    """Most unanswered requests of a connection."""
     generated_name: str = field(default_factory=_instance_name, repr=False)
 
     RANGES: ClassVar[Ranges] = {
@@ -202,61 +198,61 @@ class ProducerOptions:
     """How a producer sends: timeouts, further attempts, queue selection, compression, limits."""
 
     send_timeout_s: float = 3
-    """Timeout of a whole call, with all its attempts."""
+    """Timeout of a call with all its attempts."""
     drain_s: float = 10
     """Longest time that `close` and the end of the program wait for messages in flight; those of `submit` are tried
     again until then."""
     attempt_timeout_s: float | None = None
-    """Timeout of one attempt while others remain; None: half of the time that is left, if another broker may answer."""
+    """Timeout of one attempt while others remain; None: half of what is left, if another broker may
+    answer."""
     retries: int = 2
-    """Further attempts of `send` and `send_batch` after a failed one."""
+    """Further attempts of `send` and `send_batch`."""
     async_retries: int = 2
-    """Further attempts of `submit`, only if no broker has answered."""
+    """Further attempts of `submit`, if no broker answered."""
     retry_when_not_stored_ok: bool = False
-    """`send` tries another queue if the status is not SEND_OK; the message may then be stored twice."""
+    """Tries another queue if the status is not SEND_OK, which may store the message twice."""
     retry_codes: frozenset[int] = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
-    """Response codes after which `send` tries again."""
+    """Response codes that are tried again."""
     template_topic: str = "TBW102"
-    """Topic whose settings a broker copies when a send creates a topic."""
+    """The template of topics that a send creates."""
     default_queues: int = 4
-    """Queues of a topic that a send creates, at most those of the template."""
+    """Queues of a topic that a send creates, at most the template's."""
     message_bytes_max: int = 4 * MIB
-    """Largest body of a message, or of all messages of a batch, before compression."""
+    """Largest body of a message or batch, before compression."""
     compress_over_bytes: int = 4096
-    """Compresses bodies of at least this size."""
+    """Compresses bodies from this size on."""
     compress_level: int = 5
-    """Compression level: higher is slower and smaller."""
+    """Higher is slower and smaller."""
     compression: CompressionKind = CompressionKind.ZLIB
-    """Compression of bodies; LZ4 and ZSTD need `firearrow[compression]`, and Go and C++ consumers cannot read them."""
+    """Go and C++ consumers read ZLIB only; the others need `firearrow[compression]`."""
     auto_batch: bool = False
-    """Gathers single sends of one topic into batches."""
+    """Gathers single sends of a topic into batches."""
     batch_delay_s: float = 0.010
-    """Longest time that a message waits for such a batch."""
+    """Longest wait for such a batch."""
     batch_bytes: int = 32768
-    """Size at which such a batch is sent at once."""
+    """Size at which it is sent at once."""
     batch_total_bytes: int = 32 * MIB
-    """Most bytes in all such batches together; further messages are sent alone."""
+    """Most bytes in all such batches; further messages are sent alone."""
     in_flight_max: int = 8192
     """Most messages sent but not answered."""
     in_flight_bytes: int = 100 * MIB
     """Most bytes of messages sent but not answered."""
     wait_when_full: bool = True
-    """True: `send` waits, within its timeout, at either limit; False, and
-    always for `submit`: TooManyRequests."""
+    """`send` waits at either limit; False, and always for `submit`: TooManyRequests."""
     latency_faults: bool = False
-    """Avoids a broker for a time after a slow or failed send."""
+    """Avoids a broker after slow or failed sends."""
     fault_detector: bool = False
-    """With `latency_faults`, also probes such brokers, to use them again as soon as they answer."""
+    """With `latency_faults`, probes such brokers, to use them again early."""
     detect_timeout_s: float = 0.2
     """Timeout of a probe."""
     detect_interval_s: float = 2
-    """Shortest time between two probes of a broker; they run every 3 s at most."""
+    """Shortest time between probes of a broker; they run every 3 s at most."""
     topics: tuple[str, ...] = ()
-    """Topics whose routes are fetched at the start; a topic without a route makes the start fail."""
+    """Topics whose routes the start fetches; without a route it fails."""
     check_threads: int = 1
-    """Most transaction checks that run at a time."""
+    """Most transaction checks at a time."""
     checks_max: int = 2000
-    """Most transaction checks that run or wait; brokers repeat the others later."""
+    """Most checks that run or wait; brokers repeat others."""
     trace: bool = False
     """Records message traces of sends."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
@@ -295,21 +291,20 @@ class _ConsumerOptions:
     model: MessageModel = MessageModel.CLUSTERING
     """CLUSTERING: members share the messages; BROADCASTING: each member gets all."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
-    """Where a group starts in a queue without a stored offset."""
+    """Where a group starts in a queue without an offset."""
     from_time: datetime = field(default_factory=lambda: datetime.now() - timedelta(minutes=30))
-    """Where it starts with `CONSUME_FROM_TIMESTAMP`; default: 30 minutes before now."""
+    """Where CONSUME_FROM_TIMESTAMP starts; default: 30 minutes ago."""
     allocate: Callable[..., Any] | str = "AVG"
     """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, FixedQueues, MachineRoom,
     MachineRoomNearby, or a function `(group, client_id, queues, client_ids) -> queues`."""
     span_max: int = 2000
-    """Stops pulling a queue while its first and last unfinished offsets are further apart, unless `orderly`.
-    """
+    """Stops pulling a queue while its unfinished offsets span more, unless `orderly`."""
     queue_messages_max: int = 1000
-    """Stops pulling a queue while it holds more messages."""
+    """Stops pulling a queue that holds more messages."""
     queue_bytes_max: int = 100 * MIB
-    """Stops pulling a queue while it holds more bytes, compared in whole MiB as in Java."""
+    """Stops pulling a queue that holds more bytes, in whole MiB as in Java."""
     local_offsets: "Path | None" = None
-    """Folder for the offsets of broadcasting consumers; None: `~/.rocketmq_offsets`."""
+    """Folder of broadcasting consumers' offsets; None: `~/.rocketmq_offsets`."""
     trace: bool = False
     """Records message traces of consumption."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
@@ -346,29 +341,29 @@ class PushConsumerOptions(_ConsumerOptions):
     """How a push consumer pulls, and passes messages to its handlers."""
 
     orderly: bool = False
-    """Handles each queue's messages in order, one batch at a time."""
+    """Handles each queue in order, one batch at a time."""
     threads: int = 20
-    """Most handler calls that run at a time, in threads or as tasks."""
+    """Most handler calls at a time, threads or tasks."""
     batch_size: int = 1
-    """Most messages that a handler gets in one call."""
+    """Most messages of a handler call."""
     pull_batch: int = 32
     """Most messages that one pull asks for."""
     pull_batch_bytes: int = 256 * 1024
     """Most bytes that one pull asks for."""
     pull_interval_s: float = 0
-    """Pause between a pull (or pop) that brought messages and the next."""
+    """Pause after a pull or pop that brought messages."""
     pull_suspend_s: float = 15
-    """How long a broker may hold a pull until a message arrives."""
+    """How long a broker may hold a pull."""
     pull_timeout_s: float = 30
     """Timeout of a pull; must be above `pull_suspend_s`."""
     topic_messages_max: int | None = None
-    """Limit of messages for all queues of a topic together, split evenly; replaces `queue_messages_max`."""
+    """Most messages of all queues of a topic, split evenly; replaces `queue_messages_max`."""
     topic_bytes_max: int | None = None
-    """Limit of bytes for all queues of a topic together, split evenly; replaces `queue_bytes_max`."""
+    """Most bytes of all queues of a topic, split evenly; replaces `queue_bytes_max`."""
     post_subscription: bool = False
-    """Sends the filter with each pull, so that brokers do not need it from heartbeats."""
+    """Sends the filter with each pull."""
     max_reconsume_times: int = -1
-    """Retries before a message goes to the dead letters; -1: 16, or no limit if `orderly`."""
+    """Retries before the dead letters; -1: 16, or no limit if `orderly`."""
     suspend_s: float = 1
     """With `orderly`: how long a queue pauses after a failure."""
     auto_commit: bool = True
@@ -376,17 +371,17 @@ class PushConsumerOptions(_ConsumerOptions):
     one.
     """
     consume_timeout_s: float = 15 * 60
-    """If a concurrent handler runs longer, its message is sent back for a retry and its result is ignored."""
+    """A concurrent handler that runs longer has its message sent back, its result ignored."""
     drain_s: float = 10
     """Longest time that `close` waits for running handlers."""
     client_rebalance: bool = True
-    """True: members split the queues; False: brokers assign them, and may switch the group to POP."""
+    """False: brokers assign queues, and may switch the group to POP."""
     pop_batch: int = 32
     """Most messages that one pop asks for."""
     pop_invisible_s: float = 60
     """How long a popped message is invisible to other members."""
     pop_queue_max: int = 96
-    """Stops popping a queue while more messages are not acknowledged."""
+    """Stops popping a queue with more unacknowledged messages."""
 
     RANGES: ClassVar[Ranges] = {
         **_ConsumerOptions.RANGES,
@@ -432,7 +427,7 @@ class PullConsumerOptions(_ConsumerOptions):
     cached_max: int = 10000
     """Stops pulling while more messages of all queues are cached."""
     poll_timeout_s: float = 5
-    """How long `poll` waits for messages."""
+    """How long `poll` waits."""
     check_queues_s: float = 30
     """How often `on_queues_changed` compares a topic's queues."""
 
@@ -456,13 +451,13 @@ class PopConsumerOptions:
     invisible_s: float = 60
     """How long a received message is invisible to other members."""
     wait_s: float = 15
-    """How long `receive` waits for messages."""
+    """How long `receive` waits."""
     batch: int = 32
     """Most messages that `receive` returns."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
     """Where a new group starts: at the first or after the last message."""
     orderly: bool = False
-    """Delivers the next messages of a queue only after the previous ones are acknowledged."""
+    """Delivers the next messages of a queue once the previous ones are acknowledged."""
 
     RANGES: ClassVar[Ranges] = {
         "invisible_s": (0.001, 3 * 86400),

@@ -8,14 +8,14 @@ import dataclasses
 import inspect
 import itertools
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from firearrow.broker.base import tls
 from firearrow.broker.base.config_keys import apache_keys
-from firearrow.broker.base.options import INT_MAX, NO_LIMIT, Options, text_of
+from firearrow.broker.base.options import INT_MAX, Options, text_of
 from firearrow.broker.tables.naming_options import ACTING
 from firearrow.client.base.options import (
     ClientOptions,
@@ -35,82 +35,76 @@ CLIENT_KINDS = (
     PullConsumerOptions,
     PopConsumerOptions,
 )
+CONSUMERS = next(part for part in PushConsumerOptions.__mro__ if part in PullConsumerOptions.__mro__)
+CLIENT_PARTS: tuple[tuple[str, type, type], ...] = (
+    ("ClientOptions", ClientOptions, ClientOptions),
+    ("TlsOptions", TlsOptions, TlsOptions),
+    ("ProducerOptions", ProducerOptions, ProducerOptions),
+    ("PushConsumerOptions and PullConsumerOptions", CONSUMERS, CONSUMERS),
+    ("PushConsumerOptions", PushConsumerOptions, CONSUMERS),
+    ("PullConsumerOptions", PullConsumerOptions, CONSUMERS),
+    ("PopConsumerOptions", PopConsumerOptions, PopConsumerOptions),
+)
+"""Title, class, and the class whose fields are in another part."""
 COMPUTED = {"brokerName": "the store's, else the host's name", "storePathRootDir": "`~/firearrow/store`"}
 JAVA_PROPERTY = "com.rocketmq.remoting.frameMaxLength"
-UNITS = {"ms": "ms", "s": "s", "hours": "h", "percent": "%", "bytes": "bytes"}
+UNITS = {"s": "s", "hours": "h", "percent": "%", "bytes": "bytes"}
 INTERNAL = "generated_name"
+NARROW = 4096
 
 BROKER_TEXT = """# Options
 
-This file is generated from the source: `python -m tests.meta.options`.
+This file is generated from the source: `python -m tests.meta.options`. Each line is the key, its default, its values or
+a narrow range, its unit unless it is ms, and its meaning. Keys and defaults are Apache's, but for those with *ours*.
+A key with \\* can also be set while the broker runs, by `mqadmin updateBrokerConfig` or `Admin.update_broker_config`,
+which update the configuration file as well; the others are read at the start.
 
 ## Broker
 
-`firearrow broker` reads options from Apache's `broker.conf` (`--config FILE`) and from `--set KEY=VALUE`, which
-overrides the file. Other keys of Apache 5.5.0 have no effect: the log names them, as a warning if their value is not
-Apache's default. Unknown keys are warnings in the file and errors in `--set`. Keys that ask for protection which
-cannot take effect end the start with exit code 2, unless their value, or the switch that they need, is `false`:
-`authorizationEnabled` alone, `tls.enable` without another server, a certificate that is not there, a whitelist, an
-audit log or `rocketmq.acl.plain.file` without users, a key that is misspelled, and one that no server has but sounds
-like security (`requireLogin`, `enableSSL`): the error names the key to write. The defaults are Apache's if the table
-does not say otherwise.
+`firearrow broker` reads Apache's `broker.conf` (`--config FILE`), as `java.util.Properties` does; `--set KEY=VALUE`
+overrides it. Keys and values must be ASCII or `\\uXXXX`.
 
-The keys `tls.…` are Java system properties in Apache, with the same names. `--tls-cert FILE --tls-key FILE` set
-`tls.server.certPath` and `tls.server.keyPath`. Every port then accepts TLS 1.2 and 1.3 and, unless `tls.server.mode` is
-`enforcing`, plain connections: the first byte decides. Certificates, keys and authorities are read again within
-a second after they change; connections stay open. If the new ones do not fit together, the log reports it and the old
-ones stay.
-The file is read as `java.util.Properties` reads it. Keys and values must be ASCII or `\\uXXXX`; comments may have any
-encoding.
+- Other keys of Apache 5.5.0 have no effect. The log names them, as a warning if their value is not Apache's default.
+- Unknown keys are warnings in the file, and errors in `--set`.
+- Keys that ask for protection which cannot take effect end the start with exit code 2, unless they, or the switch that
+  they need, are `false`: also misspelled ones, and those that no server has but sound like security (`requireLogin`).
+- `--check-config FILE` prints the options of such a start, and on stderr every complaint. It starts nothing; the exit
+  code is 2 if there is a complaint.
 
-The column *set* says when an option can be set. *start*: only at the start. *running*: also while the broker runs, with
-`mqadmin updateBrokerConfig` or `Admin.update_broker_config`; the configuration file, if there is one, is updated, too.
-*ours*: Apache does not have this option.
+SIGHUP makes the broker read the file again and open the log file again. Keys with \\* get the value that a
+start would give them; the log names the others that need a restart. If the file has an error, nothing changes. Without
+`--config` and `--log-file`, or if its terminal was closed, SIGHUP stops the broker cleanly (under `nohup` it is
+ignored), as SIGTERM and SIGINT do. During the stop only a second Ctrl-C ends it at once.
 
-`firearrow broker --check-config FILE` prints the options of a start with this file and with the other arguments, as
-sorted `KEY=VALUE` lines on stdout, and every complaint on stderr: values that are refused, unknown keys, keys without
-effect. It starts nothing and takes no lock; the exit code is 2 if there is a complaint, else 0.
+Some keys that Apache's broker reads again while it runs are read at the start only: `namesrvAddr`,
+`messageIndexEnable`, `enableMultiDispatch`, `timerWheelEnable`, `brokerClusterName`, `brokerName`, `brokerIP1`,
+`reviveQueueNum`, `flushDiskType`."""
 
-SIGHUP makes a running broker read the file again (and open the log file again). Options with *running* then have the
-value that a start would give them; `--set` still overrides the file. The log has a line for each change (level info),
-and one warning with the options that need a restart. If the file has an error, nothing changes, and a warning says why.
-Without `--config` and `--log-file`, SIGHUP stops the broker cleanly, and so it does whenever the terminal that the
-broker was started in is closed; under `nohup` it is ignored. SIGTERM and SIGINT stop it cleanly. During the stop
-further signals change nothing; only a second Ctrl-C at its terminal ends it at once, as SIGKILL does.
-
-Apache's broker accepts every key at run time, but most of those with *start* have no effect there either: it reads
-them once. It does read these again, and FireArrow does not: `namesrvAddr` (every two minutes; a client could move the
-broker to other name servers), `messageIndexEnable` and `enableMultiDispatch` (the store is opened with or without
-index files and light queues), `timerWheelEnable` (its files and services are made at the start), `brokerClusterName`,
-`brokerName` and `brokerIP1` (stored messages, receipt handles and registrations name them), `reviveQueueNum` (the
-topic has that many queues), `flushDiskType` (Apache's broker then fails to store)."""
+TLS_TEXT = """`--tls-cert FILE --tls-key FILE` set `tls.server.certPath` and `tls.server.keyPath`. Every port then
+accepts TLS 1.2 and 1.3 and, unless `tls.server.mode` is `enforcing`, plain connections. Certificates, keys and
+authorities are read again within a second after they change; connections stay open. Apache has these keys as Java
+system properties."""
 
 NAME_SERVER_TEXT = """## Name server
 
-These options of the name server have an effect; `mqadmin updateNamesrvConfig` changes them until the name server stops.
-All are Apache's. Apache's other options are listed to clients with their defaults, and do nothing. The address is set
-by `--namesrv-listen` of `firearrow broker` and `--listen` of `firearrow namesrv`.
+`firearrow namesrv --config FILE` reads these keys, `bindAddress`, `listenPort` and `kvConfigPath`, with the rules of the
+broker's file, and again on SIGHUP. `mqadmin updateNamesrvConfig` changes those with \\* until it stops. The keys of TLS
+and of users are as for the broker; `users.json` and `acls.json` are in the folder of `kvConfigPath`. Apache's other keys
+are listed to clients, and do nothing. The address is set by `--listen`, or `--namesrv-listen` of `firearrow broker`."""
 
-`firearrow namesrv --config FILE` reads these options, `bindAddress`, `listenPort` and `kvConfigPath` from a file such
-as Apache's `namesrv.conf`, in the format of the broker's file and with the same warnings. SIGHUP reads it again. The
-keys `tls.…`, `--tls-cert` and `--tls-key` are as for the broker. `authenticationEnabled`,
-`authorizationEnabled` and the keys that go with them in the broker's table mean the same there; `users.json` and
-`acls.json` are in the folder of `kvConfigPath`.
+LOG_TEXT = """## Log
 
-## Log
+Broker and name server log to stderr, or to the file of `--log-file PATH`, which is rotated at `--log-file-size` (`64M`;
+units K, M, G): PATH becomes PATH.1, and `--log-files` (5) are kept. If another program rotates it, that program sends
+SIGHUP. A log that cannot be written stops nothing: lines are dropped and counted.
 
-Broker and name server log to stderr, or to the file of `--log-file PATH`. The file is rotated when it has
-`--log-file-size` (`64M`; units K, M, G): PATH becomes PATH.1, PATH.1 becomes PATH.2, and so on; `--log-files` (5) are
-kept, PATH included. If another program rotates it, that program sends SIGHUP, and a new PATH is opened. A log that
-cannot be written, as on a full disk, stops nothing: lines are dropped, counted, and the log has the count afterwards.
-
-`--log-format json` writes one object a line: `ts` (ISO 8601 with the offset from UTC), `level`, `logger`, `message`,
-and `exception` with a traceback. `--log-level` is `warning` unless you choose `debug`, `info` or `error`."""
+`--log-format json` writes one object a line: `ts` (ISO 8601 with its offset from UTC), `level`, `logger`, `message`,
+and `exception`. `--log-level` is `warning` unless you choose `debug`, `info` or `error`."""
 
 CLIENT_TEXT = """## Client
 
 Frozen dataclasses of `firearrow.client`. Names in `_s` are seconds, names with `bytes` are bytes. A value out of range
-raises `ConfigError` when the object is made.
+raises `ConfigError`. Options without a default are None or empty.
 
 The options are those of Apache's Java client, with its defaults. Ours are `wait_when_full` and PopConsumerOptions.
 Java does not wait for handlers when a consumer is closed (`drain_s`), and does not limit what is in flight
@@ -118,47 +112,96 @@ Java does not wait for handlers when a consumer is closed (`drain_s`), and does 
 
 
 def document() -> str:
-    clients = (f"### {kind.__name__}\n\n{client_table(kind)}" for kind in CLIENT_KINDS)
-    context = (BROKER_TEXT, broker_table(), NAME_SERVER_TEXT, name_server_table(), CLIENT_TEXT, *clients)
-    return "\n\n".join(context) + "\n"
+    broker = (part for title, lines in broker_lines() for part in (f"### {title}", *_texts(title), lines))
+    clients = (part for title, lines in client_lines() for part in (f"### {title}", lines))
+    parts = (BROKER_TEXT, *broker, NAME_SERVER_TEXT, name_server_lines(), LOG_TEXT, CLIENT_TEXT, *clients)
+    return "\n\n".join(parts) + "\n"
 
 
-def broker_table() -> str:
+def _texts(title: str) -> list[str]:
+    return [TLS_TEXT] if title == "TLS" else []
+
+
+def broker_lines() -> Iterator[tuple[str, str]]:
+    """Title and lines of each group: those of the comments in the source, each sorted by key."""
     notes, apache = meanings(Options), apache_keys() | {JAVA_PROPERTY, *tls.KEYS}
-    rows = []
-    for field in dataclasses.fields(Options):
-        key = field.metadata["key"]
-        default = COMPUTED.get(key) or _code(text_of(field.default))
-        changed = field.metadata["change"] + ("" if key in apache else ", ours")
-        rows.append((f"`{key}`", default, _broker_range(field), changed, notes[field.name]))
-    return _table(
-        ("key", "default", "range", "set", "meaning"), sorted(rows, key=lambda row: row[0].strip("`"))
-    )
+    fields = {field.name: field for field in dataclasses.fields(Options)}
+    for title, names in groups(Options):
+        lines = {}
+        for name in names:
+            field = fields[name]
+            key = field.metadata["key"]
+            default = COMPUTED.get(key) or _code(text_of(field.default))
+            star = "*" if field.metadata["change"] == "running" else ""
+            ours = "" if key in apache else "ours"
+            lines[key] = _line(f"`{key}`{star}", default, _broker_range(field), ours, notes[name])
+        yield title, _joined(lines[key] for key in sorted(lines))
 
 
-def name_server_table() -> str:
-    rows = []
+def name_server_lines() -> str:
+    lines = []
     for key, option in sorted(ACTING.items()):
-        values = (
-            ""
-            if option.fixed
-            else "true, false"
-            if option.low is None
-            else f"{option.low:,} to {option.high:,}"
-        )
-        changed = "no" if option.fixed else "running"
-        rows.append((f"`{key}`", _code(option.default), values, changed, option.meaning))
-    return _table(("key", "default", "range", "set", "meaning"), rows)
+        star = "" if option.fixed else "*"
+        lines.append(_line(f"`{key}`{star}", _code(option.default), option.meaning))
+    return _joined(lines)
 
 
-def client_table(kind: type) -> str:
-    notes = meanings(kind)
-    rows = []
-    for field in dataclasses.fields(kind):
-        if field.name != INTERNAL:
-            default = "" if field.default is dataclasses.MISSING else _code(_shown(field.default))
-            rows.append((f"`{field.name}`", default, _client_range(kind, field), notes[field.name]))
-    return _table(("option", "default", "range", "meaning"), rows)
+def client_lines() -> Iterator[tuple[str, str]]:
+    """Title and lines of each kind; what push and pull consumers share is listed once."""
+    for title, kind, but in CLIENT_PARTS:
+        notes = meanings(kind)
+        lines = []
+        for field in dataclasses.fields(kind):
+            if field.name not in (
+                INTERNAL,
+                *(each.name for each in dataclasses.fields(but) if but is not kind),
+            ):
+                has_default = field.default not in (dataclasses.MISSING, None)
+                default = _code(_shown(field.default)) if has_default else ""
+                lines.append(_line(f"`{field.name}`", default, _client_range(kind, field), notes[field.name]))
+        yield title, _joined(lines)
+
+
+def groups(kind: type) -> list[tuple[str, list[str]]]:
+    """The comments of a class on lines of their own, each with the fields after it."""
+    source = textwrap.dedent(inspect.getsource(kind))
+    titles = [
+        (number, line[6:]) for number, line in enumerate(source.splitlines(), 1) if line.startswith("    # ")
+    ]
+    [cls] = ast.parse(source).body
+    assert isinstance(cls, ast.ClassDef)
+    found: dict[str, list[str]] = {title[:1].upper() + title[1:]: [] for _, title in titles}
+    for node in cls.body:
+        if isinstance(node, ast.AnnAssign):
+            title = max((number, title) for number, title in titles if number < node.lineno)[1]
+            found[title[:1].upper() + title[1:]].append(ast.unparse(node.target))
+    return list(found.items())
+
+
+Line = tuple[str, str]
+"""A key, and what is written after it."""
+
+
+def _line(key: str, *cells: str) -> Line:
+    """The last cell is the meaning; the others may be empty."""
+    facts = ", ".join(filter(None, cells[:-1]))
+    return key, f"{facts}. {cells[-1]}" if facts else cells[-1]
+
+
+def _joined(lines: Iterable[Line]) -> str:
+    """Keys with the same text, one after the other, share a line."""
+    found: list[Line] = []
+    for key, text in lines:
+        if found and found[-1][1] == text:
+            found[-1] = f"{found[-1][0]}, {key}", text
+        else:
+            found.append((key, text))
+    return "\n".join(f"- {key}: {text}" for key, text in found)
+
+
+def _bounds(low: int, high: int) -> str:
+    """Only those that are narrow, or start late: an error names the others."""
+    return f"{low:,}–{high:,}" if high <= NARROW or (low > 1 and high < INT_MAX) else ""
 
 
 def meanings(kind: type) -> dict[str, str]:
@@ -178,31 +221,21 @@ def meanings(kind: type) -> dict[str, str]:
 
 
 def _broker_range(field: dataclasses.Field[Any]) -> str:
+    """Its values or bounds, where they say more than its type; the unit, unless it is ms."""
     if field.type is bool:
-        return "true, false"
+        return ""
     if field.type is not int:
-        return ", ".join(field.metadata["choices"])
-    low, high = field.metadata["low"], field.metadata["high"]
-    unit = next((f" {UNITS[word]}" for word in field.name.split("_") if word in UNITS), "")
-    return (
-        f"from {low:,}"
-        if high in (INT_MAX, NO_LIMIT)
-        else f"{low:,}"
-        if low == high
-        else f"{low:,} to {high:,}"
-    ) + unit
+        return ", ".join(each for each in field.metadata["choices"] if each not in ("", field.default))
+    unit = next((UNITS[word] for word in field.name.split("_") if word in UNITS), "")
+    return f"{_bounds(field.metadata['low'], field.metadata['high'])} {unit}".strip()
 
 
 def _client_range(kind: Any, field: dataclasses.Field[Any]) -> str:  # noqa: ANN401
-    if isinstance(field.default, bool):
-        return "True, False"
     if isinstance(field.default, Enum):
-        return ", ".join(str(each.value) for each in type(field.default))
-    ranges = getattr(kind, "RANGES", {})
-    if field.name not in ranges:
+        return ", ".join(str(each.value) for each in type(field.default) if each != field.default)
+    if field.name.endswith("_s") or field.name not in getattr(kind, "RANGES", {}):
         return ""
-    least, most = ranges[field.name]
-    return f"{least:,} to {most:,}"
+    return _bounds(*kind.RANGES[field.name])
 
 
 def _shown(default: object) -> str:
@@ -213,11 +246,6 @@ def _shown(default: object) -> str:
 
 def _code(text: str) -> str:
     return f"`{text}`" if text else ""
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 if __name__ == "__main__":
