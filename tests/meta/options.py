@@ -87,10 +87,10 @@ system properties."""
 
 NAME_SERVER_TEXT = """## Name server
 
-`firearrow namesrv --config FILE` reads these keys, `bindAddress`, `listenPort` and `kvConfigPath`, with the rules of the
-broker's file, and again on SIGHUP. `mqadmin updateNamesrvConfig` changes those with \\* until it stops. The keys of TLS
-and of users are as for the broker; `users.json` and `acls.json` are in the folder of `kvConfigPath`. Apache's other keys
-are listed to clients, and do nothing. The address is set by `--listen`, or `--namesrv-listen` of `firearrow broker`."""
+`firearrow namesrv --config FILE` reads these keys, `bindAddress`, `listenPort` and `kvConfigPath`, with the rules of
+the broker's file, and again on SIGHUP. `mqadmin updateNamesrvConfig` changes those with \\* until it stops. The keys of
+TLS and of users are as for the broker; `users.json` and `acls.json` are in the folder of `kvConfigPath`. Apache's other
+keys are listed to clients, and do nothing. The address is set by `--listen`, or by the broker's `--namesrv-listen`."""
 
 LOG_TEXT = """## Log
 

@@ -36,4 +36,4 @@ def test_types_and_docstrings_are_on_the_page(pages: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (pages / "firearrow" / "client.html").read_text("utf-8"))
     assert "send_timeout_s: float" in text
     assert "One received message; fields are decoded on first use." in text
-    assert "Timeout of a whole call, with all its attempts." in text
+    assert "Timeout of a call with all its attempts." in text
