@@ -101,9 +101,9 @@ IGNORED = frozenset(COLUMNS) - frozenset(MESSAGE_COLUMNS)
 
 
 def columns_table() -> str:
-    """The columns as a Markdown table."""
-    lines = [f"| `{name}` | {column.types} | {column.note} |" for name, column in MESSAGE_COLUMNS.items()]
-    return "\n".join(["| column | type | |", "|---|---|---|", *lines])
+    """The columns as a Markdown list."""
+    lines = (f"- `{name}` ({column.types}): {column.note}" for name, column in MESSAGE_COLUMNS.items())
+    return "\n".join(lines)
 
 
 def check_columns(schema: pa.Schema, topic: str | None, job: str | None = None, packed: bool = False) -> None:

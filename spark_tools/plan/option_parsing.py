@@ -274,15 +274,13 @@ def _unknown(name: str, known: list[str], passed: Collection[str]) -> str:
 
 
 def table(kind: type[Any]) -> str:
-    """A Markdown table with one row per option."""
-    lines = ["| option | for | default | |", "|---|---|---|---|"]
+    """A Markdown list with one line per option: what it is for, unless for all uses, its default, and its note."""
+    lines = []
     for field in dataclasses.fields(kind):
         about = field.metadata
         shown = about["shown"] if about["shown"] is not None else _shown(field.default)
-        uses = ", ".join(sorted(about["uses"])) or "all"
-        lines.append(
-            f"| `{about['name']}` | {uses} | {shown} | {about['note'].replace('|', chr(92) + '|')} |"
-        )
+        facts = ", ".join(filter(None, (*sorted(about["uses"]), shown)))
+        lines.append(f"- `{about['name']}`{f' ({facts})' if facts else ''}: {about['note']}")
     return "\n".join(lines)
 
 

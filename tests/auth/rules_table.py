@@ -17,7 +17,7 @@ def table() -> str:
     codes = defaultdict(list)
     for code, rule in RULES.items():
         mark = "*" if code in CLOSED else ""
-        codes[rule.text].append(f"{mark}{RequestCode(code).name} {code}{mark}")
+        codes[rule.text].append(f"{mark}{RequestCode(code).name}{mark}")
     lines = ["| needs | request codes |", "| --- | --- |"]
     lines += [f"| {text} | {', '.join(named)} |" for text, named in codes.items()]
     return "\n".join(lines) + "\n"

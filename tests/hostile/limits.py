@@ -43,6 +43,8 @@ def _rows(name: str) -> list[list[str]]:
 LIMITS = [Limit(*row) for row in _rows("limits.txt")]
 OTHERS = dict(_rows("others.txt"))
 """Constants that are no separate limits → why."""
+GROUP_LEAST = 3
+"""Limits with one outcome that get a list of their own."""
 FOLDERS = ("_native/wire", "_native/store", "_native/fastpath", "broker")
 
 
@@ -57,11 +59,26 @@ def shown(limit: Limit) -> str:
 
 
 def table() -> str:
-    """Markdown: of what, how much, what happens past it; the name in the code or the option."""
-    lines = ["| of what | at most | past it | option, or name in the code |", "|---|---|---|---|"]
+    """Markdown: limits with the same outcome under its name, then the others, each with its own."""
+    by_outcome: dict[str, list[Limit]] = {}
     for limit in LIMITS:
-        lines.append(f"| {limit.what} | {shown(limit)} | {limit.past} | `{limit.of}` |")
+        by_outcome.setdefault(limit.past, []).append(limit)
+    groups = {past: limits for past, limits in by_outcome.items() if len(limits) >= GROUP_LEAST}
+    lines = []
+    for past, limits in sorted(groups.items(), key=lambda group: -len(group[1])):
+        lines += [f"{_outcome(past)}:", "", *(f"- {line(limit)}" for limit in limits), ""]
+    rest = [limit for limit in LIMITS if limit.past not in groups]
+    lines += ["With an outcome of their own:", "", *(f"- {line(limit)}; {limit.past}" for limit in rest)]
     return "\n".join(lines) + "\n"
+
+
+def _outcome(past: str) -> str:
+    """A response code, or what happens."""
+    return f"Answered with {past}" if past.isdecimal() or past.isupper() else past[:1].upper() + past[1:]
+
+
+def line(limit: Limit) -> str:
+    return f"{limit.what}{f' (`{limit.of}`)' if limit.is_option else ''}: {shown(limit)}"
 
 
 def written(text: str) -> str:

@@ -21,12 +21,14 @@ PUBLIC = {
 }
 IMPORT = re.compile(r"^ *(from firearrow[\w.]* import (?:\([^)]*\)|.*)|import firearrow.*)$", re.M)
 DOTTED = re.compile(r"\bfirearrow\.(?:_native|broker|client|spark_tools)(?:\.\w+)*")
+PAGES = [page for page in documents() if page.name not in ("CONTRIBUTING.md", "ARCHITECTURE.md")]
+"""Those for users; the others show how the code is built."""
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
 def imports() -> Iterator[tuple[str, str, str]]:
     """File, module and name of each import; the name is empty for `import module`."""
-    for path in (*documents(), *EXAMPLES):
+    for path in (*PAGES, *EXAMPLES):
         where = path.relative_to(ROOT).as_posix()
         for text in IMPORT.findall(path.read_text("utf-8")):
             for node in ast.parse(text.strip()).body:
@@ -44,7 +46,7 @@ def test_documents_and_examples_import_from_public_modules() -> None:
 
 def test_documents_and_examples_name_public_modules() -> None:
     """Also in the text, as in `firearrow.client.blocking`."""
-    for path in (*documents(), *EXAMPLES):
+    for path in (*PAGES, *EXAMPLES):
         for name in DOTTED.findall(path.read_text("utf-8")):
             module, _, last = name.rpartition(".")
             is_exported = module in PUBLIC and last in exported(module)
