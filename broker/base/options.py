@@ -80,8 +80,7 @@ class Options:
     advertised_port: int = _option(0, "advertisedPort", high=65535)
     """The port given to clients, where a container or router maps another one; 0: the broker's own."""
     proxies: str = _option("", "proxyProtocolTrustedAddresses")
-    """Proxies, addresses and networks separated by `;`, whose connections may start with a header of the
-    PROXY protocol that gives the client's address; Apache takes it from any."""
+    """Addresses and networks, separated by `;`, whose connections may start with a PROXY header."""
     idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", "running", low=1)
     """Closes a connection that is idle for this time."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
@@ -94,8 +93,7 @@ class Options:
     """Period of registration, limited to 10 to 60 s."""
     # replication
     broker_role: str = _option("ASYNC_MASTER", "brokerRole", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
-    """SYNC_MASTER: sends and readers wait for `inSyncReplicas` copies; SLAVE copies the master of the same
-    `brokerName`, which `namesrvAddr` must know."""
+    """SYNC_MASTER waits for `inSyncReplicas` copies; SLAVE copies the master of its `brokerName`."""
     ha_port: int = _option(0, "haListenPort", high=65535)
     """Where slaves copy the log; 0: one above the broker's with SYNC_MASTER or `enableSlaveActingMaster`,
     else closed."""
@@ -105,11 +103,9 @@ class Options:
     ha_ip: str = _option("", "brokerIP2")
     """The address of `haListenPort` for slaves; empty: the one that reaches the name server."""
     ha_allowed: str = _option("", "haAllowedAddresses", "running")
-    """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves registered
-    with the name server in this process."""
+    """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves of this process's name server."""
     ha_secret: str = _option("", "haSecret", secret=True)
-    """A secret of both FireArrow brokers, at least 16 bytes; empty: they replicate on one machine only; with
-    it, Apache's slaves need their address in `haAllowedAddresses`."""
+    """A secret of FireArrow's brokers, at least 16 bytes; empty: they replicate on one machine only."""
     ha_heartbeat_ms: int = _option(5000, "haSendHeartbeatInterval", "running", low=100)
     """The silence after which either end of a replication connection reports its offset."""
     ha_housekeeping_ms: int = _option(20_000, "haHousekeepingInterval", "running", low=200)
@@ -119,8 +115,7 @@ class Options:
     ha_gap_bytes: int = _option(256 << 20, "haMaxGapNotInSync", "running", low=1, high=NO_LIMIT)
     """A slave with a larger gap is not in sync."""
     slave_timeout_ms: int = _option(3000, "slaveTimeout", "running", low=1)
-    """With SYNC_MASTER, the wait for slaves, then FLUSH_SLAVE_TIMEOUT; a later slave (of an ASYNC_MASTER from
-    2 s on) is not in sync until it has caught up."""
+    """With SYNC_MASTER, the wait for slaves, then FLUSH_SLAVE_TIMEOUT; a later slave is not in sync until it has caught up."""
     in_sync_replicas: int = _option(1, "inSyncReplicas", "running", low=1, high=64)
     """With SYNC_MASTER, the copies that a message needs, the master's included."""
     min_in_sync_replicas: int = _option(1, "minInSyncReplicas", "running", low=1, high=64)
@@ -132,8 +127,7 @@ class Options:
     controllers: str = _option("", "controllerAddr")
     """The controllers, `host:port` separated by `;`."""
     all_members_acknowledge: bool = _option(False, "allAckInSyncStateSet", "running")
-    """Under controllers, sends and readers wait for the whole sync state set: what was answered survives
-    every election."""
+    """Under controllers, sends and readers wait for the whole sync state set."""
     catch_up_ms: int = _option(15_000, "haMaxTimeSlaveNotCatchup", "running", low=100)
     """Under controllers, a slave late for this time leaves the sync state set."""
     from_last_file: bool = _option(False, "syncFromLastFile")
@@ -153,11 +147,9 @@ class Options:
     read_unconfirmed: bool = _option(False, "readUnconfirmedMessages", "running")
     """With SYNC_MASTER, consumers see unconfirmed messages, as with Apache."""
     acting_master: bool = _option(False, "enableSlaveActingMaster")
-    """Without a master, the slave with the smallest id serves reads, commits and locks; all brokers of a name
-    need it, and the name server `supportActingMaster`."""
+    """Without a master, a slave serves reads, commits and locks; needed at all brokers of a name, with `supportActingMaster` at the name server."""
     total_replicas: int = _option(1, "totalReplicas", low=1, high=64)
-    """Brokers of this name: a master reports missing slaves; with `enableSlaveActingMaster` a starting master
-    first takes over what slaves consumed."""
+    """Brokers of this name, for reports of missing slaves and the start with `enableSlaveActingMaster`."""
     skip_pre_online: bool = _option(False, "skipPreOnline")
     """A master serves at once, whatever `totalReplicas` is."""
     heartbeat_interval_ms: int = _option(1000, "brokerHeartbeatInterval", low=100)
@@ -170,11 +162,9 @@ class Options:
     """Heartbeats and questions use requests that name servers of 4.x know."""
     # TLS
     tls_mode: str = _option("", "tls.server.mode", choices=("", "disabled", "permissive", "enforcing"))
-    """`permissive` accepts TLS and plain connections, `enforcing` only TLS; empty: disabled without a
-    certificate, enforcing if clients need one, else permissive."""
+    """Empty: disabled without a certificate, enforcing if clients need one, else permissive (TLS and plain)."""
     tls_test_mode: str = _option("", "tls.test.mode.enable", choices=("", "true", "false"))
-    """`true`: without `tls.server.certPath` a certificate is made at each start, which clients cannot check;
-    needs `firearrow[tls]`."""
+    """`true` makes a certificate at each start, which clients cannot check; needs `firearrow[tls]`."""
     tls_certificate: str = _option("", "tls.server.certPath")
     """The broker's certificate with its chain (PEM)."""
     tls_key: str = _option("", "tls.server.keyPath")
@@ -268,7 +258,7 @@ class Options:
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     """Also stores the replies that it pushes."""
     reply_bytes_max: int = _option(0, "maxReplyBytesWaiting", "running", high=NO_LIMIT)
-    """Most bytes of replies being pushed, then they are refused; 0: 64 MiB, less in a small container."""
+    """Most bytes of replies being pushed; 0: 64 MiB, less in a small container."""
     # retention
     reserved_hours: int = _option(72, "fileReservedTime", "running", high=1 << 24)
     """How long a log file is kept; also the longest life of a half message."""
@@ -298,11 +288,11 @@ class Options:
     timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1)
     """Longest delay of timer messages, and longest invisible time."""
     timer_roll_slots: int = _option(172_800, "timerRollWindowSlot")
-    """A message due in more steps is stored again on the way; outside 2 to 604,740: 604,740."""
+    """A message due in more steps is stored again on the way."""
     timer_log_file_bytes: int = _option(104_857_600, "mappedFileSizeTimerLog", low=120, high=1 << 30)
     """Size of a new timer log file."""
     timer_slot_messages: int = _option((1 << 31) - 1, "timerCongestNumEachSlot", "running", low=1)
-    """Messages due in one step; above it sends are refused at random, above twice it all."""
+    """Most messages due in one step; above it sends are refused at random."""
     recall: bool = _option(False, "recallMessageEnable", "running")
     """Allows recalls of timer messages."""
     recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
@@ -352,7 +342,7 @@ class Options:
     priority_ascending: bool = _option(True, "priorityOrderAsc", "running")
     """POP visits queues from the highest id, which is the highest priority, down."""
     separate_retry_queues: bool = _option(False, "useSeparateRetryQueue", "running")
-    """POP retry topics have their topic's queues, so retries keep their priority."""
+    """POP retry topics have their topic's queues."""
     pop_retry_v2: bool = _option(False, "enableRetryTopicV2", "running")
     """Names POP retry topics `%RETRY%group+topic`, not `%RETRY%group_topic`."""
     pop_retry_v1_too: bool = _option(True, "retrieveMessageFromPopRetryTopicV1", "running")
@@ -407,8 +397,7 @@ class Options:
     filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)
     """Most characters of compiled filters that are kept; 8 times as many may be in use."""
     slave_read: bool = _option(False, "slaveReadEnable", "running")
-    """A slave serves pulls; a master sends readers there that are further behind than
-    `accessMessageInMemoryMaxRatio` (`whichBrokerWhenConsumeSlowly`)."""
+    """A slave serves pulls; a master sends late readers there (`whichBrokerWhenConsumeSlowly`)."""
     offset_check: bool = _option(False, "offsetCheckInSlave", "running")
     """A slave answers pulls past its queue's end, instead of holding them."""
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
@@ -457,8 +446,7 @@ class Options:
     authorization_whitelist: str = _option("", "authorizationWhitelist")
     """Request codes, separated by commas, that every user may send."""
     authentication_strategy: str = _option("", "authenticationStrategy")
-    """Empty or `…StatelessAuthenticationStrategy`: each signature is checked;
-    `…StatefulAuthenticationStrategy`: a user's first on a connection, then one a minute."""
+    """`…StatelessAuthenticationStrategy` or empty checks each signature, `…StatefulAuthenticationStrategy` one a minute."""
     authorization_strategy: str = _option("", "authorizationStrategy")
     """Empty or one of Apache's two, which do the same here."""
     authentication_provider: str = _option("", "authenticationProvider")
@@ -474,8 +462,7 @@ class Options:
     plain_acl: bool = _option(False, "aclEnable")
     """Checks requests by `plain_acl.yml`, as brokers up to 5.2 do, without `authenticationEnabled`."""
     plain_acl_file: str = _option("", "rocketmq.acl.plain.file")
-    """Path of `plain_acl.yml`; empty: `conf/plain_acl.yml` in `ROCKETMQ_HOME`; files in `conf/acl` count as
-    well, and changes take effect."""
+    """Path of `plain_acl.yml`; empty: `conf/plain_acl.yml` in `ROCKETMQ_HOME`."""
     audit_log: str = _option("", "authAuditLog")
     """A file with a line of JSON for each refusal and change of users and rules."""
     # administration
@@ -486,8 +473,7 @@ class Options:
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)
     """Most held pulls; others are answered at once."""
     connection_bytes_max: int = _option(0, "maxConnectionBytes", "running", high=NO_LIMIT)
-    """Most buffered bytes of all connections, at least 16 MiB; above it the largest are closed; 0: 1 GiB,
-    less in a small container."""
+    """Most buffered bytes of all connections, then the largest are closed; 0: 1 GiB, less in a small container."""
     fast_path: bool = _option(True, "fastPath")
     """Serves plain sends and pulls in compiled code, with the same answers."""
     fast_sockets: bool = _option(True, "fastSockets")

@@ -157,7 +157,7 @@ class ClientOptions:
     persist_offsets_s: float = 5
     """How often consumers store offsets."""
     rebalance_s: float = 20
-    """How often consumers check their queues; changes in the group trigger it at once."""
+    """How often consumers check their queues."""
     exception_delay_s: float = 1
     """Pause after a failed pull or pop."""
     api_timeout_s: float = 3
@@ -200,11 +200,9 @@ class ProducerOptions:
     send_timeout_s: float = 3
     """Timeout of a call with all its attempts."""
     drain_s: float = 10
-    """Longest time that `close` and the end of the program wait for messages in flight; those of `submit` are tried
-    again until then."""
+    """Longest wait of `close` for messages in flight."""
     attempt_timeout_s: float | None = None
-    """Timeout of one attempt while others remain; None: half of what is left, if another broker may
-    answer."""
+    """Timeout of one attempt while others remain; None: half of what is left."""
     retries: int = 2
     """Further attempts of `send` and `send_batch`."""
     async_retries: int = 2
@@ -357,9 +355,9 @@ class PushConsumerOptions(_ConsumerOptions):
     pull_timeout_s: float = 30
     """Timeout of a pull; must be above `pull_suspend_s`."""
     topic_messages_max: int | None = None
-    """Most messages of all queues of a topic, split evenly; replaces `queue_messages_max`."""
+    """Most messages of a topic's queues; replaces `queue_messages_max`."""
     topic_bytes_max: int | None = None
-    """Most bytes of all queues of a topic, split evenly; replaces `queue_bytes_max`."""
+    """Most bytes of a topic's queues; replaces `queue_bytes_max`."""
     post_subscription: bool = False
     """Sends the filter with each pull."""
     max_reconsume_times: int = -1
@@ -371,7 +369,7 @@ class PushConsumerOptions(_ConsumerOptions):
     one.
     """
     consume_timeout_s: float = 15 * 60
-    """A concurrent handler that runs longer has its message sent back, its result ignored."""
+    """A concurrent handler that runs longer has its message sent back."""
     drain_s: float = 10
     """Longest time that `close` waits for running handlers."""
     client_rebalance: bool = True

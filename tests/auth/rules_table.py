@@ -10,6 +10,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.auth.rules import CLOSED, RULES
 
 PROTOCOL = Path(__file__).resolve().parents[2] / "docs/PROTOCOL.md"
+DEFAULT = "Cluster Update"
+"""What a code needs that is not listed."""
 BEGIN, END = "<!-- rules -->\n", "<!-- /rules -->"
 
 
@@ -18,9 +20,9 @@ def table() -> str:
     for code, rule in RULES.items():
         mark = "*" if code in CLOSED else ""
         codes[rule.text].append(f"{mark}{RequestCode(code).name}{mark}")
-    lines = ["| needs | request codes |", "| --- | --- |"]
-    lines += [f"| {text} | {', '.join(named)} |" for text, named in codes.items()]
-    return "\n".join(lines) + "\n"
+    opened = [name for name in codes.pop(DEFAULT) if name.startswith("*")]
+    lines = [f"- {text}: {', '.join(named)}" for text, named in codes.items()]
+    return "\n".join([*lines, f"- {DEFAULT}: all others, among them {', '.join(opened)}"]) + "\n"
 
 
 def document() -> str:

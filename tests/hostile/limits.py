@@ -43,6 +43,8 @@ def _rows(name: str) -> list[list[str]]:
 LIMITS = [Limit(*row) for row in _rows("limits.txt")]
 OTHERS = dict(_rows("others.txt"))
 """Constants that are no separate limits → why."""
+CACHE = re.compile(r"forgotten|dropped$|counted together|not counted|share one measurement")
+"""Outcomes that nothing outside sees: they are in limits.txt alone."""
 GROUP_LEAST = 3
 """Limits with one outcome that get a list of their own."""
 FOLDERS = ("_native/wire", "_native/store", "_native/fastpath", "broker")
@@ -61,13 +63,13 @@ def shown(limit: Limit) -> str:
 def table() -> str:
     """Markdown: limits with the same outcome under its name, then the others, each with its own."""
     by_outcome: dict[str, list[Limit]] = {}
-    for limit in LIMITS:
+    for limit in (limit for limit in LIMITS if not CACHE.search(limit.past)):
         by_outcome.setdefault(limit.past, []).append(limit)
     groups = {past: limits for past, limits in by_outcome.items() if len(limits) >= GROUP_LEAST}
     lines = []
     for past, limits in sorted(groups.items(), key=lambda group: -len(group[1])):
         lines += [f"{_outcome(past)}:", "", *(f"- {line(limit)}" for limit in limits), ""]
-    rest = [limit for limit in LIMITS if limit.past not in groups]
+    rest = [limit for limits in by_outcome.values() if len(limits) < GROUP_LEAST for limit in limits]
     lines += ["With an outcome of their own:", "", *(f"- {line(limit)}; {limit.past}" for limit in rest)]
     return "\n".join(lines) + "\n"
 

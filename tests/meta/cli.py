@@ -89,7 +89,7 @@ def _verbs(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 def text() -> str:
     sections = [TEXT]
     for name, parser in parsers().items():
-        sections.append(f"## firearrow {name}\n\n{_sentence(parser.description or '')}\n\n{_table(parser)}")
+        sections.append(f"## firearrow {name}\n\n{_sentence(parser.description or '')}\n\n{_list(parser)}")
     return "\n".join(sections)
 
 
@@ -97,14 +97,14 @@ def _sentence(summary: str) -> str:
     return summary if summary.endswith(".") else summary + "."
 
 
-def _table(parser: argparse.ArgumentParser) -> str:
-    lines = ["| command | |", "|---|---|"]
+def _list(parser: argparse.ArgumentParser) -> str:
+    lines = []
     for verb in _verbs(parser):
-        usage = " ".join([verb.prog, *_arguments(verb)]).replace("|", "\\|")
-        what = "" if verb is parser else f"{_capital(verb.description or '')}. "
-        example = (verb.epilog or "").removeprefix("example: ").replace("|", "\\|")
-        details = "".join(f"<br>`{names}`: {help_text}" for names, help_text in _options(verb))
-        lines.append(f"| `{usage}` | {what.replace('|', chr(92) + '|')}`{example}`{details} |")
+        usage = " ".join([verb.prog, *_arguments(verb)])
+        what = "" if verb is parser else f" {_capital(verb.description or '')}."
+        example = (verb.epilog or "").removeprefix("example: ")
+        lines.append(f"- `{usage}`:{what} `{example}`")
+        lines += [f"  - `{names}`: {help_text}" for names, help_text in _options(verb)]
     return "\n".join(lines) + "\n"
 
 
@@ -117,8 +117,8 @@ def _arguments(verb: argparse.ArgumentParser) -> Iterator[str]:
         if not action.option_strings:
             name = str(action.metavar or action.dest).upper() if action.choices is None else action.dest
             yield {"?": f"[{name}]", "*": f"[{name}…]", "+": f"{name}…"}.get(str(action.nargs), name)
-        elif not COMMON & set(action.option_strings) and action.help != argparse.SUPPRESS:
-            yield f"[{action.option_strings[-1]}]"
+    if any(names.startswith("-") for names, _ in _options(verb)):
+        yield "[OPTIONS]"
     if any("--dry-run" in action.option_strings for action in verb._actions):
         yield "[--dry-run] [--yes]"
 
@@ -131,7 +131,7 @@ def _options(verb: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
         value = "|".join(map(str, action.choices)) if action.choices is not None else action.metavar
         if action.option_strings and action.nargs != 0:
             names += f" {value or action.dest.upper()}"
-        yield names.replace("|", "\\|"), (action.help % vars(action)).replace("|", "\\|")
+        yield names, action.help % vars(action)
 
 
 def main() -> None:

@@ -64,17 +64,15 @@ which update the configuration file as well; the others are read at the start.
 `firearrow broker` reads Apache's `broker.conf` (`--config FILE`), as `java.util.Properties` does; `--set KEY=VALUE`
 overrides it. Keys and values must be ASCII or `\\uXXXX`.
 
-- Other keys of Apache 5.5.0 have no effect. The log names them, as a warning if their value is not Apache's default.
+- Other keys of Apache 5.5.0 have no effect; the log names them.
 - Unknown keys are warnings in the file, and errors in `--set`.
 - Keys that ask for protection which cannot take effect end the start with exit code 2, unless they, or the switch that
   they need, are `false`: also misspelled ones, and those that no server has but sound like security (`requireLogin`).
-- `--check-config FILE` prints the options of such a start, and on stderr every complaint. It starts nothing; the exit
-  code is 2 if there is a complaint.
+- `--check-config FILE` starts nothing: it prints the options, and on stderr every complaint, with exit code 2.
 
-SIGHUP makes the broker read the file again and open the log file again. Keys with \\* get the value that a
-start would give them; the log names the others that need a restart. If the file has an error, nothing changes. Without
-`--config` and `--log-file`, or if its terminal was closed, SIGHUP stops the broker cleanly (under `nohup` it is
-ignored), as SIGTERM and SIGINT do. During the stop only a second Ctrl-C ends it at once.
+SIGHUP makes the broker read the file again and open the log file again; the log names the keys that need a restart.
+Without `--config` and `--log-file`, or if its terminal was closed, SIGHUP stops the broker cleanly, as SIGTERM and SIGINT
+do. During the stop only a second Ctrl-C ends it at once.
 
 Some keys that Apache's broker reads again while it runs are read at the start only: `namesrvAddr`,
 `messageIndexEnable`, `enableMultiDispatch`, `timerWheelEnable`, `brokerClusterName`, `brokerName`, `brokerIP1`,
@@ -106,9 +104,8 @@ CLIENT_TEXT = """## Client
 Frozen dataclasses of `firearrow.client`. Names in `_s` are seconds, names with `bytes` are bytes. A value out of range
 raises `ConfigError`. Options without a default are None or empty.
 
-The options are those of Apache's Java client, with its defaults. Ours are `wait_when_full` and PopConsumerOptions.
-Java does not wait for handlers when a consumer is closed (`drain_s`), and does not limit what is in flight
-(`in_flight_max`, `in_flight_bytes`) by default."""
+The options are those of Apache's Java client, with its defaults, but for `wait_when_full`, PopConsumerOptions, `drain_s`,
+`in_flight_max` and `in_flight_bytes`."""
 
 
 def document() -> str:

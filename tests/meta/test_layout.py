@@ -121,12 +121,16 @@ def cycles(graph: dict[str, set[str]]) -> list[str]:
 
 
 @cache
+def table_of_packages() -> str:
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")
+    return text.partition("<!-- packages -->")[2].partition("<!-- /packages -->")[0]
+
+
+@cache
 def allowed() -> dict[str, set[str]]:
     """Package → what it may import, from docs/ARCHITECTURE.md; `x.*` is x and all packages in it."""
-    text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")
-    section = text.partition("<!-- packages -->")[2].partition("<!-- /packages -->")[0]
     table: dict[str, set[str]] = {}
-    for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", section, re.M):
+    for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", table_of_packages(), re.M):
         may: set[str] = {name}
         for target in re.findall(r"`([\w.]+(?:\.\*)?)`", targets):
             stem = target.removesuffix(".*")
@@ -158,8 +162,7 @@ def test_the_table_has_no_unused_import() -> None:
     used: dict[str, set[str]] = defaultdict(set)
     for module, targets in edges().items():
         used[package_of(module)] |= {package_of(target) for target in targets}
-    text = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8").partition("<!-- packages -->")[2]
-    for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", text, re.M):
+    for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", table_of_packages(), re.M):
         for target in re.findall(r"`([\w.]+(?:\.\*)?)`", targets):
             stem = target.removesuffix(".*")
             hit = any(p == stem or (target != stem and p.startswith(stem + ".")) for p in used[name])

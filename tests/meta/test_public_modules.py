@@ -21,7 +21,7 @@ PUBLIC = {
 }
 IMPORT = re.compile(r"^ *(from firearrow[\w.]* import (?:\([^)]*\)|.*)|import firearrow.*)$", re.M)
 DOTTED = re.compile(r"\bfirearrow\.(?:_native|broker|client|spark_tools)(?:\.\w+)*")
-PAGES = [page for page in documents() if page.name not in ("CONTRIBUTING.md", "ARCHITECTURE.md")]
+PAGES = [page for page in documents() if page.stem not in ("CONTRIBUTING", "ARCHITECTURE")]
 """Those for users; the others show how the code is built."""
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 

@@ -97,4 +97,4 @@ def spoiled(exchange: Exchange) -> Iterator[tuple[str, RemotingCommand]]:
 
 def test_protocol_lists_the_same_names() -> None:
     section = PROTOCOL.read_text("utf-8").split("\n## Named differences")[1].split("\n## ")[0]
-    assert re.findall(r"^\| \*\*(.+?)\*\* \|", section, re.MULTILINE) == list(RULES)
+    assert re.findall(r"^- \*\*(.+?)\*\*:", section, re.MULTILINE) == list(RULES)
