@@ -103,7 +103,8 @@ class Options:
     ha_ip: str = _option("", "brokerIP2")
     """The address of `haListenPort` for slaves; empty: the one that reaches the name server."""
     ha_allowed: str = _option("", "haAllowedAddresses", "running")
-    """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves of this process's name server."""
+    """Addresses and networks, separated by `;`, that may copy the log; empty: loopback, and slaves of this
+    process's name server."""
     ha_secret: str = _option("", "haSecret", secret=True)
     """A secret of FireArrow's brokers, at least 16 bytes; empty: they replicate on one machine only."""
     ha_heartbeat_ms: int = _option(5000, "haSendHeartbeatInterval", "running", low=100)
@@ -115,7 +116,8 @@ class Options:
     ha_gap_bytes: int = _option(256 << 20, "haMaxGapNotInSync", "running", low=1, high=NO_LIMIT)
     """A slave with a larger gap is not in sync."""
     slave_timeout_ms: int = _option(3000, "slaveTimeout", "running", low=1)
-    """With SYNC_MASTER, the wait for slaves, then FLUSH_SLAVE_TIMEOUT; a later slave is not in sync until it has caught up."""
+    """With SYNC_MASTER, the wait for slaves, then FLUSH_SLAVE_TIMEOUT; a later slave is not in sync until it
+    has caught up."""
     in_sync_replicas: int = _option(1, "inSyncReplicas", "running", low=1, high=64)
     """With SYNC_MASTER, the copies that a message needs, the master's included."""
     min_in_sync_replicas: int = _option(1, "minInSyncReplicas", "running", low=1, high=64)
@@ -147,7 +149,8 @@ class Options:
     read_unconfirmed: bool = _option(False, "readUnconfirmedMessages", "running")
     """With SYNC_MASTER, consumers see unconfirmed messages, as with Apache."""
     acting_master: bool = _option(False, "enableSlaveActingMaster")
-    """Without a master, a slave serves reads, commits and locks; needed at all brokers of a name, with `supportActingMaster` at the name server."""
+    """Without a master, a slave serves reads, commits and locks; needed at all brokers of a name, with
+    `supportActingMaster` at the name server."""
     total_replicas: int = _option(1, "totalReplicas", low=1, high=64)
     """Brokers of this name, for reports of missing slaves and the start with `enableSlaveActingMaster`."""
     skip_pre_online: bool = _option(False, "skipPreOnline")
@@ -446,7 +449,8 @@ class Options:
     authorization_whitelist: str = _option("", "authorizationWhitelist")
     """Request codes, separated by commas, that every user may send."""
     authentication_strategy: str = _option("", "authenticationStrategy")
-    """`…StatelessAuthenticationStrategy` or empty checks each signature, `…StatefulAuthenticationStrategy` one a minute."""
+    """`…StatelessAuthenticationStrategy` or empty checks each signature, `…StatefulAuthenticationStrategy`
+    one a minute."""
     authorization_strategy: str = _option("", "authorizationStrategy")
     """Empty or one of Apache's two, which do the same here."""
     authentication_provider: str = _option("", "authenticationProvider")

@@ -16,7 +16,7 @@ TEXT = """# Command line
 The lists below are generated from the source: `python -m tests.meta.cli`.
 
 `firearrow COMMAND [VERB] …` works with topics, groups and messages of FireArrow's brokers and of Apache's 4.9 and 5.x.
-What only FireArrow's brokers can answer says so, and exits with 2 on an Apache broker. `firearrow broker`, `namesrv`,
+What only FireArrow's brokers can answer exits with 2 on an Apache broker. `firearrow broker`, `namesrv`,
 `store` and `spark` are described in [README.md](../README.md) and [SPARK.md](SPARK.md).
 
 ## Examples
@@ -29,7 +29,7 @@ firearrow group lag billing --watch                   # what is left, by queue, 
 firearrow group diff billing                          # do all members subscribe the same?
 firearrow message find orders --from -15m --grep 'total.*[0-9]{5}'
 firearrow dlq redrive billing --dry-run               # dead letters, back to their topics
-firearrow topic trim orders --before -2d              # what is older is gone at once
+firearrow topic trim orders --before -2d              # what is older is deleted at once
 firearrow queue who billing                           # ordered queues: who holds them, what is at their head
 firearrow top                                         # the busiest topics, the slowest groups
 firearrow bench roundtrip --seconds 5                 # how fast is it from here?
@@ -37,7 +37,7 @@ firearrow bench roundtrip --seconds 5                 # how fast is it from here
 
 `firearrow completion bash`, `zsh` or `fish` prints what the shell needs to complete commands, topics and groups.
 
-## Manners
+## Conventions
 
 - **Where to**: `--namesrv ADDR;ADDR`, else the context of `--context`, else `NAMESRV_ADDR`, else the context chosen by
   `firearrow context use`, else `127.0.0.1:9876`. Contexts are kept in `~/.config/firearrow/contexts.json`, which only
@@ -49,7 +49,7 @@ firearrow bench roundtrip --seconds 5                 # how fast is it from here
 - **Times** are `now`, relative (`-15m`, `+1h30m`), ISO (`2026-01-31T12:00`, local unless it names its zone), or seconds
   or milliseconds since 1970.
 - **Exit codes**: 0 ok; 1 found trouble, or a broker refused; 2 wrong use, or only FireArrow's brokers can do this; 3
-  nobody can be reached; 130 ended by Ctrl-C.
+  no broker can be reached; 130 ended by Ctrl-C.
 """
 COMMON = {"--help", "--version", "--namesrv", "--context", "--timeout", "--json", "--dry-run", "--yes"}
 

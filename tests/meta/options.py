@@ -68,11 +68,11 @@ overrides it. Keys and values must be ASCII or `\\uXXXX`.
 - Unknown keys are warnings in the file, and errors in `--set`.
 - Keys that ask for protection which cannot take effect end the start with exit code 2, unless they, or the switch that
   they need, are `false`: also misspelled ones, and those that no server has but sound like security (`requireLogin`).
-- `--check-config FILE` starts nothing: it prints the options, and on stderr every complaint, with exit code 2.
+- `--check-config FILE` starts nothing: it prints the options, and every complaint on stderr; the exit code is 2 if there is one.
 
 SIGHUP makes the broker read the file again and open the log file again; the log names the keys that need a restart.
-Without `--config` and `--log-file`, or if its terminal was closed, SIGHUP stops the broker cleanly, as SIGTERM and SIGINT
-do. During the stop only a second Ctrl-C ends it at once.
+Without `--config` and `--log-file`, or if its terminal was closed, SIGHUP stops the broker cleanly, as SIGTERM and
+SIGINT do. During the stop only a second Ctrl-C ends it at once.
 
 Some keys that Apache's broker reads again while it runs are read at the start only: `namesrvAddr`,
 `messageIndexEnable`, `enableMultiDispatch`, `timerWheelEnable`, `brokerClusterName`, `brokerName`, `brokerIP1`,
@@ -104,8 +104,8 @@ CLIENT_TEXT = """## Client
 Frozen dataclasses of `firearrow.client`. Names in `_s` are seconds, names with `bytes` are bytes. A value out of range
 raises `ConfigError`. Options without a default are None or empty.
 
-The options are those of Apache's Java client, with its defaults, but for `wait_when_full`, PopConsumerOptions, `drain_s`,
-`in_flight_max` and `in_flight_bytes`."""
+The options are those of Apache's Java client, with its defaults, but for `wait_when_full`, PopConsumerOptions,
+`drain_s`, `in_flight_max` and `in_flight_bytes`."""
 
 
 def document() -> str:
