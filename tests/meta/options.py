@@ -68,7 +68,7 @@ overrides it. Keys and values must be ASCII or `\\uXXXX`.
 - Unknown keys are warnings in the file, and errors in `--set`.
 - Keys that ask for protection which cannot take effect end the start with exit code 2, unless they, or the switch that
   they need, are `false`: also misspelled ones, and those that no server has but sound like security (`requireLogin`).
-- `--check-config FILE` starts nothing: it prints the options, and every complaint on stderr; the exit code is 2 if there is one.
+- `--check-config FILE` starts nothing: it prints the options, and every complaint on stderr; its exit code is then 2.
 
 SIGHUP makes the broker read the file again and open the log file again; the log names the keys that need a restart.
 Without `--config` and `--log-file`, or if its terminal was closed, SIGHUP stops the broker cleanly, as SIGTERM and
