@@ -72,7 +72,7 @@ class Options:
     broker_ip: str = _option("", "brokerIP1")
     """The address given to clients; empty: that of the connection or host."""
     name_servers: str = _option("", "namesrvAddr")
-    """Outside name servers to register with, `host:port` separated by `;`."""
+    """Outside name servers, `host:port` separated by `;`."""
     bind_address: str = _option("127.0.0.1", "bindAddress")
     """Where the broker listens; Apache's default is `0.0.0.0`, all addresses."""
     listen_port: int = _option(10911, "listenPort", high=65535)
@@ -82,7 +82,7 @@ class Options:
     proxies: str = _option("", "proxyProtocolTrustedAddresses")
     """Addresses and networks, separated by `;`, whose connections may start with a PROXY header."""
     idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", "running", low=1)
-    """Closes a connection that is idle for this time."""
+    """Closes idle connections."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
     """Sum of 4 (read), 2 (write) and 1 (inherit); limits all topics' routes."""
     region_id: str = _option("DefaultRegion", "regionId", "running")
@@ -98,8 +98,7 @@ class Options:
     """Where slaves copy the log; 0: one above the broker's with SYNC_MASTER or `enableSlaveActingMaster`,
     else closed."""
     ha_master_address: str = _option("", "haMasterAddress")
-    """A slave's master, `host:port` of its replication port; empty: from the name server (Apache 5 ignores
-    it)."""
+    """A slave's master, `host:port` of its replication port; empty: from the name server."""
     ha_ip: str = _option("", "brokerIP2")
     """The address of `haListenPort` for slaves; empty: the one that reaches the name server."""
     ha_allowed: str = _option("", "haAllowedAddresses", "running")
@@ -284,7 +283,7 @@ class Options:
     disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running", high=100)
     """Above it, sends are refused; limited to 35 to 90."""
     clean_forcibly: bool = _option(True, "cleanFileForciblyEnable", "running")
-    """Lets files be deleted before they expire when the disk fills up."""
+    """Allows the deletion of files that have not expired."""
     # timer messages
     timer_precision_ms: int = _option(1000, "timerPrecisionMs")
     """Step of the timer wheel, rounded down to 100, 200, 500 or 1000."""
@@ -323,9 +322,9 @@ class Options:
     default_queues: int = _option(8, "defaultTopicQueueNums", low=1, high=4096)
     """Queues of the template `TBW102`, the most of a topic made by a send."""
     cluster_topic: bool = _option(True, "clusterTopicEnable")
-    """Makes the topic named like the cluster readable and writable."""
+    """Makes the topic named like the cluster usable."""
     broker_topic: bool = _option(True, "brokerTopicEnable")
-    """Makes the topic named like the broker readable and writable."""
+    """Makes the topic named like the broker usable."""
     trace_topic: bool = _option(False, "traceTopicEnable")
     """Creates the trace topic at the start."""
     trace_topic_name: str = _option("RMQ_SYS_TRACE_TOPIC", "msgTraceTopicName")
@@ -343,7 +342,7 @@ class Options:
     )
     """The same for PRIORITY topics."""
     priority_ascending: bool = _option(True, "priorityOrderAsc", "running")
-    """POP visits queues from the highest id, which is the highest priority, down."""
+    """POP visits queues from the highest id, the highest priority, down."""
     separate_retry_queues: bool = _option(False, "useSeparateRetryQueue", "running")
     """POP retry topics have their topic's queues."""
     pop_retry_v2: bool = _option(False, "enableRetryTopicV2", "running")
@@ -353,7 +352,7 @@ class Options:
     pop_actual_retry_topic: bool = _option(False, "popResponseReturnActualRetryTopic", "running")
     """Popped retries keep their retry topic's name."""
     pop_from_memory: bool = _option(True, "initPopOffsetByCheckMsgInMem", "running")
-    """A new POP group starts at a queue's first message if that is recent, else at the last."""
+    """A new POP group starts at the first message if that is recent, else at the last."""
     pops_held_per_queue_max: int = _option(1024, "popPollingSize", "running", low=1)
     """Most held POP requests of one topic, group and queue."""
     pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1, high=NO_LIMIT)
@@ -380,9 +379,9 @@ class Options:
     broadcast_expire_max_s: int = _option(
         300, "broadcastOffsetExpireMaxSecond", "running", low=1, high=NO_LIMIT
     )
-    """A connected broadcasting client without pulls for this time is forgotten."""
+    """When a connected broadcasting client without pulls is forgotten."""
     server_assigns: bool = _option(True, "serverLoadBalancerEnable", "running")
-    """Splits queues among members that let brokers assign them, instead of giving all to each."""
+    """Splits queues among members that let brokers assign them."""
     default_request_mode: str = _option(
         "PULL", "defaultMessageRequestMode", "running", choices=("PULL", "POP")
     )
@@ -392,7 +391,7 @@ class Options:
     route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100, high=NO_LIMIT)
     """How long a route from an outside name server is used."""
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
-    """Serves pulls of Java's lite pull consumer and of `PullConsumer`."""
+    """Serves lite pulls."""
     property_filter: bool = _option(False, "enablePropertyFilter", "running")
     """Allows SQL92 filters."""
     filter_retries: bool = _option(False, "filterSupportRetry", "running")
@@ -416,9 +415,9 @@ class Options:
     server_side_reset: bool = _option(True, "useServerSideResetOffset", "running")
     """Resets offsets at the broker; false: at the clients, as Apache 4 does."""
     channel_expired_ms: int = _option(120_000, "channelExpiredTimeout", low=1000, high=NO_LIMIT)
-    """Disconnects a client without heartbeats for this time."""
+    """Disconnects clients without heartbeats."""
     subscription_expired_ms: int = _option(600_000, "subscriptionExpiredTimeout", low=1000, high=NO_LIMIT)
-    """Forgets a subscription known from pulls or pops only after this time."""
+    """Forgets subscriptions known from pulls or pops only."""
     split_metadata: bool = _option(True, "enableSplitMetadata", "running")
     """Answers requests for all topics or groups in pages."""
     split_metadata_size: int = _option(2000, "splitMetadataSize", "running", low=1)

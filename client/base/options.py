@@ -127,9 +127,9 @@ class ClientOptions:
     name_server: str = field(default_factory=_name_server)
     """Name servers as `host:port`, separated by `;`; default: `NAMESRV_ADDR`."""
     name_server_url: str | None = None
-    """URL that returns the name servers, if `name_server` is empty."""
+    """URL of the name servers, if `name_server` is empty."""
     instance_name: str | None = None
-    """Part of the client id; None: a unique name, `DEFAULT` for broadcasting consumers."""
+    """Part of the client id; None: a unique one, `DEFAULT` for broadcasting consumers."""
     client_ip: str | None = None
     """Part of the client id; None: this machine's address."""
     unit_name: str | None = None
@@ -165,7 +165,7 @@ class ClientOptions:
     connect_timeout_s: float = 3
     """Timeout of a new connection."""
     idle_s: float = 120
-    """Closes a connection that is idle for this time."""
+    """Closes idle connections."""
     pending_max: int = 65535
     """Most unanswered requests of a connection."""
     generated_name: str = field(default_factory=_instance_name, repr=False)
@@ -222,7 +222,7 @@ class ProducerOptions:
     compress_level: int = 5
     """Higher is slower and smaller."""
     compression: CompressionKind = CompressionKind.ZLIB
-    """Go and C++ consumers read ZLIB only; the others need `firearrow[compression]`."""
+    """LZ4 and ZSTD need `firearrow[compression]`; Go and C++ consumers read ZLIB only."""
     auto_batch: bool = False
     """Gathers single sends of a topic into batches."""
     batch_delay_s: float = 0.010
@@ -230,7 +230,7 @@ class ProducerOptions:
     batch_bytes: int = 32768
     """Size at which it is sent at once."""
     batch_total_bytes: int = 32 * MIB
-    """Most bytes in all such batches; further messages are sent alone."""
+    """Most bytes in all such batches."""
     in_flight_max: int = 8192
     """Most messages sent but not answered."""
     in_flight_bytes: int = 100 * MIB
@@ -240,17 +240,17 @@ class ProducerOptions:
     latency_faults: bool = False
     """Avoids a broker after slow or failed sends."""
     fault_detector: bool = False
-    """With `latency_faults`, probes such brokers, to use them again early."""
+    """With `latency_faults`, probes such brokers."""
     detect_timeout_s: float = 0.2
     """Timeout of a probe."""
     detect_interval_s: float = 2
-    """Shortest time between probes of a broker; they run every 3 s at most."""
+    """Shortest time between probes of a broker."""
     topics: tuple[str, ...] = ()
-    """Topics whose routes the start fetches; without a route it fails."""
+    """Topics whose routes the start needs."""
     check_threads: int = 1
     """Most transaction checks at a time."""
     checks_max: int = 2000
-    """Most checks that run or wait; brokers repeat others."""
+    """Most checks that run or wait."""
     trace: bool = False
     """Records message traces of sends."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
@@ -300,7 +300,7 @@ class _ConsumerOptions:
     queue_messages_max: int = 1000
     """Stops pulling a queue that holds more messages."""
     queue_bytes_max: int = 100 * MIB
-    """Stops pulling a queue that holds more bytes, in whole MiB as in Java."""
+    """Stops pulling a queue that holds more bytes."""
     local_offsets: "Path | None" = None
     """Folder of broadcasting consumers' offsets; None: `~/.rocketmq_offsets`."""
     trace: bool = False

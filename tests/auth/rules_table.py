@@ -21,8 +21,8 @@ def table() -> str:
         mark = "*" if code in CLOSED else ""
         codes[rule.text].append(f"{mark}{RequestCode(code).name}{mark}")
     opened = [name for name in codes.pop(DEFAULT) if name.startswith("*")]
-    lines = [f"- {text}: {', '.join(named)}" for text, named in codes.items()]
-    return "\n".join([*lines, f"- {DEFAULT}: all others, among them {', '.join(opened)}"]) + "\n"
+    lines = [f"- **{text}**: {', '.join(named)}" for text, named in codes.items()]
+    return "\n".join([*lines, f"- **{DEFAULT}**: all others, among them {', '.join(opened)}"]) + "\n"
 
 
 def document() -> str:
