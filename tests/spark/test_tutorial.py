@@ -1,6 +1,6 @@
 """The tutorial works, run as a user runs it: with a hundredth of its messages, and with all 200,000.
 
-The same jobs run in tests/spark/session: replay, redrive, export, and the programs of SPARK.md."""
+The same jobs run in tests/spark/session: replay, redrive, export, and the programs of docs/SPARK.md."""
 
 import sys
 from pathlib import Path
