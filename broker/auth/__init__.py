@@ -9,7 +9,7 @@
 - `plain_access`: checks requests by the accounts of `plain_acl.yml` and `conf/acl`
 - `plain_accounts`: the accounts of that file, by which brokers up to 5.2 check requests
 - `plain_files`: these files: read again when they change, joined, and rewritten
-- `plain_yaml`: the part of YAML in which it is written
+- `plain_yaml`: its YAML, parsed by PyYAML
 - `remote_addresses`: its white addresses
 - `rules`: what each request code needs, in one table
 - `signatures`: the signature of a request, and its check

@@ -104,10 +104,14 @@ class PlainAcl:
 
     @staticmethod
     def parse(text: str) -> "PlainAcl":
-        """ValueError says what is wrong, without secrets."""
-        document = plain_yaml.parse(text)
+        """As `of_document`, of a file's text."""
+        return PlainAcl.of_document(plain_yaml.parse(text))
+
+    @staticmethod
+    def of_document(document: object) -> "PlainAcl":
+        """ValueError: what is wrong, without secrets."""
         if not isinstance(document, dict):
-            raise ValueError("the file is no mapping with accounts")
+            raise ValueError("the file is not a mapping with accounts")
         accounts: dict[str, Account] = {}
         listed = _items(document.get("accounts"), "accounts")
         if len(listed) > ACCOUNTS_MAX:
@@ -118,7 +122,7 @@ class PlainAcl:
                 raise ValueError(f"account {n} has the accessKey of another one: {account.access_key}")
             accounts[account.access_key] = account
         white = _items(document.get("globalWhiteRemoteAddresses"), "globalWhiteRemoteAddresses")
-        return PlainAcl(tuple(RemoteAddresses.parse(str(each)) for each in white), accounts)
+        return PlainAcl(tuple(RemoteAddresses.parse(_text(each, "an address")) for each in white), accounts)
 
 
 def is_trace(need: Need) -> bool:
@@ -163,21 +167,33 @@ def _entry(resource: Resource, granted: Permission) -> PolicyEntry:
 
 def _account(raw: object, number: int) -> Account:
     if not isinstance(raw, dict):
-        raise ValueError(f"account {number} is no mapping")
-    key, secret = str(raw.get("accessKey", "")), str(raw.get("secretKey", ""))
-    for name, text in (("accessKey", key), ("secretKey", secret)):
-        if len(text) < NAME_CHARS_MIN:
+        raise ValueError(f"account {number} is not a mapping")
+
+    def text(name: str) -> str:
+        return _text(raw.get(name, ""), f"account {number}: {name}")
+
+    key, secret = text("accessKey"), text("secretKey")
+    for name, value in (("accessKey", key), ("secretKey", secret)):
+        if len(value) < NAME_CHARS_MIN:
             raise ValueError(f"account {number}: {name} must have {NAME_CHARS_MIN} characters or more")
+    if (admin := text("admin").lower()) not in ("true", "false", ""):
+        raise ValueError(f"account {number}: admin must be true or false")
     return Account(
         key,
         secret,
-        RemoteAddresses.parse(str(raw.get("whiteRemoteAddress", ""))),
-        str(raw.get("admin", "")).lower() == "true",
-        permission(str(raw.get("defaultTopicPerm", ""))),
-        permission(str(raw.get("defaultGroupPerm", ""))),
+        RemoteAddresses.parse(text("whiteRemoteAddress")),
+        admin == "true",
+        permission(text("defaultTopicPerm")),
+        permission(text("defaultGroupPerm")),
         _permissions(raw.get("topicPerms"), key),
         _permissions(raw.get("groupPerms"), key),
     )
+
+
+def _text(raw: object, what: str) -> str:
+    if isinstance(raw, dict | list):
+        raise ValueError(f"{what} must be a text, not a {'list' if isinstance(raw, list) else 'mapping'}")
+    return str(raw)
 
 
 def _permissions(raw: object, key: str) -> dict[str, Permission]:
@@ -186,7 +202,7 @@ def _permissions(raw: object, key: str) -> dict[str, Permission]:
         raise ValueError(f"account {key}: {len(listed)} permissions, at most {PERMISSIONS_MAX} are allowed")
     found = {}
     for each in listed:
-        name, equals, text = str(each).partition("=")
+        name, equals, text = _text(each, f"account {key}: a permission").partition("=")
         if not equals or not name.strip() or text.strip() not in _PERMISSIONS:
             raise ValueError(f"account {key}: {str(each)[:64]!r} must be NAME=PUB, SUB, PUB|SUB or DENY")
         found[name.strip()] = permission(text)
@@ -197,5 +213,5 @@ def _items(raw: object, what: str) -> list[object]:
     if raw in (None, ""):
         return []
     if not isinstance(raw, list):
-        raise ValueError(f"{what} is no list")
+        raise ValueError(f"{what} is not a list")
     return raw

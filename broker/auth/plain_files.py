@@ -180,7 +180,7 @@ def _read(path: Path) -> AclFile:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
-    acl = PlainAcl.parse(text)
     document = plain_yaml.parse(text)
+    acl = PlainAcl.of_document(document)
     assert isinstance(document, dict)
     return AclFile(stamp, document, acl)

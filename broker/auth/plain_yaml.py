@@ -1,320 +1,149 @@
-"""The part of YAML in which `plain_acl.yml` is written: mappings and lists by indentation, or in brackets and braces
-(flow style, also over several lines), and scalars.
+"""The YAML of `plain_acl.yml`, parsed by PyYAML (the extra `acl`): mappings, lists and texts. Pure functions.
 
-Anything else (anchors, tags, multi-line texts, several documents) is refused: a file of permissions must not be
-read in another way than it was meant. Pure functions.
+Apache's brokers use SnakeYAML: those up to 4.9 give a scalar its type and make a text of that (`1_000_000` becomes
+1000000), those from 5.0 on keep its text. A file of permissions must not be read in another way than it was meant:
+what the two read differently is refused, as are anchors, tags, and keys that occur twice.
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
+from firearrow.broker.base.errors import StartError
+
+Event = Any
+"""One of PyYAML, which has no types."""
 BYTES_MAX = 4 << 20
 DEPTH_MAX = 8
-LINES_MAX = 200_000
-_SPECIAL = "&*!|>%@`]}"
-_CLOSING = {"[": "]", "{": "}"}
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./|=%*-]*")
-"""Texts that need no quotes, in every version of YAML, unless they are one of `_WORDS`."""
-_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+VALUES_MAX = 500_000
+"""Keys, scalars, lists and mappings."""
+_NULLS = {"", "~", "null", "Null", "NULL"}
+_BOOLS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
+"""Also with a capital, or in capitals."""
+_OTHER_TYPE = re.compile(
+    r"""([-+]?0b_*[01][01_]* | [-+]?0x_*[0-9a-fA-F][0-9a-fA-F_]* | [-+]?0[0-7_]+ | [-+]?(0|[1-9][0-9_]*)
+    | [-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?
+    | [-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)? | [-+]?[0-9][0-9_]*[eE][-+]?[0-9]+
+    | [-+]?\.(inf|Inf|INF) | \.(nan|NaN|NAN) | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)? | << | =)\Z""",
+    re.VERBOSE,
+)
+"""Integers, floats, times, the key that merges mappings and the default value, in YAML 1.1."""
+_DECIMAL = re.compile("0|-?[1-9][0-9]*")
+"""Integers whose text is the same after they were read."""
 
 
 class YamlError(ValueError):
-    """The text is not in this part of YAML; the message names the line."""
-
-
-class _Line(NamedTuple):
-    number: int
-    indent: int
-    text: str
+    """The text is not YAML, or more of it than `plain_acl.yml` needs; the message names the line."""
 
 
 def parse(text: str) -> object:
-    """Dicts, lists, and scalars as str (a missing value: ""). YamlError."""
+    """Dicts, lists, and scalars as str (a missing value: "", a bool: "true" or "false"). YamlError; StartError:
+    PyYAML is missing."""
+    yaml = _yaml()
     if len(text) > BYTES_MAX:
         raise YamlError(f"{len(text)} characters, at most {BYTES_MAX} are allowed")
-    lines = _lines(text)
-    if not lines:
-        return {}
-    value, end = _block(lines, 0, lines[0].indent, 0)
-    if end < len(lines):
-        raise _fault(lines[end], "is indented in another way than the lines above")
-    return value
+    try:
+        return _Document(yaml, text).read()
+    except yaml.MarkedYAMLError as error:
+        line = 1 if error.problem_mark is None else error.problem_mark.line + 1
+        raise YamlError(f"line {line} is not YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise YamlError(str(error).partition("\n")[0]) from None
 
 
 def dump(value: dict[str, object]) -> str:
-    """The text of a mapping as `parse` reads it. Mappings keep their order; comments are lost. A bool or an int is
-    written as it is, a str in quotes if it could be something else. ValueError: a str has a control character."""
-    return "\n".join(_dumped(value, "")) + "\n"
-
-
-def _dumped(value: object, indent: str) -> list[str]:
-    if isinstance(value, dict):
-        lines = []
-        for key, member in value.items():
-            if isinstance(member, dict | list) and member:
-                lines += [f"{indent}{_quoted(str(key))}:", *_dumped(member, indent + "  ")]
-            else:
-                lines.append(f"{indent}{_quoted(str(key))}: {_written(member)}".rstrip())
-        return lines
-    if isinstance(value, list):
-        lines = []
-        for member in value:
-            if isinstance(member, list):
-                raise ValueError("a list in a list cannot be written")
-            inner = _dumped(member, indent + "  ") if isinstance(member, dict) and member else None
-            lines += [f"{indent}- {(inner or [_written(member)])[0].lstrip()}", *(inner or [""])[1:]]
-        return lines
-    return [indent + _written(value)]
-
-
-def _written(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, dict | list):
-        return "[]"
-    return _quoted(str(value)) if value else "''"
-
-
-def _quoted(text: str) -> str:
-    if not text.isprintable():
+    """The text of a mapping as `parse` reads it. Mappings keep their order; comments are lost. ValueError: a str has
+    a control character."""
+    yaml = _yaml()
+    if not all(text.isprintable() for text in _texts(value)):
         raise ValueError("a text has a character that cannot be printed")
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    return "'" + text.replace("'", "''") + "'"
+    dumper: Any = type("Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
+    dumper.add_implicit_resolver("number", _OTHER_TYPE, list("-+.0123456789"))  # PyYAML takes 1e5 for a text
+    written: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=BYTES_MAX)
+    return written
 
 
-def _lines(text: str) -> list[_Line]:
-    """Without comments and blank lines; brackets that end in a later line are joined in one."""
-    found: list[_Line] = []
-    pieces: list[str] = []
-    depth = 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        if number > LINES_MAX:
-            raise YamlError(f"more than {LINES_MAX} lines")
-        bare = _without_comment(raw).rstrip()
-        stripped = bare.lstrip(" ")
-        if not stripped or (stripped == "---" and not found):
-            continue
-        if depth:  # indentation means nothing in brackets
-            pieces.append(stripped.lstrip("\t "))
-            depth = _flow_depth(found[-1], pieces[-1], depth)
-            if not depth:
-                found[-1] = found[-1]._replace(text=" ".join(pieces))
-            continue
-        if stripped.startswith("\t"):
-            raise YamlError(f"line {number} is indented with a tab: use spaces")
-        found.append(_Line(number, len(bare) - len(stripped), stripped))
-        at = _flow_start(stripped)
-        depth, pieces = 0 if at < 0 else _flow_depth(found[-1], stripped[at:], 0), [stripped]
-    if depth:
-        raise _fault(found[-1], "begins brackets that do not end")
-    return found
+def _yaml() -> ModuleType:
+    try:
+        return import_module("yaml")  # few need it
+    except ModuleNotFoundError:
+        raise StartError("plain_acl.yml needs the package PyYAML: pip install 'firearrow[acl]'") from None
 
 
-def _flow_start(text: str) -> int:
-    """Where a value in brackets begins in a line; -1: there is none."""
-    at = 0
-    for _ in range(DEPTH_MAX):
-        if text.startswith("- ", at):
-            at = _blank_end(text, at + 2)
-    end = _key_end(text[at:])
-    if end >= 0:
-        at += end + 1
-    at = _blank_end(text, at)
-    return at if text[at : at + 1] in ("[", "{") else -1
+def _texts(value: object) -> Iterator[str]:
+    """All of it, keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value:
+            yield from _texts(each)
+        if isinstance(value, dict):
+            yield from _texts(list(value.values()))
 
 
-def _flow_depth(line: _Line, text: str, depth: int) -> int:
-    """How many brackets are open after the text."""
-    quote = ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char in "[{":
-            depth += 1
-        elif char in "]}":
-            depth -= 1
-    if quote:
-        raise _fault(line, "has a quoted text that does not end in its line")
-    return max(depth, 0)
+class _Document:
+    """The only document of a text, made from PyYAML's events: nothing is kept of what is refused."""
 
+    def __init__(self, yaml: ModuleType, text: str) -> None:
+        self._yaml = yaml
+        self._events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        self._values = 0
 
-def _without_comment(line: str) -> str:
-    quote = ""
-    for n, char in enumerate(line):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char == "#" and (n == 0 or line[n - 1] in " \t"):
-            return line[:n]
-    return line
-
-
-def _block(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[object, int]:
-    """The value whose lines begin at `at`, and the index of the line after it."""
-    if depth > DEPTH_MAX:
-        raise _fault(lines[at], f"is nested deeper than {DEPTH_MAX} levels")
-    if lines[at].text[0] in _CLOSING:
-        return _scalar(lines[at], lines[at].text), at + 1
-    if _is_item(lines[at].text):
-        return _sequence(lines, at, indent, depth)
-    return _mapping(lines, at, indent, depth)
-
-
-def _is_item(text: str) -> bool:
-    return text == "-" or text.startswith("- ")
-
-
-def _sequence(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[list[object], int]:
-    items: list[object] = []
-    while at < len(lines) and lines[at].indent == indent and _is_item(lines[at].text):
-        line = lines[at]
-        rest = line.text[1:].lstrip(" ")
-        inner = indent + len(line.text) - len(rest)
-        if not rest:
-            if at + 1 < len(lines) and lines[at + 1].indent > indent:
-                value, at = _block(lines, at + 1, lines[at + 1].indent, depth + 1)
-            else:
-                value, at = "", at + 1
-        elif _key_end(rest) >= 0 or _is_item(rest):
-            lines[at] = _Line(line.number, inner, rest)
-            value, at = _block(lines, at, inner, depth + 1)
-        else:
-            value, at = _scalar(line, rest), at + 1
-        items.append(value)
-    return items, at
-
-
-def _mapping(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[dict[str, object], int]:
-    found: dict[str, object] = {}
-    while at < len(lines) and lines[at].indent == indent and not _is_item(lines[at].text):
-        line = lines[at]
-        end = _key_end(line.text)
-        if end <= 0:
-            raise _fault(line, "is no `key: value`")
-        key, rest = str(_scalar(line, line.text[:end].rstrip())), line.text[end + 1 :].strip()
-        if key in found:
-            raise _fault(line, f"has {key} for the second time")
-        at += 1
-        if rest:
-            found[key] = _scalar(line, rest)
-        elif at < len(lines) and (
-            lines[at].indent > indent or (lines[at].indent == indent and _is_item(lines[at].text))
-        ):
-            found[key], at = _block(lines, at, lines[at].indent, depth + 1)
-        else:
-            found[key] = ""
-    return found, at
-
-
-def _key_end(text: str) -> int:
-    """Where the colon after a key is; -1: there is none."""
-    quote = ""
-    for n, char in enumerate(text):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char == ":" and (n + 1 == len(text) or text[n + 1] == " "):
-            return n
-        elif char in _CLOSING and n == 0:
-            return -1
-    return -1
-
-
-def _scalar(line: _Line, text: str) -> object:
-    if not text:
-        raise _fault(line, "has an empty text in a list")
-    if text[0] in _CLOSING:
-        value, end = _flow(line, text, 0, 0)
-        if text[end:].strip():
-            raise _fault(line, f"has a text after its brackets: {text[end:].strip()[:40]!r}")
+    def read(self) -> object:
+        next(self._events)
+        if isinstance(next(self._events), self._yaml.StreamEndEvent):
+            return {}
+        value = self._value(next(self._events), 0)
+        next(self._events)
+        if not isinstance(after := next(self._events), self._yaml.StreamEndEvent):
+            raise _fault(after, "starts a second document")
         return value
-    if text[0] in "'\"":
-        if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1].replace(text[0] * 2, ""):
-            raise _fault(line, "has a quoted text that does not end at the end of the line")
-        if text[0] == '"' and "\\" in text:
-            raise _fault(line, "has an escape in a quoted text: use single quotes")
-        return text[1:-1].replace("''", "'") if text[0] == "'" else text[1:-1]
-    if text[0] in _SPECIAL and not _is_address(text):
-        raise _fault(line, f"has a value that begins with {text[0]}: put it in quotes")
-    return "" if text in ("null", "~") else text
+
+    def _value(self, event: Event, depth: int) -> object:
+        self._values += 1
+        if self._values > VALUES_MAX:
+            raise _fault(event, f"has more than {VALUES_MAX} values with those above")
+        if event.anchor is not None or getattr(event, "tag", None) is not None:  # the anchor of an alias, too
+            raise _fault(
+                event, "has an anchor, an alias or a tag: write the value itself, or put it in quotes"
+            )
+        if isinstance(event, self._yaml.ScalarEvent):
+            return _text(event)
+        if depth > DEPTH_MAX:
+            raise _fault(event, f"is nested deeper than {DEPTH_MAX} levels")
+        if isinstance(event, self._yaml.SequenceStartEvent):
+            return [self._value(item, depth + 1) for item in self._until(self._yaml.SequenceEndEvent)]
+        found: dict[str, object] = {}
+        for item in self._until(self._yaml.MappingEndEvent):
+            key = self._value(item, depth + 1)
+            if not isinstance(key, str):
+                raise _fault(item, "has a key that is not a text")
+            if key in found:
+                raise _fault(item, f"has {key[:40]} for the second time")
+            found[key] = self._value(next(self._events), depth + 1)
+        return found
+
+    def _until(self, end: type) -> Iterator[Event]:
+        while not isinstance(event := next(self._events), end):
+            yield event
 
 
-def _flow(line: _Line, text: str, at: int, depth: int) -> tuple[object, int]:
-    """The list or mapping in brackets that begins there, and the position after it."""
-    if depth > DEPTH_MAX:
-        raise _fault(line, f"is nested deeper than {DEPTH_MAX} levels")
-    is_mapping, closing = text[at] == "{", _CLOSING[text[at]]
-    items: list[object] = []
-    members: dict[str, object] = {}
-    at = _blank_end(text, at + 1)
-    while text[at : at + 1] != closing:
-        key: object = ""
-        if is_mapping:
-            key, at = _flow_scalar(line, text, at, ":")
-            if text[at : at + 1] != ":":
-                raise _fault(line, "has no `key: value` in its braces")
-            if str(key) in members:
-                raise _fault(line, f"has {str(key)[:40]} for the second time")
-            at = _blank_end(text, at + 1)
-        value: object = ""
-        if text[at : at + 1] in ("[", "{"):
-            value, at = _flow(line, text, at, depth + 1)
-        elif text[at : at + 1] not in (",", closing):
-            value, at = _flow_scalar(line, text, at, "")
-        elif not is_mapping:
-            raise _fault(line, "has an empty text in a list")
-        if is_mapping:
-            members[str(key)] = value
-        else:
-            items.append(value)
-        at = _blank_end(text, at)
-        if text[at : at + 1] == ",":
-            at = _blank_end(text, at + 1)
-        elif text[at : at + 1] != closing:
-            raise _fault(line, f"has brackets in which `,` or `{closing}` is missing")
-    return (members if is_mapping else items), at + 1
+def _text(scalar: Event) -> str:
+    """The text of a scalar, which has a type only without quotes."""
+    text: str = scalar.value
+    text.encode()  # an escape may be half a character
+    if not scalar.implicit[0]:
+        return text
+    if text in _NULLS:
+        return ""
+    if text.lower() in _BOOLS and text in (text.lower(), text.upper(), text.capitalize()):
+        return _BOOLS[text.lower()]
+    if _OTHER_TYPE.match(text) and not _DECIMAL.fullmatch(text):
+        raise _fault(scalar, "has a number or time that brokers read differently: put it in quotes")
+    return text
 
 
-def _flow_scalar(line: _Line, text: str, at: int, ends_at: str) -> tuple[object, int]:
-    """The scalar that begins there, and the position after it and after blanks. `ends_at` ":": it is a key."""
-    start, end = at, at
-    if text[at : at + 1] in ("'", '"'):
-        quote = text[at]
-        end = at + 1
-        while end < len(text) and (text[end] != quote or (quote == "'" and text[end : end + 2] == "''")):
-            end += 2 if text[end : end + 2] == "''" and quote == "'" else 1
-        end += 1
-    else:
-        while end < len(text) and text[end] not in ",[]{}":
-            after = text[end + 1 : end + 2]
-            if text[end] == ":" and (after in ("", " ") or after in ",[]{}"):
-                break
-            end += 1
-        if not ends_at and text[end : end + 1] == ":":
-            raise _fault(line, "has a `key: value` in a list in brackets: put it in braces")
-    word = text[start:end].strip()
-    if word.startswith(("- ", "? ")) or word in ("-", "?"):
-        raise _fault(line, f"has a value in brackets that begins with {word[0]}: put it in quotes")
-    return _scalar(line, word), _blank_end(text, end)
-
-
-def _blank_end(text: str, at: int) -> int:
-    while text[at : at + 1] == " ":
-        at += 1
-    return at
-
-
-def _is_address(text: str) -> bool:
-    """`*` and `*.*.*.*`, which are written without quotes although YAML has no such scalar."""
-    return not text.strip("*.:")
-
-
-def _fault(line: _Line, what: str) -> YamlError:
-    return YamlError(f"line {line.number} {what}")
+def _fault(event: Event, what: str) -> YamlError:
+    return YamlError(f"line {event.start_mark.line + 1} {what}")

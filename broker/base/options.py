@@ -463,7 +463,8 @@ class Options:
     migrate_accounts: bool = _option(False, "migrateAuthFromV1Enabled")
     """Creates a user with rules for each account of `plain_acl.yml` that has none."""
     plain_acl: bool = _option(False, "aclEnable")
-    """Checks requests by `plain_acl.yml`, as brokers up to 5.2 do, without `authenticationEnabled`."""
+    """Checks requests by `plain_acl.yml`, as brokers up to 5.2 do, without `authenticationEnabled`;
+    needs `firearrow[acl]`."""
     plain_acl_file: str = _option("", "rocketmq.acl.plain.file")
     """Path of `plain_acl.yml`; empty: `conf/plain_acl.yml` in `ROCKETMQ_HOME`."""
     audit_log: str = _option("", "authAuditLog")

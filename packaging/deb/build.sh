@@ -36,7 +36,7 @@ mkdir -p "$library" "$root/usr/lib/firearrow/bin" "$root/usr/bin" "$root/DEBIAN"
 
 # the wheel and its dependencies
 $python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir "$work" .
-$python -m pip install --quiet --no-compile --disable-pip-version-check --target "$library" "$work"/firearrow-*.whl
+$python -m pip install --quiet --no-compile --disable-pip-version-check --target "$library" "$(echo "$work"/firearrow-*.whl)[acl]"
 version=$(basename "$work"/firearrow-*.whl | cut -d- -f2)+deb$release
 rm -rf "${library:?}/bin"
 find "$library" -depth -type d \( -name tests -o -name test -o -name __pycache__ \) -exec rm -rf {} +

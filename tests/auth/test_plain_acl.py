@@ -6,12 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from firearrow._native.protocol.access_model import address_of
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.auth import plain_yaml
 from firearrow.broker.auth.plain_accounts import (
     ACCOUNTS_MAX,
     PERMISSIONS_MAX,
@@ -19,7 +16,6 @@ from firearrow.broker.auth.plain_accounts import (
     PlainAcl,
 )
 from firearrow.broker.auth.plain_files import FILES_MAX, PlainFiles
-from firearrow.broker.auth.plain_yaml import BYTES_MAX, DEPTH_MAX, LINES_MAX, YamlError
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
 from tests.auth.secured import SignedSocket, options
 from tests.support.broker_process import BrokerProcess
@@ -83,83 +79,6 @@ def test_apaches_example(text: str) -> None:
     assert not plain.white.match(address_of("192.168.1.77"))
     assert acl.white[0].match(address_of("10.10.103.9"))
     assert "12345678" not in repr(acl)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("a: 1", {"a": "1"}),
-        (
-            "---\na:\n- x\n- y: z\n  w: v\nb: [p, 'q r', \"s\"]",
-            {"a": ["x", {"y": "z", "w": "v"}], "b": ["p", "q r", "s"]},
-        ),
-        ("a: 'it''s'  # c\n# d\n\nb: x#y", {"a": "it's", "b": "x#y"}),
-        ("a:\n  b:\n    c: []\nd: *.*.*.*", {"a": {"b": {"c": []}}, "d": "*.*.*.*"}),
-        ("a: http://x:1", {"a": "http://x:1"}),
-        ("a: null\nb:", {"a": "", "b": ""}),
-        ("- - a\n  - b", [["a", "b"]]),
-        ("a: {b: c}", {"a": {"b": "c"}}),
-        ("{a: b, c: [d, {e: f}], g: {}, h: }", {"a": "b", "c": ["d", {"e": "f"}], "g": {}, "h": ""}),
-        ("- {a: 'x, }', b: \"]\"}\n- [p, [q]]", [{"a": "x, }", "b": "]"}, ["p", ["q"]]]),
-        (
-            "a: {b: 1, # c\n\tc: [*,\n10.0.0.*,],\n}\nd: e",
-            {"a": {"b": "1", "c": ["*", "10.0.0.*"]}, "d": "e"},
-        ),
-        ("a: [http://x:1, 'it''s']", {"a": ["http://x:1", "it's"]}),
-        ('{"a":"b","c":[1,true]}', {"a": "b", "c": ["1", "true"]}),
-        ("", {}),
-    ],
-)
-def test_yaml(text: str, value: object) -> None:
-    assert plain_yaml.parse(text) == value
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: &x 1",
-        "a: |\n  b",
-        "a: !t b",
-        "a: {b: c",
-        "a: {b c}",
-        "a: {b:c}",
-        "a: {b: c, b: d}",
-        "a: {b: c} d",
-        "a: {b: c}}",
-        "a: {b: &x c}",
-        "a: {? b: c}",
-        "a: {b: 'c\nd'}",
-        "a: [b: c]",
-        "a: [b, c: d]",
-        "a: [b,, c]",
-        "a: [- b]",
-        "a: ]",
-        "{a: b}: c",
-        "a: " + "[" * (DEPTH_MAX + 2) + "]" * (DEPTH_MAX + 2),
-        "a: [b",
-        "a: 'b",
-        'a: "b\\n"',
-        "a: 1\na: 2",
-        "a: 1\n   b: 2",
-        "a:\n\tb: 1",
-        "just text",
-        "a:\n    b: 1\n  c: 2",
-        "\n".join(" " * n + "a:" for n in range(DEPTH_MAX + 3)),
-        "a: b\n" + "#\n" * LINES_MAX,
-        "#" * (BYTES_MAX + 1),
-    ],
-)
-def test_other_yaml_is_refused(text: str) -> None:
-    with pytest.raises(YamlError):
-        plain_yaml.parse(text)
-
-
-@given(st.text(alphabet=" abc:-#'\"[]{},\n\t&*=|1.", max_size=200))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        PlainAcl.parse(text)
-    except ValueError:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -370,33 +289,6 @@ def test_a_held_pull_with_a_body_is_answered_after_the_file_is_read_again(
 
 
 TYPED = FILE.replace("admin: false", "admin: 'false'") + "dataVersion:\n- timestamp: 5\n  counter: 3\n"
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["a", "b c", "true", "1"]),
-        st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=9)
-        | st.lists(
-            st.sampled_from(["a=PUB|SUB", "*", "10.0.0.*", "'", "x: y", "# no", "", "{a", "[b]"]), min_size=1
-        )
-        | st.lists(
-            st.dictionaries(
-                st.sampled_from(["k", "l"]), st.sampled_from(["v", "null", "0", "- x"]), min_size=1
-            )
-        ),
-        min_size=1,
-    )
-)
-def test_what_is_dumped_is_parsed(document: dict[str, object]) -> None:
-    assert plain_yaml.parse(plain_yaml.dump(document)) == document
-
-
-def test_texts_keep_their_type_in_other_yaml() -> None:
-    """What YAML would take for a number, a bool or null is in quotes."""
-    given = {"secretKey": "012345678", "x": "no", "y": "1e5", "z": "~", "b": True, "n": 7}
-    assert plain_yaml.dump(given) == "secretKey: '012345678'\nx: 'no'\n'y': '1e5'\nz: '~'\nb: true\n'n': 7\n"
-    with pytest.raises(ValueError, match="cannot be printed"):
-        plain_yaml.dump({"a": "b\nadmin: true"})
 
 
 class Administration:
