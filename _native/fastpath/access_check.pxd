@@ -9,7 +9,7 @@
 # Ownership: spans are borrowed from the frame. Thread: the loop's.
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.fastpath.fast_connection cimport FastConnection
 from firearrow._native.fastpath.header_template cimport SigningPlan
@@ -18,26 +18,28 @@ from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.json cimport Span
 
-cdef extern from "base/sha1.h" nogil:
-    int fa_sha1_best
+cdef extern from "base/hmac_sha1.h" nogil:
     ctypedef struct fa_sha1:
-        uint32_t used
+        pass
     ctypedef struct fa_hmac_key:
-        uint32_t inner[5]
-    void fa_sha1_prepare() noexcept
-    void fa_sha1_add(int way, fa_sha1 *hash, const uint8_t *at, size_t length) noexcept
-    void fa_hmac_set_key(int way, fa_hmac_key *key, const uint8_t *secret, size_t length) noexcept
-    void fa_hmac_start(const fa_hmac_key *key, fa_sha1 *hash) noexcept
-    void fa_hmac_end(int way, const fa_hmac_key *key, fa_sha1 *hash, uint8_t *digest) noexcept
-    void fa_digest_text(const uint8_t *digest, uint8_t *text) noexcept
-    bint fa_same_secret(const uint8_t *one, const uint8_t *other, size_t length) noexcept
+        fa_sha1 inner
+    ctypedef struct fa_libcrypto:
+        int (*add)(fa_sha1 *hash, const void *at, size_t length) noexcept nogil
+        int (*differ)(const void *one, const void *other, size_t length) noexcept nogil
+    bint fa_libcrypto_load(const char *path, fa_libcrypto *found) noexcept
+    void fa_hmac_set_key(
+        const fa_libcrypto *by, fa_hmac_key *key, const uint8_t *secret, size_t length
+    ) noexcept
+    void fa_hmac_end(const fa_libcrypto *by, const fa_hmac_key *key, fa_sha1 *hash, uint8_t *base64) noexcept
 
 
 @cython.final
 cdef class Login:
     cdef bytes name
     cdef str user                         # the same as text
+    cdef bint has_key                     # libcrypto was found
     cdef fa_hmac_key key
+    cdef bytes secret
     cdef int64_t generation
     cdef double until                     # with the stateful strategy: when a signature is checked again
     cdef set allowed                      # sends and pulls that it may make (see `may_use`); None: all
@@ -50,7 +52,7 @@ cdef class AccessCheck:
     cdef bint each                        # checks each signature
     cdef bint authorization
     cdef int64_t generation
-    cdef uint8_t *buffer                  # of one unescaped value, or of a name
+    cdef uint8_t *buffer                  # of signed values, or of a name
 
     cdef Login login_of(self, FastConnection connection)
     cdef bint is_signed(
@@ -60,5 +62,8 @@ cdef class AccessCheck:
         self, FastConnection connection, const Frame *frame, const SendFields *fields, SigningPlan plan
     ) except -1
     cdef bint may_use(self, FastConnection connection, const Span *topic, const Span *group) except -1
-    cdef int add(self, fa_sha1 *hash, const Span *value) noexcept
+    cdef Py_ssize_t add(self, Py_ssize_t used, const Span *value) noexcept
+    cdef bint is_digest(
+        self, Login login, Py_ssize_t used, const Frame *frame, const Span *signature
+    ) except -1
     cdef SigningPlan plan_of(self, const Header *header, const SendFields *fields)

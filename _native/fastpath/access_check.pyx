@@ -1,5 +1,8 @@
 """AccessCheck: signatures and rights of plain sends and pulls (see access_check.pxd)."""
 
+import hmac
+from base64 import b64encode
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.string cimport memcmp, memcpy
@@ -16,30 +19,36 @@ cdef enum:
     NAME_BYTES_MAX = 256          # a topic and a group
     SHORT_BODY = 1024
     SIGNATURE_BYTES = 28
-    DIGEST_BYTES = 20
 
-fa_sha1_prepare()
-SHA1_WAYS = fa_sha1_best + 1  # type: int
-"""Number of SHA-1 implementations that this processor supports; 0 works everywhere, higher ones are faster.
-"""
+cdef fa_libcrypto libcrypto
+cdef bint is_loaded = False
 
 
-def hmac_sha1(bytes secret not None, list parts not None, way=None):
-    # type: (bytes, list[bytes], int | None) -> bytes
-    """Base64 of the HMAC-SHA1 of the parts. `way`: implementation, None: the fastest."""
+def load_libcrypto():
+    # type: () -> bool
+    """Whether the SHA-1 of libcrypto was found where `ssl` has it, and works; each AccessCheck calls this.
+    Without it, Python's hmac checks signatures."""
+    global is_loaded
+    import _ssl
+    path = getattr(_ssl, "__file__", None)
+    is_loaded = isinstance(path, str) and fa_libcrypto_load(path.encode(), &libcrypto)
+    is_loaded = is_loaded and hmac_sha1(b"key", [b"text"]) == b64encode(hmac.digest(b"key", b"text", "sha1"))
+    return is_loaded
+
+
+def hmac_sha1(bytes secret not None, list parts not None):
+    # type: (bytes, list[bytes]) -> bytes
+    """Base64 of the HMAC-SHA1 of the parts, computed as signatures are."""
     cdef fa_hmac_key key
     cdef fa_sha1 hash
-    cdef uint8_t digest[DIGEST_BYTES]
-    cdef uint8_t text[SIGNATURE_BYTES]
-    cdef int by = fa_sha1_best if way is None else way
-    if not 0 <= by <= fa_sha1_best:
-        raise ValueError(f"this processor does not support way {way}")
-    fa_hmac_set_key(by, &key, <const uint8_t *> PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret))
-    fa_hmac_start(&key, &hash)
+    cdef uint8_t text[SIGNATURE_BYTES + 1]
+    if not is_loaded:
+        return b64encode(hmac.digest(secret, b"".join(parts), "sha1"))
+    fa_hmac_set_key(&libcrypto, &key, <const uint8_t *> PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret))
+    hash = key.inner
     for part in parts:
-        fa_sha1_add(by, &hash, <const uint8_t *> PyBytes_AS_STRING(part), len(<bytes> part))
-    fa_hmac_end(by, &key, &hash, digest)
-    fa_digest_text(digest, text)
+        libcrypto.add(&hash, <const uint8_t *> PyBytes_AS_STRING(part), len(<bytes> part))
+    fa_hmac_end(&libcrypto, &key, &hash, text)
     return PyBytes_FromStringAndSize(<const char *> text, SIGNATURE_BYTES)
 
 
@@ -118,6 +127,7 @@ cdef class AccessCheck:
         self.buffer = <uint8_t *> PyMem_Malloc(BUFFER_BYTES)
         if self.buffer is NULL:
             raise MemoryError()
+        load_libcrypto()
 
     def __dealloc__(self):
         PyMem_Free(self.buffer)
@@ -134,13 +144,15 @@ cdef class AccessCheck:
         """The complete path has let a request of the user through. `until`: time of the loop, in s."""
         cdef Login login = Login.__new__(Login)
         cdef bytes secret = password.encode()
-        login.name, login.user = name.encode(), name
+        login.name, login.user, login.secret = name.encode(), name, secret
         login.generation = self.generation
         login.until = until
         login.allowed = set() if self.authorization else None
-        fa_hmac_set_key(
-            fa_sha1_best, &login.key, <const uint8_t *> PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret)
-        )
+        login.has_key = is_loaded
+        if login.has_key:
+            fa_hmac_set_key(
+                &libcrypto, &login.key, <const uint8_t *> PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret)
+            )
         connection.login = login
         connection.template = None        # each template is of the login's user
         connection.unmatched = 0
@@ -158,7 +170,7 @@ cdef class AccessCheck:
         self, FastConnection connection, const Frame *frame, const Header *header
     ) except -1:
         cdef Signed found
-        cdef fa_sha1 hash
+        cdef Py_ssize_t used = 0
         cdef int n
         cdef Login login = self.login_of(connection)
         if login is None or not sort_fields(header, &found):
@@ -169,20 +181,17 @@ cdef class AccessCheck:
             return False
         if not self.each:
             return connection.last_seen < login.until
-        fa_hmac_start(&login.key, &hash)
         for n in range(found.count):
-            if self.add(&hash, found.value[n]) < 0:
+            used = self.add(used, found.value[n])
+            if used < 0:
                 return False
-        fa_sha1_add(fa_sha1_best, &hash, frame.body, frame.body_bytes)
-        return is_digest(login, &hash, found.signature)
+        return self.is_digest(login, used, frame, found.signature)
 
     cdef bint is_templated_signed(
         self, FastConnection connection, const Frame *frame, const SendFields *fields, SigningPlan plan
     ) except -1:
-        cdef fa_sha1 hash
         cdef const Piece *piece
-        cdef const Span *value
-        cdef Py_ssize_t length, used = 0
+        cdef Py_ssize_t used = 0
         cdef int n
         cdef Login login = self.login_of(connection)
         if login is None:
@@ -197,39 +206,44 @@ cdef class AccessCheck:
                 fa_copy_short(self.buffer + used, plan.constants + piece.at, piece.length)
                 used += piece.length
                 continue
-            value = &fields.value[piece.which]
-            if value.length > BUFFER_BYTES // 2 - used:
+            used = self.add(used, &fields.value[piece.which])
+            if used < 0:
                 return False
-            if value.kind == SPAN_ESCAPED:
-                length = unescape(value.at, value.length, self.buffer + used)
-                if length < 0:
-                    return False
-                used += length
-            else:
-                fa_copy_short(self.buffer + used, value.at, value.length)
-                used += value.length
-        if frame.body_bytes <= SHORT_BODY:     # so that whole blocks are hashed where they are
-            memcpy(self.buffer + used, frame.body, frame.body_bytes)
-            used += frame.body_bytes
-        fa_hmac_start(&login.key, &hash)
-        fa_sha1_add(fa_sha1_best, &hash, self.buffer, used)
-        if frame.body_bytes > SHORT_BODY:
-            fa_sha1_add(fa_sha1_best, &hash, frame.body, frame.body_bytes)
-        return is_digest(login, &hash, &fields.value[SIGNATURE_VALUE])
+        return self.is_digest(login, used, frame, &fields.value[SIGNATURE_VALUE])
 
-    cdef int add(self, fa_sha1 *hash, const Span *value) noexcept:
-        """Hash a value; -1: it is too long, or malformed."""
+    cdef Py_ssize_t add(self, Py_ssize_t used, const Span *value) noexcept:
+        """Add a value to the buffer; how much is used then, -1: it is too long, or malformed."""
         cdef Py_ssize_t length
+        if value.length > BUFFER_BYTES // 2 - used:
+            return -1
         if value.kind != SPAN_ESCAPED:
-            fa_sha1_add(fa_sha1_best, hash, value.at, value.length)
-            return 0
-        if value.length > BUFFER_BYTES:
-            return -1
-        length = unescape(value.at, value.length, self.buffer)
-        if length < 0:
-            return -1
-        fa_sha1_add(fa_sha1_best, hash, self.buffer, length)
-        return 0
+            fa_copy_short(self.buffer + used, value.at, value.length)
+            return used + value.length
+        length = unescape(value.at, value.length, self.buffer + used)
+        return -1 if length < 0 else used + length
+
+    cdef bint is_digest(
+        self, Login login, Py_ssize_t used, const Frame *frame, const Span *signature
+    ) except -1:
+        """Whether the signature is that of the values in the buffer and the body."""
+        cdef fa_sha1 hash
+        cdef uint8_t text[SIGNATURE_BYTES + 1]
+        cdef Py_ssize_t body_bytes = frame.body_bytes
+        if signature.kind != SPAN_RAW or signature.length != SIGNATURE_BYTES:
+            return False
+        if body_bytes <= SHORT_BODY:           # so that whole blocks are hashed where they are
+            memcpy(self.buffer + used, frame.body, body_bytes)
+            used += body_bytes
+            body_bytes = 0
+        if not login.has_key:
+            content = self.buffer[:used] + (<const uint8_t *> frame.body)[:body_bytes]
+            return hmac.compare_digest(hmac_sha1(login.secret, [content]), signature.at[:SIGNATURE_BYTES])
+        hash = login.key.inner
+        libcrypto.add(&hash, self.buffer, used)
+        if body_bytes > 0:
+            libcrypto.add(&hash, frame.body, body_bytes)
+        fa_hmac_end(&libcrypto, &login.key, &hash, text)
+        return libcrypto.differ(text, signature.at, SIGNATURE_BYTES) == 0
 
     cdef SigningPlan plan_of(self, const Header *header, const SendFields *fields):
         """None: the headers cannot be checked by a plan."""
@@ -280,16 +294,6 @@ cdef class AccessCheck:
             login.allowed.add(key)
         login.last = key
         return True
-
-
-cdef bint is_digest(Login login, fa_sha1 *hash, const Span *signature) noexcept:
-    cdef uint8_t digest[DIGEST_BYTES]
-    cdef uint8_t text[SIGNATURE_BYTES]
-    if signature.kind != SPAN_RAW or signature.length != SIGNATURE_BYTES:
-        return False
-    fa_hmac_end(fa_sha1_best, &login.key, hash, digest)
-    fa_digest_text(digest, text)
-    return fa_same_secret(text, signature.at, SIGNATURE_BYTES)
 
 
 cdef int changing(const Span *value, const SendFields *fields) noexcept nogil:

@@ -1,11 +1,26 @@
-/* OpenSSL's functions that a TLS session calls, found at run time in the library that Python's `ssl` module has loaded:
- * the build needs no headers of OpenSSL, and the process has one copy of it. These prototypes have not changed since
- * OpenSSL 1.1.1. Any thread. */
+/* OpenSSL's functions, found at run time in the library that Python's `ssl` module has loaded: the build needs no
+ * headers of OpenSSL, and the process has one copy of it. Below, those that a TLS session calls. These prototypes have not
+ * changed since OpenSSL 1.1.1. Any thread. */
 #ifndef FIREARROW_OPENSSL_H
 #define FIREARROW_OPENSSL_H
 
 #include <dlfcn.h>
 #include <stddef.h>
+
+typedef struct { size_t offset; const char *name; } OpenSslFunction;
+
+/* Sets the members of `found` from the library that `path`, a loaded shared object, depends on; 0 if one is missing. */
+static inline int openssl_find(const char *path, const OpenSslFunction *functions, size_t count, void *found)
+{
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) return 0;
+    for (size_t n = 0; n < count; n++) {
+        void *function = dlsym(library, functions[n].name);
+        if (!function) return 0;
+        *(void **) ((char *) found + functions[n].offset) = function;
+    }
+    return 1;
+}
 
 typedef struct {
     void *(*ssl_new)(void *context);
@@ -37,10 +52,9 @@ typedef struct {
     const char *(*reason)(unsigned long error);
 } OpenSsl;
 
-/* Fills `found` from the library that `path`, a loaded shared object, depends on; 0 if anything is missing. */
 static inline int openssl_load(const char *path, OpenSsl *found)
 {
-    static const struct { size_t offset; const char *name; } functions[] = {
+    static const OpenSslFunction functions[] = {
 #define FUNCTION(member, name) { offsetof(OpenSsl, member), name }
         FUNCTION(ssl_new, "SSL_new"), FUNCTION(ssl_free, "SSL_free"),
         FUNCTION(set_accept_state, "SSL_set_accept_state"), FUNCTION(set_bio, "SSL_set_bio"),
@@ -56,14 +70,7 @@ static inline int openssl_load(const char *path, OpenSsl *found)
         FUNCTION(clear_errors, "ERR_clear_error"), FUNCTION(reason, "ERR_reason_error_string"),
 #undef FUNCTION
     };
-    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (!library) return 0;
-    for (size_t n = 0; n < sizeof functions / sizeof *functions; n++) {
-        void *function = dlsym(library, functions[n].name);
-        if (!function) return 0;
-        *(void **) ((char *) found + functions[n].offset) = function;
-    }
-    return 1;
+    return openssl_find(path, functions, sizeof functions / sizeof *functions, found);
 }
 
 #endif

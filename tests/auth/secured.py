@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,9 +49,15 @@ def options(*more: str, authorization: bool = True) -> tuple[str, ...]:
 
 @contextmanager
 def secured(
-    store: Path, *more: str, authorization: bool = True, way: tuple[str, ...] = WAY
+    store: Path,
+    *more: str,
+    authorization: bool = True,
+    way: tuple[str, ...] = WAY,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[BrokerProcess]:
-    with BrokerProcess(store, *options(*more, authorization=authorization), way=way) as broker:
+    with BrokerProcess(
+        store, *options(*more, authorization=authorization), way=way, environment=environment
+    ) as broker:
         yield broker
 
 

@@ -1,5 +1,6 @@
 """The fast path checks the same as the complete path: every signature, every right, from the next request on."""
 
+import _ssl
 import base64
 import hashlib
 import hmac
@@ -11,15 +12,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firearrow._native.fastpath.access_check import SHA1_WAYS, hmac_sha1
+from firearrow._native.fastpath.access_check import hmac_sha1, load_libcrypto
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import SIGNATURE, sign
 from tests.auth.secured import SignedSocket, ask_ok, create_user, grant, secured
 from tests.support.requests import pull_ext, send_ext, topic_ext
+from tests.support.startup import constants
 
 NO_PERMISSION = 16
 STATEFUL = (
@@ -28,21 +30,35 @@ STATEFUL = (
 FAST = ("fastPath=true", "fastSockets=true")
 
 
-@given(st.binary(max_size=200), st.lists(st.binary(max_size=300), max_size=6), st.integers(0, SHA1_WAYS - 1))
-def test_hmac(secret: bytes, parts: list[bytes], way: int) -> None:
+MISSING = "/no/library"
+
+
+@pytest.fixture(params=["libcrypto", "python"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Signatures with libcrypto, and as where it is linked into the interpreter."""
+    if request.param == "python":
+        monkeypatch.setattr(_ssl, "__file__", MISSING)
+    assert load_libcrypto() == (request.param == "libcrypto")
+    yield
+    monkeypatch.undo()
+    assert load_libcrypto()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200), st.lists(st.binary(max_size=300), max_size=6))
+def test_hmac(library: None, secret: bytes, parts: list[bytes]) -> None:
     wanted = base64.b64encode(hmac.digest(secret, b"".join(parts), hashlib.sha1))
-    assert hmac_sha1(secret, parts, way) == wanted == hmac_sha1(secret, parts)
+    assert hmac_sha1(secret, parts) == wanted
 
 
-def test_every_length() -> None:
+def test_every_length(library: None) -> None:
+    data = bytes(range(256)) * 2
     for length in range(300):
-        data = bytes(range(256)) * 2
-        for way in range(SHA1_WAYS):
-            wanted = base64.b64encode(hmac.digest(b"k", data[:length], hashlib.sha1))
-            assert hmac_sha1(b"k", [data[:length]], way) == wanted
+        wanted = base64.b64encode(hmac.digest(data[:length], data[:length], hashlib.sha1))
+        assert hmac_sha1(data[:length], [data[:length]]) == wanted
 
 
-def test_the_example_of_the_protocol() -> None:
+def test_the_example_of_the_protocol(library: None) -> None:
     content = b"rocketmq2PGTopicTestTBW10240017000000000000TAGS\x01TagA\x020falsefalsehello"
     assert hmac_sha1(b"12345678", [content]) == b"MFSPc53ati29DSBzxCT8WaC8o+U="
 
@@ -76,11 +92,12 @@ class Pair:
         return self.app.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x" * random.randrange(1, 300))
 
 
-@pytest.fixture(params=["stateless", "stateful"])
+@pytest.fixture(params=["stateless", "stateful", "without libcrypto"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     more = (STATEFUL,) if request.param == "stateful" else ()
     with ExitStack() as stack:
-        broker = stack.enter_context(secured(tmp_path / "store", *more, way=FAST))
+        environment = constants({"_ssl:__file__": 0}) if request.param == "without libcrypto" else None
+        broker = stack.enter_context(secured(tmp_path / "store", *more, way=FAST, environment=environment))
         root = stack.enter_context(SignedSocket(broker.address))
         yield Pair(root, stack.enter_context(SignedSocket(broker.address, "app", "secret88")))
 
