@@ -370,7 +370,7 @@ cdef class WriteBatch:
     cdef int note_stored(self) except -1:
         """Log once that the disk takes messages again, not after each small message that still fits."""
         if self.clock.monotonic_ms() - self.refused_ms >= RECOVERED_AFTER_MS:
-            log.warning("messages are accepted again")
+            log.info("messages are accepted again")
             self.refused_ms = -1
         return 0
 

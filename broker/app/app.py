@@ -559,7 +559,7 @@ class App:
         if self._naming_listen is not None and self._naming[0] in LOOPBACK:
             hints.append(f"--namesrv-listen 0.0.0.0:{self._naming_listen[1]}")
         if hints:
-            log.warning(
+            log.info(
                 "listening on loopback only; to accept connections from other hosts: %s", " ".join(hints)
             )
         reached = [self._address, *([] if self._naming_listen is None else [self._naming])]

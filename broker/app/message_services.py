@@ -181,7 +181,7 @@ class MessageServices:
         """Reset offsets past the end of their queue: a power cut may lose messages that were consumed."""
         reset = self._offsets.bound(self._store.reader.max_offset)
         if reset:
-            log.warning("%d consumer offsets were past the end of their queue and are reset to it", reset)
+            log.info("%d consumer offsets were past the end of their queue and are reset to it", reset)
 
     def save_progress(self) -> None:
         """Save all progress to its files, then delete the journal files from before the previous call: the

@@ -16,7 +16,7 @@ from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.auth.facts import ClusterFacts
 from firearrow.broker.base import auth_options, systemd, tls
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.config import ConfigError, apply, read
+from firearrow.broker.base.config import ConfigError, apply, read, report_restart, report_unread
 from firearrow.broker.base.config_keys import security_fault, unknown
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.log_output import announce, announce_ready
@@ -72,16 +72,20 @@ def options_of(path: Path | None, tls_pairs: Mapping[str, str] = MappingProxyTyp
     for fault in auth_options.auth_faults(users, off=auth_options.switched_off(of_users)):
         raise ConfigError(fault)
     for key in [key for key in pairs if key not in options]:
-        log.warning("%s: unknown key %s", path, unknown(key, options))
+        report_key(path, f"unknown key {unknown(key, options)}")
         del pairs[key]
     for key in [key for key in pairs if key not in ACTING and key not in OWN]:
         if pairs[key] != options[key]:
-            log.warning("%s: %s has no effect here", path, key)
+            report_key(path, f"{key} has no effect here")
             del pairs[key]
     try:
         return NameServerConfig(NamingOptions(pairs), of_tls, users)
     except Refusal as refusal:
         raise ConfigError(f"{path}: {refusal.remark}") from None
+
+
+def report_key(path: Path | None, fault: str) -> None:
+    log.warning("%s: %s", path, fault)
 
 
 class ConfigReader:
@@ -99,7 +103,7 @@ class ConfigReader:
         try:
             return options_of(self._path, self._tls)
         except (OSError, ValueError) as error:
-            log.warning("the configuration was not read again, nothing has changed: %s", error)
+            report_unread(error)
             return None
 
     def take(self, loaded: NameServerConfig | None) -> None:
@@ -113,8 +117,7 @@ class ConfigReader:
             log.info("%s=%s, it was %s", key, text, self._options[key])
         restart = [key for key in FIXED if fresh[key] != self._at_start[key]]
         restart += [key for key, name in USER_FIELDS if getattr(users, name) != getattr(self._users, name)]
-        if restart:
-            log.warning("restart the name server to change %s", ", ".join(sorted(restart)))
+        report_restart("name server", restart)
         self._options.change(changes)
 
 

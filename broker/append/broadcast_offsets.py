@@ -108,9 +108,7 @@ class BroadcastOffsets:
                 try:
                     self._offsets.commit(f"{group}@broadcast", topic, queue_id, queue_offset)
                 except InvalidOffset as refused:
-                    log.warning(
-                        "the broadcast offset of %s@%s cannot be committed: %s", topic, group, refused
-                    )
+                    log.info("the broadcast offset of %s@%s cannot be committed: %s", topic, group, refused)
 
     def _lowest(self, group: str, clients: dict[str, BroadcastProgress]) -> dict[int, int]:
         """Queue → lowest offset of the clients that are online or recent; removes expired clients."""

@@ -108,7 +108,7 @@ class DelayService:
                 continue
             waiting = reader.max_offset(topic, number - 1) - self._next_offset(number)
             if waiting > 0:
-                log.warning(
+                log.info(
                     "%d messages wait in delay level %d, but messageDelayLevel has %d levels now: they are "
                     "delivered when they are due",
                     waiting,
@@ -177,7 +177,7 @@ class DelayService:
             try:
                 last = self._deliver(level, entry, next_offset + 1) or last
             except PutRefused as error:
-                log.warning(
+                log.info(
                     "a delayed message of level %d cannot be stored, will try again: %s", level.number, error
                 )
                 if last is None:
@@ -217,12 +217,12 @@ class DelayService:
         if followed.has_copy(record):
             self.passed_over += 1
             if self.passed_over == 1:
-                log.warning("delayed messages that the former master has delivered are passed over")
+                log.info("delayed messages that the former master has delivered are passed over")
             return True
         if Property.UNIQUE_KEY not in record.properties and due_ms <= self._started_ms:
             self.unsure += 1
             if self.unsure == 1:
-                log.warning(
+                log.info(
                     "delayed messages without a unique key may be delivered a second time: "
                     "the former master may have delivered them"
                 )

@@ -85,7 +85,7 @@ class DueRouting:
         now = self._clock.monotonic_ms()
         if now >= self._silent_until_ms:
             self._silent_until_ms = now + LOG_PAUSE_MS
-            log.warning(text, *values)
+            log.info(text, *values)
 
 
 def _cannot_be_stored(message: Message, refused: Refusal) -> PutRefused:

@@ -55,7 +55,7 @@ class FollowedLog:
         if not self.has_followed():
             return
         self.until = self._store.written
-        log.warning(
+        log.info(
             "this broker was a slave until its log ended at %d: of what is due, the former master may have done the "
             "last moments; what the log shows as done is not done again",
             self.until,

@@ -277,7 +277,7 @@ class Journal:
             draft.replace(self._path(number))
             fsync_dir(str(self._folder))
         except OSError as error:
-            log.warning(
+            log.info(
                 "the journal could not be compacted and stays in %d files: %s", len(self._numbers), error
             )
             draft.unlink(missing_ok=True)

@@ -124,10 +124,13 @@ class FailedLogins:
             self._logged[key] = [now, 0.0]
             if len(self._logged) > ADDRESSES_MAX:
                 self._logged.popitem(last=False)
-            named = f" (user {user[:USER_CHARS_SHOWN]!r})" if user else ""
-            return log.warning("refused %s: %s%s", address, reason, named)
+            return _warn(address, reason, f" (user {user[:USER_CHARS_SHOWN]!r})" if user else "")
         entry[1] += 1
         if now - entry[0] >= LOG_PERIOD_S:
-            log.warning("refused %s: %s (%d times more)", counted, reason, int(entry[1]))
+            _warn(counted, reason, f" ({int(entry[1])} times more)")
             entry[0], entry[1] = now, 0.0
         return None
+
+
+def _warn(address: str, reason: str, more: str) -> None:
+    log.warning("refused %s: %s%s", address, reason, more)

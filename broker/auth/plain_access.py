@@ -79,7 +79,7 @@ class PlainAccess:
         if not self.files.take(reading):
             return
         self.forget()
-        log.warning("files with accounts were loaded: %d accounts", len(self.acl.accounts))
+        log.info("files with accounts were loaded: %d accounts", len(self.acl.accounts))
         if self._audit is not None:
             self._audit.change("loadPlainAcl", None, "", accounts=len(self.acl.accounts))
 

@@ -110,7 +110,7 @@ def _add_log_options(parser: Parser) -> None:
         "--log-level",
         type=str.lower,
         choices=LEVELS,
-        default="warning",
+        default="info",
         help="what is logged  [default: %(default)s]",
     )
     option("--log-format", choices=FORMATS, default="text", help="lines of text, or of JSON objects")

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,7 +108,7 @@ class Config:
         try:
             return None if self._load is None else self._load()
         except (OSError, ValueError) as error:
-            log.warning("the configuration was not read again, nothing has changed: %s", error)
+            report_unread(error)
             return None
 
     def take(self, loaded: Options | None) -> None:
@@ -126,8 +126,7 @@ class Config:
             elif value != (current := getattr(self.options, field.name)):
                 changes[field.name] = value
                 log.info("%s=%s, it was %s", key, text_of(value), text_of(current))
-        if restart:
-            log.warning("restart the broker to change %s", ", ".join(sorted(restart)))
+        report_restart("broker", restart)
         if changes:
             self._replace(dataclasses.replace(self.options, **changes))
 
@@ -135,6 +134,17 @@ class Config:
         self.options = options
         for changed in self._listeners:
             changed(options)
+
+
+def report_unread(error: Exception) -> None:
+    """Log why the configuration stays as it is."""
+    log.warning("the configuration was not read again, nothing has changed: %s", error)
+
+
+def report_restart(server: str, keys: Collection[str]) -> None:
+    """Log which options in the file count from the next start on."""
+    if keys:
+        log.warning("restart the %s to change %s", server, ", ".join(sorted(keys)))
 
 
 def _shown(options: Options, field: dataclasses.Field[Any]) -> str:

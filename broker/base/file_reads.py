@@ -86,4 +86,4 @@ class FileReader(Generic[T]):
         self._late = None
         if self._is_reported:
             self._is_reported = False
-            log.warning("%s can be read again", self._what)
+            log.info("%s can be read again", self._what)

@@ -26,7 +26,7 @@ EXIT_S = 1.0
 RETRY_S = 0.1
 """After a write that failed for another reason than the disk or the pipe."""
 REPEATS_SHOWN, REPEATS_S = 20, 10.0
-"""Warnings of one kind that are logged within this time; further ones are counted."""
+"""Records of one kind that are logged within this time; further ones are counted."""
 KINDS_MAX = 1000
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 TEXT = logging.Formatter(FORMAT)
@@ -246,16 +246,18 @@ def _open_log(path: str) -> int:
 
 
 class _Repeats:
-    """Warnings of one kind since `since`."""
+    """Records of one kind, at this level, since `since`."""
 
-    def __init__(self, since: float) -> None:
+    def __init__(self, since: float, level: int) -> None:
         self.since = since
+        self.level = level
         self.count = 0
 
 
 class LogHandler(logging.Handler):
-    """Writes records to `output`. After `count_repeats`, of warnings of one kind (with the same text before its
-    values are filled in) REPEATS_SHOWN are written within REPEATS_S; the others are counted."""
+    """Writes records to `output`. After `count_repeats`, of records of one kind (with the same text before its
+    values are filled in), except those for debugging, REPEATS_SHOWN are written within REPEATS_S; the others are
+    counted."""
 
     def __init__(self, output: QueuedOutput) -> None:
         super().__init__()
@@ -267,7 +269,7 @@ class LogHandler(logging.Handler):
         self._kinds = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._kinds is None or record.levelno < logging.WARNING or self._is_shown(record, self._kinds):
+        if self._kinds is None or record.levelno < logging.INFO or self._is_shown(record, self._kinds):
             self._output.write(self.format(record) + "\n")
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -276,7 +278,7 @@ class LogHandler(logging.Handler):
         self._output.write(self._output.warning(text, record.name, record.msg))
 
     def report_repeats(self, *, at_once: bool = False) -> None:
-        """Log how many warnings were not written, where their time is over or `at_once`."""
+        """Log how many records were not written, where their time is over or `at_once`."""
         self._report(float("inf") if at_once else time.monotonic())
 
     def _is_shown(self, record: logging.LogRecord, kinds: dict[tuple[str, str], _Repeats]) -> bool:
@@ -290,7 +292,7 @@ class LogHandler(logging.Handler):
         if repeats is None:
             if len(kinds) >= KINDS_MAX:
                 self._report(float("inf"))
-            repeats = kinds[kind] = _Repeats(now)
+            repeats = kinds[kind] = _Repeats(now, record.levelno)
         repeats.count += 1
         if repeats.count == REPEATS_SHOWN + 1:
             self._output.call_later(self.report_repeats)
@@ -301,11 +303,12 @@ class LogHandler(logging.Handler):
         try:
             kinds = self._kinds or {}
             for kind in [kind for kind, repeats in kinds.items() if now - repeats.since >= REPEATS_S]:
-                more = kinds.pop(kind).count - REPEATS_SHOWN
+                repeats = kinds.pop(kind)
+                more = repeats.count - REPEATS_SHOWN
                 if more > 0:
                     text = "repeated %d times within %d s: %s"
                     record = logging.LogRecord(
-                        kind[0], logging.WARNING, "", 0, text, (more, REPEATS_S, kind[1]), None
+                        kind[0], repeats.level, "", 0, text, (more, REPEATS_S, kind[1]), None
                     )
                     self._output.write(self.format(record) + "\n")
             if any(repeats.count > REPEATS_SHOWN for repeats in kinds.values()):
@@ -351,7 +354,7 @@ def queue_outputs(level: int, formatter: logging.Formatter = TEXT, log_file: Log
 
 
 def announce_ready(line: str) -> None:
-    """Print that the server is ready; repeated warnings are counted from now on."""
+    """Print that the server is ready; repeated lines of the log are counted from now on."""
     announce(line)
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogHandler):

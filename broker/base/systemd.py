@@ -78,14 +78,16 @@ class PassedSockets:
         try:
             passed = socket.socket(fileno=number)
         except OSError as error:
-            log.warning("descriptor %d of LISTEN_FDS is not a socket: %s", number, error.strerror)
-            return
+            return _warn_of(number, f"is not a socket: {error.strerror}")
         listening = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         if passed.family not in (socket.AF_INET, socket.AF_INET6) or not listening:
-            log.warning("descriptor %d of LISTEN_FDS is not a listening TCP socket", number)
             passed.close()
-            return
+            return _warn_of(number, "is not a listening TCP socket")
         passed.set_inheritable(False)
         passed.setblocking(False)
         keep_alive(passed)
         self._sockets.append(passed)
+
+
+def _warn_of(number: int, what: str) -> None:
+    log.warning("descriptor %d of LISTEN_FDS %s", number, what)

@@ -108,7 +108,7 @@ class PopHandler:
         except (PutRefused, Refusal) as refused:
             if not popped.count:
                 raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"check point: {refused}") from None
-            log.warning(
+            log.info(
                 "a check point cannot be stored now; the pop returns %d messages: %s", popped.count, refused
             )
         code = ResponseCode.SUCCESS if popped.count else self._hold(request, peer, pop, final)

@@ -129,11 +129,11 @@ class RepliesHandler:
         try:
             answer = await requester.ask(push, PUSH_S)
         except (TimeoutError, ConnectionError) as error:
-            log.warning("client %s did not answer a pushed reply: %s", client, error or "timeout")
+            log.info("client %s did not answer a pushed reply: %s", client, error or "timeout")
         else:
             if answer.code == ResponseCode.SUCCESS:
                 return None
-            log.warning("client %s refused a pushed reply: code %d, %s", client, answer.code, answer.remark)
+            log.info("client %s refused a pushed reply: code %d, %s", client, answer.code, answer.remark)
         return f"push reply message to {client}fail."
 
     def _header(self, send_request: SendRequest, properties: dict[str, str], replier: Peer) -> dict[str, str]:
@@ -169,7 +169,7 @@ class RepliesHandler:
                 on_stored=lambda stored: self._on_stored(stored, message, put, answer, peer),
             )
         except (PutRefused, Refusal) as error:
-            log.warning("a reply in topic %s cannot be stored: %s", message.topic, error)
+            log.info("a reply in topic %s cannot be stored: %s", message.topic, error)
             return answer
         return None
 
@@ -184,7 +184,7 @@ class RepliesHandler:
                 "queueOffset": str(put.queue_offset),
             }
         else:
-            log.warning("a reply in topic %s cannot be stored", message.topic)
+            log.info("a reply in topic %s cannot be stored", message.topic)
         if peer is not None and not peer.closed:
             peer.reply(answer)
 

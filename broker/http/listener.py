@@ -137,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
             self._timer.cancel()
         try:
             if is_proxy_header:
-                log.warning("closed %s:%d: %s", *self._remote, PROXY_HEADER_REFUSED)
+                log.info("closed %s:%d: %s", *self._remote, PROXY_HEADER_REFUSED)
                 raise BadRequest(HTTPStatus.BAD_REQUEST, PROXY_HEADER_REFUSED)
             if not 0 <= end <= HEAD_BYTES_MAX:
                 raise BadRequest(HTTPStatus(431), f"the head is longer than {HEAD_BYTES_MAX} bytes")

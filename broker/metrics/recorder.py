@@ -73,7 +73,7 @@ class Recorder:
                 self._failing = False
             except OSError as error:
                 if not self._failing:
-                    log.warning("the history has a gap, will try again: %s", error)
+                    log.info("the history has a gap, will try again: %s", error)
                 self._failing = True
             except Exception:
                 log.exception("the history has a gap")

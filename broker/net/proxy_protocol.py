@@ -197,7 +197,7 @@ class ProxyHeaders:
             if header.bytes:
                 accepted.recv(header.bytes)
         except ValueError as error:
-            log.warning("closed %s:%d: its PROXY protocol header is not valid: %s", *peer, error)
+            log.info("closed %s:%d: its PROXY protocol header is not valid: %s", *peer, error)
             return accepted.close()
         except (OSError, TimeoutError) as error:
             log.debug("a connection of a proxy was closed before it was served: %s", error)

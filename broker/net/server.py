@@ -115,7 +115,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         self._on_close.clear()
 
     def broken(self, fault: str) -> None:
-        log.warning("closed %s:%d: %s", *self.remote, fault)
+        log.info("closed %s:%d: %s", *self.remote, fault)
 
     def received(self, command: RemotingCommand) -> None:
         if command.is_response:
@@ -294,7 +294,7 @@ class Server:
                     context = self._tls.listening
                 elif self._tls.enforcing:
                     why = PROXY_HEADER_REFUSED if first.startswith(FIRST_BYTES) else ONLY_TLS
-                    log.warning("closed %s:%d: %s", *accepted.getpeername()[:2], why)
+                    log.info("closed %s:%d: %s", *accepted.getpeername()[:2], why)
                     return accepted.close()
         except BaseException:
             accepted.close()

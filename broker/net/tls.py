@@ -111,7 +111,7 @@ class ServerTls:
             log.warning("the TLS files have changed, but those loaded before stay in use: %s", found)
         elif found is not None:
             self._use(found)
-            log.warning("the TLS files have changed: new connections use them")
+            log.info("the TLS files have changed: new connections use them")
 
     def _signature(self) -> Signature:
         """What changes when a file is written or replaced."""

@@ -225,7 +225,7 @@ class ReviveService:
                     acked.ack(acked_offset)  # type: ignore[union-attr]
             queue.newest_ms = max(queue.newest_ms, deliver_ms(properties))
         except ValueError as error:
-            log.warning(
+            log.info(
                 "message %d of revive queue %d cannot be decoded and is skipped: %s",
                 offset,
                 queue.number,
@@ -263,7 +263,7 @@ class ReviveService:
             try:
                 last = self._revive(queue, checkpoint) or last
             except (PutRefused, Refusal) as refused:
-                log.warning("a message cannot be revived now and is tried again: %s", refused)
+                log.info("a message cannot be revived now and is tried again: %s", refused)
                 break
             done.append(key)
             end = 0 if last is None else last.end

@@ -199,7 +199,7 @@ class QuotaCheck:
         self.refused_connections[ADDRESS] += 1
         if time.monotonic() - self._logged_at >= REFUSED_LOG_S:
             self._logged_at = time.monotonic()
-            log.warning("closed a connection of %s: it is over its quota %s=%d", address, CONNECTIONS, limit)
+            log.info("closed a connection of %s: it is over its quota %s=%d", address, CONNECTIONS, limit)
         return False
 
 

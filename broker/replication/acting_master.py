@@ -69,7 +69,7 @@ class ActingMaster:
                 self._end()
             return
         if self._master.address is not None and not self._master.is_offered:
-            log.warning("the master has gone: broker %d has the smallest id now", smallest)
+            log.info("the master has gone: broker %d has the smallest id now", smallest)
             self._master.has_left()
         if smallest == self._config.options.broker_id:
             self._act()
@@ -93,7 +93,7 @@ class ActingMaster:
     def _end(self) -> None:
         """The master is registered: find its address in the answer to a registration, then copy its tables."""
         if self.is_acting:
-            log.warning("the master is back: this slave no longer acts in its place")
+            log.info("the master is back: this slave no longer acts in its place")
             self._ended_ms = self._clock.monotonic_ms()
         self.is_acting = False
         now_ms = self._clock.monotonic_ms()
@@ -142,7 +142,7 @@ class ActingMaster:
                 f"no master is known at this address: set haAllowedAddresses={host} at this slave to follow it",
             )
         if address != self._master.address:
-            log.warning("the master at %s:%d offers its log: following it", *address)
+            log.info("the master at %s:%d offers its log: following it", *address)
         self._master.offered(address, ha_address)
         return request.answer()
 

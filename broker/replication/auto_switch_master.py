@@ -158,7 +158,7 @@ class AutoSwitchService(HAService):
     def take_members(self, members: Members) -> None:
         """What the controllers say the sync state set is."""
         if self._set.replace(members.numbers, members.version):
-            log.warning("the sync state set is %s now", sorted(self._set.members))
+            log.info("the sync state set is %s now", sorted(self._set.members))
             self._expect()
         elif members.version == self._set.version and (self._asking is None or self._asking.done()):
             self._set.settle()
@@ -215,9 +215,7 @@ class AutoSwitchService(HAService):
             self._refused.pop(slave.remote[0], None)
             self._expected.connected(slave, self._place(slave))
             slave.target, slave.target_at = written, now
-            log.warning(
-                "slave %d at %s:%d copies the log from %d on", greeting.number, *slave.remote, slave.end
-            )
+            log.info("slave %d at %s:%d copies the log from %d on", greeting.number, *slave.remote, slave.end)
         self._set.acknowledged(greeting.number, slave.end)
         if slave.end >= slave.target:
             self._set.caught_up(greeting.number, now if slave.end == written else slave.target_at)

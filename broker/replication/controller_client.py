@@ -192,7 +192,7 @@ class ControllerClient:
                 self._files.forget_application()
             raise
         self._files.accept(applied.number)
-        log.warning(
+        log.info(
             "the controllers gave this broker the number %d in %s", applied.number, self._options.broker_name
         )
         return applied.number
@@ -228,7 +228,7 @@ class ControllerClient:
             return
         self.role = Role(number, found.number, found.address, found.epoch, found.members)
         what = "the master" if self.role.is_master else f"a slave of {found.address}"
-        log.warning("the controllers made this broker, number %d, %s in epoch %d", number, what, found.epoch)
+        log.info("the controllers made this broker, number %d, %s in epoch %d", number, what, found.epoch)
         if self._broker is not None:
             self._broker.take(self.role)
 
@@ -251,7 +251,7 @@ class ControllerClient:
                 role.number, role.epoch, wanted, role.members.version, self._clock.now_ms()
             )
         except (OSError, ControllerError) as error:
-            log.warning(
+            log.info(
                 "the sync state set %s is not accepted: %s", sorted(wanted), error or type(error).__name__
             )
             self._wake.set()

@@ -106,7 +106,7 @@ class Fencing:
         self._check()
         context = self._context
         if self._lease is None:
-            log.warning("%s:%d is to become the master: this broker takes no writes meanwhile", *peer.remote)
+            log.info("%s:%d is to become the master: this broker takes no writes meanwhile", *peer.remote)
             self._stop_services()
         else:
             self._lease.cancel()

@@ -121,7 +121,7 @@ class HAService:
         confirmed, written = self._store.reader.confirmed, self._store.written
         if confirmed < written:
             self._starts_until = math.inf
-            log.warning(
+            log.info(
                 "readers see the log up to %d, not to %d: the rest was not confirmed before the start, and is shown "
                 "once enough brokers have it",
                 confirmed,
@@ -317,7 +317,7 @@ class HAService:
         if why:
             self._refuse(*slave.remote, why, state)
         elif slave.end >= 0:
-            log.warning("slave %s:%d left at %d", *slave.remote, slave.end)
+            log.info("slave %s:%d left at %d", *slave.remote, slave.end)
         silent = self._loop.time() - slave.last_read >= self._config.options.ha_housekeeping_ms / 1000
         later = [other for other in self._slaves if silent and other.began > slave.last_read]
         self._expected.left(slave, slave.end, self._clock.now_ms(), later)
@@ -329,7 +329,7 @@ class HAService:
             self._refused.pop(slave.remote[0], None)
             self._expected.connected(slave, self._place(slave))
             slave.target, slave.target_at = written, now
-            log.warning("slave %s:%d copies the log from %d on", *slave.remote, slave.end)
+            log.info("slave %s:%d copies the log from %d on", *slave.remote, slave.end)
         options = self._config.options
         if not slave.in_sync and slave.end >= slave.target:
             slave.in_sync = has_caught_up(
@@ -365,7 +365,7 @@ class HAService:
     def _drop_out(self, slave: SlaveConnection, why: str) -> None:
         slave.in_sync = False
         slave.target, slave.target_at = self._store.written, self._loop.time()
-        log.warning("slave %s:%d %s: it does not count until it has caught up", *slave.remote, why)
+        log.info("slave %s:%d %s: it does not count until it has caught up", *slave.remote, why)
 
     # ---- the log ----
 

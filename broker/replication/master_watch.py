@@ -53,7 +53,7 @@ class MasterWatch:
                 return
             epoch = (await self._version(name_server, holder)).state_version
         except (OSError, ValueError) as error:
-            return log.warning("a name server does not say who the master is, will ask again: %s", error)
+            return log.info("a name server does not say who the master is, will ask again: %s", error)
         if self._epoch() < epoch:
             self._outdated(epoch, holder)
         elif epoch == self._epoch():

@@ -101,7 +101,7 @@ class MemberGroup:
     def _failed(self, error: Exception) -> None:
         if not self._failing:
             text = str(error) or type(error).__name__
-            log.warning("no name server reports the brokers of our name, trying again: %s", text)
+            log.info("no name server reports the brokers of our name, trying again: %s", text)
         self._failing = True
 
 

@@ -121,7 +121,7 @@ class PairIdentity:
         """The pair's id, written now if there is none: for a master whose first slave joins. OSError."""
         if self.pair == NO_ID:
             self._write(self._content._replace(pair=self._offered))
-            log.warning("this broker is the master of the new pair %s", self.pair.hex())
+            log.info("this broker is the master of the new pair %s", self.pair.hex())
         return self.pair
 
     def join(self, pair: bytes) -> None:
@@ -143,7 +143,7 @@ class PairIdentity:
         if other != self.node:
             return False
         self._write(self._content._replace(node=_new_id()))
-        log.warning("this store was copied from the other node's: it has the new id %s", self.node.hex())
+        log.info("this store was copied from the other node's: it has the new id %s", self.node.hex())
         return True
 
     def _read(self, text: bytes) -> None:

@@ -110,7 +110,7 @@ class PreOnline:
         return gate
 
     def start(self) -> None:
-        log.warning("this master is isolated until it has asked the slaves of its name")
+        log.info("this master is isolated until it has asked the slaves of its name")
         self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
@@ -126,11 +126,11 @@ class PreOnline:
                 reason = str(error) or type(error).__name__
                 if reason != self.reason:
                     self.reason = reason
-                    log.warning("not online yet, trying again: %s", reason)
+                    log.info("not online yet, trying again: %s", reason)
                 await asyncio.sleep(RETRY_S)
                 continue
             self.is_online, self.reason = True, ""
-            log.warning("this master is online")
+            log.info("this master is online")
             return await self._online()
 
     async def _take_over(self) -> None:
@@ -174,7 +174,7 @@ class PreOnline:
             peer.close()
         moved = self._offsets.take_over(json_fields.members(offsets, "the slave's consumer offsets"))
         levels, timers = self._progress.take_over(delays, check_point)
-        log.warning(
+        log.info(
             "taken over from broker %d at %s: %d consumer offsets, %d delay levels%s",
             broker_id,
             address,

@@ -155,7 +155,7 @@ class Promotion:
         try:
             others = await self.others()
         except (OSError, ValueError) as error:
-            return log.warning("no name server reports the other slaves: %s", error)
+            return log.info("no name server reports the other slaves: %s", error)
         for number, text in others.items():
             address = address_or_none(text)
             if number == ours or address in (None, slave.master.address):
@@ -163,7 +163,7 @@ class Promotion:
             try:
                 more = await slave.end_at(address) - end
             except (OSError, MasterError) as error:
-                log.warning("the slave %s does not say how much of the log it has: %s", text, error)
+                log.info("the slave %s does not say how much of the log it has: %s", text, error)
                 continue
             if number == MASTER_ID:
                 raise Refusal(
@@ -308,7 +308,7 @@ class Promotion:
                 break
             except OSError as lost:
                 error = lost
-        log.warning("%s was not notified that it stays the master, and will notice: %s", master.text, error)
+        log.info("%s was not notified that it stays the master, and will notice: %s", master.text, error)
 
 
 async def _no_members() -> Members:

@@ -107,7 +107,7 @@ class PairRole:
             ) from None
         except StoreError as error:
             raise StartError(str(error)) from None
-        log.warning("this slave begins again with an empty log; %s", kept.text)
+        log.info("this slave begins again with an empty log; %s", kept.text)
 
     def open(self, end: int, *, is_slave: bool) -> None:
         """The store is ours now, and its log ends at `end`: begin the epoch of a promotion. A slave may know epochs of
@@ -120,7 +120,7 @@ class PairRole:
             if kind is RoleKind.PROMOTED and self._epochs.last < epoch:
                 self._epochs.promote(epoch, end)
                 self.begins = True
-                log.warning("this broker is the master of epoch %d, from %d on", epoch, end)
+                log.info("this broker is the master of epoch %d, from %d on", epoch, end)
         except OSError as error:
             raise StartError(
                 f"the role of the store {self._root} cannot be written ({error.strerror or error}): free disk space, "

@@ -86,7 +86,7 @@ class HAClient:
             except NotFollowed as error:
                 self._status.enter(error.state, str(error))
             except RecordDoubted as error:
-                log.warning("%s: asking for it again", error)
+                log.info("%s: asking for it again", error)
                 pause_s = AGAIN_S
             except RecordDamaged as error:
                 pause_s = self._note_damaged(error)
@@ -103,7 +103,7 @@ class HAClient:
         count = self._damaged.get(error.offset, 0) + 1
         self._damaged = {error.offset: count}
         if count < DAMAGED_MAX:
-            log.warning("%s: asking for it again", error)
+            log.info("%s: asking for it again", error)
             return AGAIN_S
         reason = (
             f"{error}; it came so {count} times: compare the master's store with `firearrow store verify`"
@@ -294,7 +294,7 @@ class HAClient:
     def _note_skipped_lmqs(self) -> None:
         """Log the first."""
         if self._status.skipped_lmqs == 0:
-            log.warning(
+            log.info(
                 "the record before %d is not in the LMQs that it names, for these do not continue there; such records "
                 "are counted as skippedLmqs in /status and not logged again",
                 self._store.written,

@@ -202,7 +202,7 @@ class SlaveSynchronize:
             return log.info("the master does not know request %d: its table is not copied", code)
         text = str(error) or type(error).__name__
         if code not in self._faults:
-            log.warning("the master's table of request %d is not copied, trying again: %s", code, text)
+            log.info("the master's table of request %d is not copied, trying again: %s", code, text)
         self._faults[code] = text
         return None
 

@@ -146,7 +146,7 @@ class Retention:
         if full and not was_full:
             log.error("the disk is nearly full (%s): messages are refused until space is freed", self.use)
         elif was_full and not full:
-            log.warning("the disk has space again (%s): messages are accepted", self.use)
+            log.info("the disk has space again (%s): messages are accepted", self.use)
         self._store.full = str(self.use) if full else None
         return level
 

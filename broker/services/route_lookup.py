@@ -63,7 +63,7 @@ class RouteLookup:
         try:
             queues = await self._fetch(topic)
         except RoutingError as error:
-            log.warning("cannot get the route of topic %s: %s", topic, error)
+            log.info("cannot get the route of topic %s: %s", topic, error)
             return None if known is None else known[1]
         if topic not in self._last_answer and len(self._last_answer) >= TOPICS_MAX:
             del self._last_answer[next(iter(self._last_answer))]

@@ -155,9 +155,7 @@ class ThreadWatch:
         if hangs:
             log.error("%s%s", each.fault(), ". No messages are accepted until it goes on" if refused else "")
         else:
-            log.warning(
-                "the %s goes on%s", each.thread.name, ": messages are accepted again" if refused else ""
-            )
+            log.info("the %s goes on%s", each.thread.name, ": messages are accepted again" if refused else "")
 
     def _set_stopped(self) -> None:
         if self._store is None:

@@ -35,7 +35,7 @@ def drop_deleted_queues(deleted: DeletedTopics, store: MessageStore) -> None:
 def trim_again(trimmed: TrimmedQueues, store: MessageStore) -> None:
     """Hide from readers what queues were trimmed of in earlier runs."""
     if trimmed.bound(store.written):
-        log.warning("queues were trimmed past the end of the log, which has lost messages since")
+        log.info("queues were trimmed past the end of the log, which has lost messages since")
     for (topic, queue_id), physical_offset in trimmed.items():
         try:
             store.cleaner.hide_below(topic, queue_id, physical_offset)
@@ -64,6 +64,6 @@ def recover_topics(
         count = max(seen, *known, 1)
         try:
             topics.create(topic, count)
-            log.warning("topic %s has messages but is in no file: created again with %d queues", topic, count)
+            log.info("topic %s has messages but is in no file: created again with %d queues", topic, count)
         except InvalidTopic as refused:
             log.error("topic %s has messages but is in no file, and cannot be created: %s", topic, refused)

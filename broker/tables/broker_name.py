@@ -92,7 +92,7 @@ def _warn(before: StoreOwner, now: StoreOwner) -> None:
             before.cluster,
         )
     if min(now.id, before.id) > 0 and now.id != before.id:
-        log.warning(
+        log.info(
             "this store belonged to the slave with brokerId %d and is opened with %d: its master and the name servers "
             "list the old one until it times out",
             before.id,

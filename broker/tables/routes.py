@@ -126,7 +126,7 @@ class RouteTable:
         broker = self._brokers.get(registration.broker)
         self._check(registration, broker, peer)
         if broker is not None and self._is_older(registration, broker):
-            log.warning(
+            log.info(
                 "registration of broker %s %d at %s ignored: its state is older than the known one",
                 registration.broker,
                 registration.broker_id,

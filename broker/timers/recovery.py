@@ -114,7 +114,7 @@ class Recovery:
         if not lost:
             return
         self.lost = sum(slot.last >= self._log.start for slot in lost)
-        log.warning("%d slots of the timer wheel refer to lost records and are linked again", len(lost))
+        log.info("%d slots of the timer wheel refer to lost records and are linked again", len(lost))
         for slot in lost:
             self._wheel.clear(slot.time * self._wheel.step_ms)
         begin = min(slot.first for slot in lost)

@@ -217,7 +217,7 @@ class TimerService:
         followed = files.checkpoint.is_followed
         kept = self._folder.reset(keep=not followed)
         if followed:
-            log.warning("this broker was a slave: reading pending messages from the timer's queue")
+            log.info("this broker was a slave: reading pending messages from the timer's queue")
         else:
             log.error(
                 "the timer's files %s: reading pending messages again from the timer's queue; old files: %s",
@@ -234,7 +234,7 @@ class TimerService:
         if followed and not pending.unsure:
             log.info("%d timer messages are pending", count)
         else:
-            log.warning("%d timer messages are pending; some may be delivered a second time", count)
+            log.info("%d timer messages are pending; some may be delivered a second time", count)
 
     def stop(self) -> None:
         self._enqueue.stop()
@@ -340,7 +340,7 @@ class TimerService:
             if not self._dequeue.is_delivering:
                 self._timer_files.log.drop_below(self._store.min_physical)
         except OSError as error:
-            log.warning("an old timer log file cannot be deleted; trying again later: %s", error)
+            log.info("an old timer log file cannot be deleted; trying again later: %s", error)
         self._cleaning = self._loop.call_later(CLEAN_S, self._clean)
 
 

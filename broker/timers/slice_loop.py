@@ -45,7 +45,7 @@ class SliceLoop(ABC):
             self._failing = False
         except (OSError, PutRefused) as error:
             if not self._failing:
-                log.warning("%s: %s", self._failed, error)
+                log.info("%s: %s", self._failed, error)
             self._failing = True
             self._arm(RETRY_S)
 

@@ -54,7 +54,7 @@ class TimerFiles:
         current_slot_ms, step_ms = self.current_slot_ms(), self.wheel.step_ms
         if current_slot_ms >= self.read_ms or self.read_ms - current_slot_ms > BACK_SLOTS_MAX * step_ms:
             return
-        log.warning("the system clock was set back by %d ms", self.read_ms - current_slot_ms)
+        log.info("the system clock was set back by %d ms", self.read_ms - current_slot_ms)
         for time_ms in range(current_slot_ms, self.read_ms, step_ms):
             self.wheel.clear(time_ms)
         self.read_ms = self.checkpoint.read_ms = current_slot_ms

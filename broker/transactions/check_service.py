@@ -134,7 +134,7 @@ class CheckService:
             try:
                 step = self._step(record)
             except (PutRefused, InvalidTopic) as refused:
-                log.warning(
+                log.info(
                     "half message %d cannot be stored again now; trying again in the next round: %s",
                     self._at,
                     refused,
@@ -242,9 +242,7 @@ class CheckService:
         return step
 
     def _note_deleted(self, half_offset: int) -> None:
-        log.warning(
-            "open half message %d was deleted with its log file; no producer had ended it", half_offset
-        )
+        log.info("open half message %d was deleted with its log file; no producer had ended it", half_offset)
         self._stats.events.add(GIVEN_UP, ("", DELETED))
 
     def _put(self, record: Record, message: Message) -> PutResult:

@@ -138,9 +138,7 @@ class OpMessageWriter:
                 )
 
     def _refuse(self, entries: list[OpEntry], refused: Exception) -> None:
-        log.warning(
-            "the op message of %d ended transactions cannot be written now: %s", len(entries), refused
-        )
+        log.info("the op message of %d ended transactions cannot be written now: %s", len(entries), refused)
         self._retry.extend(entry for entry in entries if entry.required)
         for entry in entries:
             if entry.required:

@@ -83,7 +83,7 @@ class TransactionService:
             self._committed_halves += self._committed_by_another(followed)
         for half_offset in self._committed_halves:
             if self._open_halves.is_open(half_offset):
-                log.warning(
+                log.info(
                     "the op message of committed half message %d was lost; it is written again", half_offset
                 )
                 self._op_writer.queue_op(half_offset)

@@ -145,7 +145,7 @@ class Admin(Startable):
                 failures.append((name, error))
         raised = failures.pop()[1] if failures and not accepted else None
         for name, failure in failures:
-            log.warning("topic %s was not created at broker %s: %s", topic, name, failure)
+            log.info("topic %s was not created at broker %s: %s", topic, name, failure)
         if raised is not None:
             raise raised
         await self.calls.await_route(ext["topic"], set(accepted))

@@ -89,7 +89,7 @@ def _close_all_in(loop: asyncio.AbstractEventLoop, services: Sequence[Running]) 
                 closing = (service.close() for service in services)
                 for error in await asyncio.gather(*closing, return_exceptions=True):
                     if isinstance(error, Exception):
-                        log.warning("a client could not be closed at exit: %s", error)
+                        log.info("a client could not be closed at exit: %s", error)
 
     try:
         if loop.is_running():  # in another thread
@@ -97,4 +97,4 @@ def _close_all_in(loop: asyncio.AbstractEventLoop, services: Sequence[Running]) 
         else:
             loop.run_until_complete(close())
     except Exception as error:
-        log.warning("clients could not be closed at exit: %s", error)
+        log.info("clients could not be closed at exit: %s", error)

@@ -76,7 +76,7 @@ class SendBack:
                 await self._send_back(message, delay_level)
                 return True
             except RocketMQError as error:
-                log.warning("%r could not be sent back to %s: %s", message, message.broker_name, error)
+                log.info("%r could not be sent back to %s: %s", message, message.broker_name, error)
             except Exception:
                 log.exception("%r could not be sent back to %s", message, message.broker_name)
         return await self.publish(message)

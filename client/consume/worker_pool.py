@@ -88,7 +88,7 @@ class WorkerPool(Generic[Job]):
         if running:
             running = (await asyncio.wait(running, timeout=within_s))[1]
         if running:
-            log.warning(
+            log.info(
                 "%d handlers still run after %.1f s: they are cancelled and their results are lost",
                 len(running),
                 within_s,

@@ -200,7 +200,7 @@ class PopConsumer(Service):
         try:
             await instance.routes.refresh(topic)
         except ClientError as error:
-            log.warning("topic %s: its brokers are not known yet: %s", topic, error)
+            log.info("topic %s: its brokers are not known yet: %s", topic, error)
         instance.heartbeats.forget()
         await instance.heartbeat_all()
         if self._first is not None:

@@ -362,7 +362,7 @@ class PullConsumer(Service):
             try:
                 queues = await self.fetch_queues(topic)
             except ClientError as error:
-                log.warning("the queues of topic %s cannot be checked: %s", topic, error)
+                log.info("the queues of topic %s cannot be checked: %s", topic, error)
                 continue
             if set(queues) != known:
                 self._topic_listeners[topic] = (listener, set(queues))

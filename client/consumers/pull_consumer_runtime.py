@@ -207,7 +207,7 @@ class PullConsumerRuntime:
                 try:
                     await self.instance.routes.refresh(topic)
                 except NoRoute as error:
-                    log.warning("%s", error)
+                    log.info("%s", error)
             self.instance.heartbeats.forget()
             await self.instance.heartbeat_all()
         finally:

@@ -85,7 +85,7 @@ class OffsetReset:
                 async with asyncio.timeout(self.settle_s), process_queue.consume_lock:
                     pass
             except TimeoutError:
-                log.warning("a handler still runs for %s, its offset is reset nevertheless", queue)
+                log.info("a handler still runs for %s, its offset is reset nevertheless", queue)
         self.offsets.remove(queue)  # since a frozen offset cannot be updated
         self.offsets.update(queue, offset)
         await self.rebalancer.remove(queue)

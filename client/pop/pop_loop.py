@@ -117,7 +117,7 @@ class PopLoop:
             return FULL_S
         subscription = context.subscriptions.get(queue.topic)
         if subscription is None:
-            log.warning("%s: not popped, the topic is no longer subscribed", queue)
+            log.info("%s: not popped, the topic is no longer subscribed", queue)
             return context.exception_delay_s
         began = context.clock()
         try:

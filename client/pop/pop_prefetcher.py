@@ -168,7 +168,7 @@ class PopPrefetcher:
         if failure is not None:
             if failures == len(sources):
                 raise failure
-            log.warning("pop failed at %d of %d brokers: %s", failures, len(sources), failure)
+            log.info("pop failed at %d of %d brokers: %s", failures, len(sources), failure)
         return []
 
     async def _await_pop(

@@ -203,7 +203,7 @@ def _set_receipts(
                 f"msgOffsetInfo: no entry for queue {key[1]}, offset {own_offset}"
             ) from None
         if popped_offset != own_offset:
-            log.warning(
+            log.info(
                 "%s: popped at queue offset %d, but stored at %d",
                 message.message_id,
                 popped_offset,

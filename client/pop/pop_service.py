@@ -161,7 +161,7 @@ class PopService:
                     raise
                 await work()
         except RocketMQError as error:
-            log.warning("the broker will redeliver %r: %s", message, error)
+            log.info("the broker will redeliver %r: %s", message, error)
             if self._stopping:
                 self._unsent.failed(error)
         except Exception:

@@ -44,7 +44,7 @@ class StartAfterLast:
             *(self.ensure(topic, broker) for broker in brokers), return_exceptions=True
         ):
             if isinstance(error, ClientError):
-                log.warning("topic %s: its last offsets are not known yet: %s", topic, error)
+                log.info("topic %s: its last offsets are not known yet: %s", topic, error)
             elif isinstance(error, BaseException):
                 raise error
 

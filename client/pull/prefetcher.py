@@ -193,7 +193,7 @@ class Prefetcher:
         """Do one pull. Returns the seconds to wait before the next one."""
         if self._full(pulled):
             if self._times_full % LOG_EVERY == 0:
-                log.warning(
+                log.info(
                     "%s: pulling pauses, too many messages are cached or their offsets are too far apart",
                     pulled.queue,
                 )
@@ -203,7 +203,7 @@ class Prefetcher:
             try:
                 pulled.next_offset = await self._context.start_offset(pulled.queue)
             except RocketMQError as error:
-                log.warning("%s: not pulled yet, the start offset is unknown: %s", pulled.queue, error)
+                log.info("%s: not pulled yet, the start offset is unknown: %s", pulled.queue, error)
                 return START_RETRY_S
             self._update_position(pulled)
         subscription = self._context.subscription(pulled.queue.topic)
@@ -245,7 +245,7 @@ class Prefetcher:
 
     def _answered(self, pulled: PrefetchedQueue, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
+            log.info(
                 "%s: the broker has no offset %d, pulling continues at %d",
                 pulled.queue,
                 pulled.next_offset,

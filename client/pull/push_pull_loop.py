@@ -138,7 +138,7 @@ class PullLoop:
                 return self._context.exception_delay_s
             subscription = self._context.subscriptions.get(request.queue.topic)
             if subscription is None:
-                log.warning("%s: not pulled, the topic is no longer subscribed", request.queue)
+                log.info("%s: not pulled, the topic is no longer subscribed", request.queue)
                 return self._context.exception_delay_s
             began = self._context.clock()
             result = await self._context.puller.pull(self._pull(request, subscription))
@@ -178,7 +178,7 @@ class PullLoop:
                 log.error("%s: %d is not a valid start offset", request.queue, offset)
                 return False
             if offset < request.next_offset:
-                log.warning(
+                log.info(
                     "%s: pulling starts at %d instead of %d, the offset stored at the broker is lower",
                     request.queue,
                     offset,
@@ -213,7 +213,7 @@ class PullLoop:
             self._context.stats.pull_took(request.queue.topic, self._context.clock() - began)
             return self._found(request, result, previous)
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
+            log.info(
                 "%s: the broker has no offset %d, pulling continues at %d",
                 request.queue,
                 previous,
@@ -234,7 +234,7 @@ class PullLoop:
     def _found(self, request: PullRequest, result: PullResult, previous: int) -> float:
         messages, queue = result.messages, request.process_queue
         if result.next_offset < previous or (messages and messages[0].queue_offset < previous):
-            log.warning("%s: the answer to a pull at offset %d goes back before it", request.queue, previous)
+            log.info("%s: the answer to a pull at offset %d goes back before it", request.queue, previous)
         if not messages:
             self._passed(request)
             return NOW
@@ -254,7 +254,7 @@ class PullLoop:
 
     def _log_full(self, request: PullRequest, why: str) -> None:
         queue = request.process_queue
-        log.warning(
+        log.info(
             "%s: pulling pauses, %s: %d messages, %d bytes, a span of %d",
             request.queue,
             why,

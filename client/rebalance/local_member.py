@@ -61,7 +61,7 @@ class LocalMember:
             folder.mkdir(parents=True, exist_ok=True)
             lock = (folder / LOCK_NAME).open("ab")
         except OSError as error:
-            log.warning("the offsets in %s cannot be locked: %s", folder, error)
+            log.info("the offsets in %s cannot be locked: %s", folder, error)
             return True
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -46,7 +46,7 @@ class LocalOffsetStore(OffsetTable):
             async with self._file_lock:
                 stored = await asyncio.to_thread(self._file.read)
         except OffsetUnknown as error:
-            log.warning("%s", error)
+            log.info("%s", error)
             return NOT_FOUND
         offset = stored.get(queue, NOT_FOUND)
         if offset != NOT_FOUND:
@@ -93,7 +93,7 @@ class OffsetFile:
         try:
             stored = _offsets(self.path)
         except (fastjson.JsonError, OSError) as error:
-            log.warning("%s cannot be read, using its backup %s: %s", self.path, self._backup, error)
+            log.info("%s cannot be read, using its backup %s: %s", self.path, self._backup, error)
             stored = None
         if stored is not None:
             self._known, self._stamp = stored, stamp

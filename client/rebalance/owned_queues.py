@@ -233,7 +233,7 @@ class OwnedQueues:
         try:
             start = await self._context.start_offset(queue)
         except (ClientError, OffsetUnknown) as error:
-            log.warning("%s: not pulled yet, the start offset is unknown: %s", queue, error)
+            log.info("%s: not pulled yet, the start offset is unknown: %s", queue, error)
             return None
         if queue in self.table or self.stopped:
             return None

@@ -80,7 +80,7 @@ class QueueLocks:
             try:
                 return await work(broker, its_queues)
             except (ClientError, fastjson.JsonError) as error:
-                log.warning(
+                log.info(
                     "the lock request for %d queues at broker %s failed: %s", len(its_queues), broker, error
                 )
                 return ()
@@ -101,7 +101,7 @@ class QueueLocks:
         for queue in queues:
             process_queue = self._table.get(queue)
             if queue not in locked and process_queue is not None and process_queue.locked:
-                log.warning("%s is locked by another member of %s", queue, self._group)
+                log.info("%s is locked by another member of %s", queue, self._group)
                 process_queue.locked = False
         return locked
 

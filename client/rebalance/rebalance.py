@@ -162,7 +162,7 @@ class Rebalancer:
         try:
             ids = await self._members(topic)
         except ClientError as error:
-            log.warning("could not get the members of group %s: %s", context.group, error)
+            log.info("could not get the members of group %s: %s", context.group, error)
             return None
         if not ids:
             return None
@@ -193,7 +193,7 @@ class Rebalancer:
         try:
             return self._context.instance.client_id in await self._members(topic)
         except ClientError as error:
-            log.warning("could not get the members of group %s: %s", self._context.group, error)
+            log.info("could not get the members of group %s: %s", self._context.group, error)
             return False
 
     async def _apply_assignment(self, topic: str) -> bool:

@@ -131,7 +131,7 @@ class RemoteOffsetStore(OffsetTable):
             address = await self._address(queue, only_master=False)
             await self._instance.channels.oneway(address, self._update(queue, offset, oneway=True))
         except ClientError as error:
-            log.warning("offset %d of %s was not stored at the broker: %s", offset, queue, error)
+            log.info("offset %d of %s was not stored at the broker: %s", offset, queue, error)
 
     def _update(self, queue: MessageQueue, offset: int, *, oneway: bool) -> RemotingCommand:
         ext = self._fields(queue) | {"commitOffset": str(offset)}

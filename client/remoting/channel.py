@@ -59,7 +59,7 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         self._left(self)
 
     def silent(self, seconds: float) -> None:
-        log.warning("closed %s: requests had no answer and nothing came for %.1f s", self.address, seconds)
+        log.info("closed %s: requests had no answer and nothing came for %.1f s", self.address, seconds)
         self._left(self)
 
     @property
@@ -82,7 +82,7 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         return not self.received_frames and self._loop.time() - self._made_s < AT_ONCE_S
 
     def broken(self, fault: str) -> None:
-        log.warning("closed %s: %s", self.address, fault)
+        log.info("closed %s: %s", self.address, fault)
 
 
 def sign(command: RemotingCommand, credentials: Credentials) -> None:

@@ -156,7 +156,7 @@ class Heartbeats:
         except NotRunning:
             return False  # the client closes
         except ClientError as error:
-            log.warning("heartbeat to %s failed: %s", address, error)
+            log.info("heartbeat to %s failed: %s", address, error)
             if self._channels.loop.time() - began_s >= SLOW_S:
                 self._now_silent(address)
             return False

@@ -52,7 +52,7 @@ class NameServers:
         try:
             self.update(await asyncio.to_thread(_get, url))
         except (OSError, ConfigError) as error:
-            log.warning("could not get the name servers from %s: %s", url, error)
+            log.info("could not get the name servers from %s: %s", url, error)
 
     async def call(self, command: RemotingCommand, timeout_s: float | None = None) -> RemotingCommand:
         """The answer of the first name server that answers; the one that answered last is called first.

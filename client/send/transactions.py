@@ -103,7 +103,7 @@ class Transactions:
             try:
                 state = state_of(await _run_local(local, half, argument))
             except Exception as failure:
-                log.warning("the local work of transaction %s failed", sent.message_id, exc_info=failure)
+                log.info("the local work of transaction %s failed", sent.message_id, exc_info=failure)
                 state, error = TransactionState.UNKNOWN, failure
         await self.end(half, sent, state, error)
         return TransactionResult(sent, state, error)
@@ -149,7 +149,7 @@ class Transactions:
                 request.remark = f"executeLocalTransactionBranch exception: {type(error).__name__}: {error}"
             await instance.channels.oneway(address, request)
         except RocketMQError as failure:
-            log.warning(
+            log.info(
                 "transaction %s: the decision was not sent, the broker will ask: %s", sent.message_id, failure
             )
 
@@ -301,7 +301,7 @@ class TransactionChecks:
         """Call the checker and answer the broker. FieldError: the request contains no offsets."""
         offsets = request.integer("tranStateTableOffset"), request.integer("commitLogOffset")
         if self._open_checks >= self._sender.options.checks_max:
-            log.warning(
+            log.info(
                 "the check of %s is dropped: %d checks are open already",
                 message.message_id,
                 self._open_checks,

@@ -110,7 +110,7 @@ class TraceDispatcher:
         try:
             await self._sender.start()
         except RocketMQError as error:
-            log.warning("no traces are sent to %s, the trace producer did not start: %s", self.topic, error)
+            log.info("no traces are sent to %s, the trace producer did not start: %s", self.topic, error)
         self._worker = self._loop.create_task(self._work())
 
     def append(self, context: TraceContext) -> bool:
@@ -118,7 +118,7 @@ class TraceDispatcher:
         if len(self._waiting) >= WAITING_MAX or self._closed:
             self.dropped += 1
             if self.dropped % WAITING_MAX == 1:
-                log.warning(
+                log.info(
                     "traces for %s are dropped, they are not sent fast enough: %d so far",
                     self.topic,
                     self.dropped,
@@ -145,7 +145,7 @@ class TraceDispatcher:
                 if self._tasks:
                     await asyncio.wait(self._tasks)
         except TimeoutError:
-            log.warning("traces for %s are lost, they were not sent within %g s", self.topic, CLOSE_S)
+            log.info("traces for %s are lost, they were not sent within %g s", self.topic, CLOSE_S)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -168,7 +168,7 @@ class TraceDispatcher:
         try:
             await self._sender.send(Message(self.topic, message.body, keys=message.keys))
         except RocketMQError as error:
-            log.warning("a trace of %d bytes for %s is lost: %s", len(message.body), self.topic, error)
+            log.info("a trace of %d bytes for %s is lost: %s", len(message.body), self.topic, error)
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -202,7 +202,7 @@ def _split_records(records: Iterable[TraceRecord]) -> Iterator[TraceMessage]:
     for record in records:
         line = record.encode().encode("utf-8", "replace")
         if len(line) > BODY_BYTES_MAX:
-            log.warning("a trace record of %d bytes is dropped, the limit is %d", len(line), BODY_BYTES_MAX)
+            log.info("a trace record of %d bytes is dropped, the limit is %d", len(line), BODY_BYTES_MAX)
             continue
         found, found_bytes = _keys(record)
         if encoded and (body_bytes + len(line) > BODY_BYTES_MAX or keys_bytes + found_bytes > KEYS_BYTES_MAX):

@@ -44,19 +44,19 @@ def by_index(
     if not keys or not topics or not all(map(_is_hashed, keys)):
         return list(parts)
     if len(keys) * len(topics) > KEYS_MAX:
-        log.warning(
+        log.info(
             "%s: too many keys for its index, %d of %d topics: the whole ranges are read",
             store.root,
             len(keys),
             len(topics),
         )
         return list(parts)
-    index = IndexReader(store.index, lambda why: log.warning("%s; the log is read instead", why))
+    index = IndexReader(store.index, lambda why: log.info("%s; the log is read instead", why))
     within = _span(store, parts)
     hashes = {key_hash(topic, key) for topic in topics for key in keys}
     found = index.lookup(hashes, within, hits_max=HITS_MAX)
     if found is None:
-        log.warning(
+        log.info(
             "%s: its index shows more than %d messages with these keys: the whole ranges are read",
             store.root,
             HITS_MAX,
@@ -99,7 +99,7 @@ def _collect(records: LogFiles, found: IndexHits, hits: dict[tuple[str, int], se
     for hash_, physical in found.entries:
         record = _record(records, physical)
         if record is None or hash_ not in _hashes(record):
-            log.warning(
+            log.info(
                 "%s shows a key at %d, but the record there does not have it; the log is read instead",
                 found.path,
                 physical,

@@ -326,7 +326,7 @@ class StreamCursor:
         if records is None or (self._options.fail_on_loss and queue not in self._ends):
             self._losses(part, why)
         else:
-            log.warning("%s: %s; these messages were read", part, why)
+            log.info("%s: %s; these messages were read", part, why)
 
     def _report_absent(self, queue: MessageQueue, start: int, records: QueueRecords | None) -> bool:
         """A queue that is not listed any more: whether its topic is gone. If not, the source says where the
@@ -346,7 +346,7 @@ class StreamCursor:
             if seen is None or seen > start:
                 self._losses(QueueRange(queue, start, end), "the queue no longer exists")
             else:
-                log.warning(
+                log.info(
                     "%s: the queue no longer exists; all of it was read", QueueRange(queue, start, start)
                 )
         return True

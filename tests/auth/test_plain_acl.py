@@ -381,7 +381,7 @@ def test_accounts_are_created_and_deleted(administration: Administration) -> Non
         ({"topicPerms": "topicA"}, "Parse Resource format error for topicA."),
         ({"topicPerms": ""}, "Parse Resource format error for ."),
         ({"groupPerms": "g=ALL"}, "Parse resource permission error for g=ALL."),
-        ({"whiteRemoteAddress": "nonsense"}, "is no address"),
+        ({"whiteRemoteAddress": "nonsense"}, "is not an address"),
         ({"whiteRemoteAddress": "1.2.3.4\nadmin: true"}, "cannot be printed"),
         ({"accessKey": "k" * 256}, "longer than 255 characters"),
         ({"secretKey": "a\nadmin: true"}, "cannot be printed"),

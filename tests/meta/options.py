@@ -100,7 +100,8 @@ units K, M, G): PATH becomes PATH.1, and `--log-files` (5) are kept. If another 
 SIGHUP. A log that cannot be written stops nothing: lines are dropped and counted.
 
 `--log-format json` writes one object a line: `ts` (ISO 8601 with its offset from UTC), `level`, `logger`, `message`,
-and `exception`. `--log-level` is `warning` unless you choose `debug`, `info` or `error`."""
+and `exception`. `--log-level` is `info` unless you choose `debug`, `warning` or `error`. A warning asks someone to act.
+Of one kind of line, 20 are written in 10 s, and the others counted."""
 
 CLIENT_TEXT = """## Client
 

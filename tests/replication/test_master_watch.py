@@ -101,4 +101,4 @@ def test_two_slaves_that_were_promoted_without_a_name_server(tmp_path: Path) -> 
             assert f"{address_of(pair.slave)}" in found.out
             assert "are masters of the same epoch" in found.out
             rows = here("replica", "status", "--broker", "pair", name_server=text).lines
-            assert any("is a master of the same epoch, too" in row["reason"] for row in rows), rows
+            assert any("is also a master of the same epoch" in row["reason"] for row in rows), rows

@@ -74,7 +74,7 @@ def test_what_a_damaged_file_covers_is_read(
 ) -> None:
     path = index_files(root)[number]
     DAMAGES[damage](path)
-    with caplog.at_level(logging.WARNING, "firearrow.spark"):
+    with caplog.at_level(logging.INFO, "firearrow.spark"):
         planned = check(root)
     assert planned < len(NAMED) * COUNT / 2
     if damage in SEEN and not (number == -1 and damage in ("entries-gone", "garbled")):

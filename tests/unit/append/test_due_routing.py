@@ -85,7 +85,7 @@ def test_without_a_topic_for_the_dead_letters_it_is_refused_and_nothing_waits() 
 
 def test_many_are_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     routing = Routing()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         for _ in range(5):
             routing("Deleted", 0)
         assert len(caplog.records) == 1

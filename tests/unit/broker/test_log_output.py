@@ -85,24 +85,26 @@ def test_a_descriptor_in_non_blocking_mode_loses_nothing(pipe: tuple[int, int]) 
     assert everything(pipe[0], 100_000) == "y" * 100_000
 
 
-def test_repeated_warnings_are_counted(pipe: tuple[int, int]) -> None:
+def test_repeated_lines_are_counted(pipe: tuple[int, int]) -> None:
     output = QueuedOutput(pipe[1])
     handler = LogHandler(output)
     log = logging.getLogger("tests.repeats")
     log.propagate = False
-    log.setLevel(logging.INFO)
+    log.setLevel(logging.DEBUG)
     log.handlers = [handler]
     log.warning("early %d", 1)
     handler.count_repeats()
     for number in range(500):
         log.warning("closed %d", number)
-        log.info("as often %d", number) if number < 30 else None
+        log.info("joined %d", number)
+        log.debug("as often %d", number) if number < 30 else None
     log.error("%s", "another")
     handler.report_repeats(at_once=True)
     text = ""
-    while ": closed %d\n" not in text:
+    while ": closed %d\n" not in text or ": joined %d\n" not in text:
         text += os.read(pipe[0], 1 << 16).decode()
-    assert text.count(" closed ") == REPEATS_SHOWN + 1
+    assert text.count(" closed ") == text.count(" joined ") == REPEATS_SHOWN + 1
+    assert f" INFO tests.repeats: repeated {500 - REPEATS_SHOWN} times within 10 s: joined %d\n" in text
     assert f"repeated {500 - REPEATS_SHOWN} times within 10 s: closed %d\n" in text
     assert text.count("as often") == 30
     assert text.index("another") < text.index("repeated")

@@ -123,7 +123,7 @@ async def test_a_full_queue_is_logged_at_first_and_then_each_thousandth_time(
     bench = Bench(PushConsumerOptions(queue_messages_max=1))
     bench.process_queue.put(received(QUEUE, [1, 2]))
     bench.sleeps_max = 2001
-    with caplog.at_level(logging.WARNING, "firearrow.client"):
+    with caplog.at_level(logging.INFO, "firearrow.client"):
         await bench.run()
     assert len(caplog.records) == 3
     assert bench.loop.times_full == 2001
@@ -264,7 +264,7 @@ async def test_a_lasting_error_is_logged_once_until_it_is_over(
         RequestTimeout("3"),
         RequestTimeout("4"),
     ]
-    with caplog.at_level(logging.WARNING, "firearrow.client"):
+    with caplog.at_level(logging.INFO, "firearrow.client"):
         await bench.run()
     assert [record.getMessage()[-1] for record in caplog.records] == ["1", "3"]
     assert bench.slept == [0.9] * 4
@@ -273,7 +273,7 @@ async def test_a_lasting_error_is_logged_once_until_it_is_over(
 async def test_an_answer_that_goes_back_is_logged_and_obeyed(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.answers = [found(9, *received(QUEUE, [8]))]
-    with caplog.at_level(logging.WARNING, "firearrow.client"):
+    with caplog.at_level(logging.INFO, "firearrow.client"):
         await bench.run()
     assert "goes back" in caplog.text
     assert bench.pulls[1].offset == 9

@@ -89,7 +89,7 @@ def test_a_store_that_begins_again_is_not_promoted(tmp_path: Path, force: bool) 
     role, _ = opened(tmp_path, SLAVE)
     role.ask_for_rebuild()
     with pytest.raises(
-        StartError, match="is to begin again with an empty log, as `firearrow replica rebuild` asked"
+        StartError, match="is to start again with an empty log, as `firearrow replica rebuild` asked"
     ):
         promote_stopped(str(tmp_path), force=force)
     assert stored_role(tmp_path / "config").kind is RoleKind.REBUILDING
