@@ -68,7 +68,7 @@ LAUNCHER_JVM = f"{BULK_JVM} -XX:+UseSerialGC"
 
 
 class CannotSubmit(SparkToolsError):
-    """A requirement of Spark is missing; the message says what to do."""
+    """A requirement of Spark is missing; the message states what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Basics of all packages: byte order, memory, hashes, clocks, C vectors. Imports no other package of ours.
+"""Basics of all packages: byte order, memory, hashes, clocks, C vectors. Imports no other package of FireArrow's.
 
 - `certificates`: certificates for development: an authority of one's own, and what it signs
 - `clock`: wall and monotonic time in milliseconds

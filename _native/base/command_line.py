@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             conflict_handler="resolve",  # a verb's own option wins over a common one: -n of `firearrow tail`
         )
-        self._negative_number_matcher = re.compile(r"-\d")  # a time such as -15m is a value, too
+        self._negative_number_matcher = re.compile(r"-\d")  # a time such as -15m is a value as well
         self.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
 
     def error(self, message: str) -> NoReturn:

@@ -1,7 +1,7 @@
 """The trace that `firearrow store backup` leaves in a store: when its last backup was made, and where.
 
-It is a small JSON file beside Apache's in the store's folder `config`, of a name that Apache does not have. Whoever
-reads it gets None if there is none, or if it is damaged. Any thread.
+It is a small JSON file beside Apache's in the store's folder `config`, of a name that Apache does not have. Its
+reader gets None if there is none, or if it is damaged. Any thread.
 """
 
 from pathlib import Path

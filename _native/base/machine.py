@@ -1,6 +1,7 @@
-"""What only the machine of a broker or a store can say: its disks, the time of an fsync, open files, limits of memory.
+"""What only the machine of a broker or a store can report: its disks, the time of an fsync, open files, limits of
+memory.
 
-Everything is measured when it is asked for. What this system does not say is None. Linux only. Any thread; `sync_ms`
+Everything is measured when it is asked for. What this system does not report is None. Linux only. Any thread; `sync_ms`
 waits for the disk.
 """
 
@@ -128,7 +129,7 @@ def _memory_of(folder: Path) -> dict[str, int | None]:
 
 
 def _limit_of(folder: Path) -> int | None:
-    """The limit of a cgroup, and of those above it where version 1 says them."""
+    """The limit of a cgroup, and of those above it where version 1 states them."""
     texts = [_read(folder / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
     if texts[-1]:
         lines = (line.split() for line in _read(folder / "memory.stat").splitlines())

@@ -130,7 +130,7 @@ cdef class Survey:
         """Check the records from position `start` that begin before `stop`: (next position, why it ended).
 
         End.LIMIT before `stop`: `rows_max` or `keys_max` was reached; match, settle and `clear` first.
-        End.TORN: `torn` says why. A record with a bad CRC is a fault, and the walk continues.
+        End.TORN: `torn` states why. A record with a bad CRC is a fault, and the walk continues.
         """
         cdef const uint8_t[::1] data_view = memoryview(window).cast("B")
         cdef int64_t length = data_view.shape[0]

@@ -43,7 +43,7 @@ def from_entries(
     position and queue offset. RecordError: that is the first entry; the message names its queue offset.
 
     Entries whose tags code is not in `tags` are skipped without a read of the log. A code is Java's hash
-    of the tag; an address into an extension file says nothing about the tag.
+    of the tag; an address into an extension file states nothing about the tag.
 
     `queue`: topic and number that the records must hold. `is_lmq`: entries of an LMQ (%LMQ%…), whose
     records hold the queue and the queue offset of another queue.

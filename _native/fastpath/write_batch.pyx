@@ -78,7 +78,7 @@ cdef class WriteBatch:
         """Send `answer` to `peer` once the log up to `end` is as durable as flush mode and role promise.
 
         `waits=False` (the property WAIT=false): the reply waits for neither disk nor slaves; readers still
-        do. `is_send`: the reply says so if slaves did not confirm in time; others are sent as they are.
+        do. `is_send`: the reply states it if slaves did not confirm in time; others are sent as they are.
         """
         cdef PendingReply pending_reply = PendingReply.__new__(PendingReply)
         pending_reply.end, pending_reply.queue = end, queue
@@ -262,8 +262,7 @@ cdef class WriteBatch:
 
     def refuse_waiting(self, str remark not None):
         # type: (...) -> None
-        """The broker is no master any more: refuse all sends that are not answered yet; their messages stay.
-        """
+        """The broker is no longer the master: refuse all sends without an answer yet; their messages stay."""
         cdef Pending waiting
         cdef list staged = self.staged
         self.close_reply_batch()

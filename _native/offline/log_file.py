@@ -23,7 +23,7 @@ class LogFiles:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the files again. StoreUnreadable: also if the folder is gone."""
+        """List the files again. StoreUnreadable: also if the folder no longer exists."""
         self.segments = rolled_files(self.folder)
         if not self.segments and not os.path.isdir(self.folder):
             raise StoreUnreadable(f"{self.folder} does not exist any more")

@@ -62,7 +62,7 @@ class MappedFiles:
         return len(self._open)
 
     def get(self, segment: SegmentFile) -> MappedFile | None:
-        """None if the file is gone. StoreUnreadable: it cannot be opened or mapped."""
+        """None if the file no longer exists. StoreUnreadable: it cannot be opened or mapped."""
         found = self._open.get(segment.path)
         if found is None or found.end < segment.end:
             mapped = _map(segment)

@@ -184,7 +184,7 @@ class PolicyEntry:
         object.__setattr__(self, "ranges", _ranges(self.sources))
 
     def speaks_of(self, resource: Resource, needed: Action, source: Address | None) -> bool:
-        """Whether it says something about any one of these actions on the resource, from this address."""
+        """Whether it states something about any one of these actions on the resource, from this address."""
         return self.resource.covers(resource) and self._has(needed) and self.is_from(source)
 
     def _has(self, needed: Action) -> bool:
@@ -193,7 +193,7 @@ class PolicyEntry:
         return bool(needed & Action.ANY or self.granted & (needed | Action.ALL))
 
     def is_from(self, source: Address | None) -> bool:
-        """Whether it holds for requests from this address; None: its text is no address."""
+        """Whether it holds for requests from this address; None: its text is not an address."""
         if not self.sources:
             return True
         if source is None or source.version not in self.ranges:
@@ -250,7 +250,7 @@ class Acl:
         return replace(self, policies={kind: tuple(entries) for kind, entries in merged.items()})
 
     def without(self, kind: PolicyType, resource: Resource) -> "Acl":
-        """Without the first entry of the resource; a policy without entries goes, too."""
+        """Without the first entry of the resource; a policy without entries goes as well."""
         left = list(self.policies.get(kind, ()))
         for n, entry in enumerate(left):
             if entry.resource == resource:

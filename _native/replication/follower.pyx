@@ -27,7 +27,7 @@ cdef enum:
     HEADER_BYTES = 12
     WIRE_BYTES = 1 << 19
     RECORD_BYTES_MAX = 1 << 28            # of one record or blank
-    # messages that a master may have lost, as in recovery; after more, the queue begins again
+    # messages that a master may have lost, as in recovery; after more, the queue starts again
     GAP_MAX = 10000
     NONE = -1                             # nothing whole is pending
     COMMIT_FIRST = 0
@@ -36,12 +36,12 @@ FAULTS = {RECORD_BAD_MAGIC: "it has no magic number", RECORD_BAD_CRC: "its body 
 
 
 class FollowError(Exception):
-    """What a master sends cannot be followed; the text says why."""
+    """What a master sends cannot be followed; the text states why."""
     pass
 
 
 class RecordDamaged(FollowError):
-    """Bytes that are no valid record: they are not appended. `offset`: where they begin."""
+    """Bytes that are not a valid record: they are not appended. `offset`: where they begin."""
 
     # type: offset: int
     def __init__(self, offset, fault):
@@ -99,7 +99,7 @@ cdef class Follower:
             return log.written
         if min_offset % log.segment_bytes or min_offset < 0:
             raise FollowError(
-                f"the master's log begins at {min_offset}, which is no multiple of our "
+                f"the master's log begins at {min_offset}, which is not a multiple of our "
                 f"mappedFileSizeCommitLog={log.segment_bytes}: set the master's value"
             )
         log.written = log.flushed = self.store.reader.confirmed = self.next_offset = min_offset
@@ -291,7 +291,7 @@ cdef class Follower:
             return False
         if not is_valid_entry(entry, view.physical_offset):
             raise RecordDamaged(view.physical_offset, f"it says that its queue's offset is {entry}")
-        # a new queue at 0: the topic was deleted and created again; a new one of ours: the log began earlier
+        # a new queue at 0: the topic was deleted and created again; a new one here: the log began earlier
         if entry > 0 and not (is_new and self.store.log.start() > 0):
             self.believe(at, view, queue)
         if queue.next_entry < entry <= queue.next_entry + GAP_MAX and not is_new:
@@ -325,7 +325,7 @@ cdef class Follower:
         return 0
 
     cdef int start_lmqs(self, const Properties *properties) except -1:
-        """Begin LMQs that the record names where it says, if they are new."""
+        """Begin LMQs that the record names where it states, if they are new."""
         cdef ConsumeQueue queue
         for name, entry in multi_entries(properties):
             queue = self.store.dispatch.queue_of(name, 0, True)

@@ -42,7 +42,7 @@ cdef class LogChecksums:
     def chained(self, int64_t start, int64_t end):
         # type: (...) -> list[int]
         """Of `start` to each later multiple of 1 MiB, and to `end`: where two logs differ, so do all later
-        ones. ValueError: `start` is no multiple."""
+        ones. ValueError: `start` is not a multiple."""
         cdef uint32_t crc = 0
         cdef list chain = []
         self.check(start, end)

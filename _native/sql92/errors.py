@@ -2,7 +2,7 @@
 
 
 class InvalidExpression(ValueError):
-    """Not a valid expression; the text says what is wrong and where, in Apache's words."""
+    """Not a valid expression; the text states what is wrong and where, in Apache's words."""
 
 
 class Incomparable(ValueError):

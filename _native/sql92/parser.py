@@ -56,7 +56,7 @@ class Unexpected(InvalidExpression):
 
 
 def parse(text: str) -> Expression:
-    """The expression of a text. InvalidExpression says what was expected where."""
+    """The expression of a text. InvalidExpression states what was expected where."""
     return Parser(text).condition()
 
 

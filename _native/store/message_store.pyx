@@ -74,7 +74,7 @@ class StoreConfig:
     before a stop or a kill only after it is."""
     delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
     lmq: bool = False
-    """Messages may name LMQs (%LMQ%…) that get an entry, too."""
+    """Messages may name LMQs (%LMQ%…) that get an entry as well."""
     truncate_at: int | None = None
     """A record's physical offset, where the log is to end if it is longer: what comes later is kept under
     `damaged/`, queues and index follow. StoreDamaged: no record begins there."""
@@ -119,8 +119,8 @@ cdef class MessageStore:
         # type: (str | PathLike[str], StoreConfig, Callable[[str], None] | None) -> MessageStore
         """Lock the folder, recover it (truncate the torn tail, rebuild queues and index), write `abort`.
 
-        StoreLocked: another broker uses it. StoreForeign: not a store of ours or Apache's, or other file
-        sizes. StoreDamaged: damage that recovery must not remove. OSError: disk full, no permission."""
+        StoreLocked: another broker uses it. StoreForeign: not a store of FireArrow's or Apache's, or
+        other file sizes. StoreDamaged: damage that recovery must not remove. OSError: disk full, no permission."""
         try:
             return open_once(root, config, progress)
         except OSError as error:

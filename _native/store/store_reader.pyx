@@ -186,7 +186,7 @@ cdef class StoreReader:
         # type: (...) -> bool | None
         """Whether a record begins at an offset: True if a queue's entry points to it. None: what looks
         like one there has no entry, as in a body, or of a deleted topic; only a walk to it by
-        `skip_records` can say."""
+        `skip_records` can report."""
         cdef RecordView view
         if self.log.segment_at(physical_offset) is None or physical_offset >= self.log.written:
             return False
@@ -200,7 +200,7 @@ cdef class StoreReader:
         # type: (...) -> int
         """Walk from a record's start over whole records to `until`, in one file of the log: from the
         file's first record if that comes later. Where the walk ended: at the first record from `until` on,
-        or at least `max_bytes` further, or before something that is no record. -1: the log does not have
+        or at least `max_bytes` further, or before something that is not a record. -1: the log does not have
         `until`."""
         cdef RecordView view
         cdef Segment segment = self.log.segment_at(until)

@@ -18,7 +18,7 @@ _BARE = re.compile(rb"[-+.\w$]+")
 
 
 class JsonError(ValueError):
-    """The text is not JSON in any form that fastjson writes; the message says what is wrong and where."""
+    """The text is not JSON in any form that fastjson writes; the message states what is wrong and where."""
 
 
 def read(
@@ -84,7 +84,7 @@ class _Reader:
         if first == b"{":
             key = self._key_of(self._value(depth + 1))
             if key is None:
-                raise self._wrong("an object as a key that is no message queue")
+                raise self._wrong("an object that is not a message queue as a key")
             return key
         if first == b'"':
             return str(self._token(_STRING))

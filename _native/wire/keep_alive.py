@@ -1,4 +1,4 @@
-"""Keep-alive of TCP connections: a peer that is gone without a word is noticed by the kernel.
+"""Keep-alive of TCP connections: a peer that has disconnected without a word is noticed by the kernel.
 
 For client sockets, and for listeners, whose accepted sockets inherit it.
 """
@@ -16,7 +16,7 @@ OPTIONS = {
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Close the connection after 30 s of unacknowledged data, or 60 s after the peer was last heard. OSError."""
+    """Close the connection after 30 s of unacknowledged data, or 60 s after the last bytes of the peer. OSError."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -19,7 +19,7 @@ cdef double SUSPENDED = 0.5               # a sweep so late: our process was sto
 
 
 class Failure(enum.Enum):
-    """Why a call got no response; the value says it in words."""
+    """Why a call got no response; the value states it in words."""
     CLOSED = "the connection is closed"
     LOST = "connection lost"
     LATE = "no answer in time"

@@ -99,7 +99,7 @@ cdef class EpollPoller:
     def add(self, socket, Connection connection not None, TlsContext tls=None):
         # type: (socket, Connection, TlsContext | None) -> SocketTransport
         """Serve a connected socket from now on; the poller closes it. `tls`: its peer may begin a TLS
-        handshake. OSError: its peer is gone already."""
+        handshake. OSError: its peer has disconnected already."""
         cdef SocketTransport transport = SocketTransport.__new__(SocketTransport)
         socket.setblocking(False)
         if socket.family in (sockets.AF_INET, sockets.AF_INET6):

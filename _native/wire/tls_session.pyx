@@ -57,7 +57,7 @@ cdef enum:
     CLIENT_HELLO = 1
     RECORD_HEAD = 5
     NO_HANDSHAKE = -1
-    CLIENT_HELLO_MAX = 16384              # OpenSSL reserves what the length says, up to 128 KiB
+    CLIENT_HELLO_MAX = 16384              # OpenSSL reserves what the length states, up to 128 KiB
     BUSY_READS = 16
     RECORD_READS = 2                      # of OpenSSL's for a record: its header and the rest
     UNLIMITED = 0x7FFFFFFF
@@ -73,7 +73,7 @@ cdef void *bio_method = NULL
 
 
 class TlsError(Exception):
-    """The handshake failed or the peer broke the protocol; the text says how."""
+    """The handshake failed or the peer broke the protocol; the text states how."""
     pass
 
 
@@ -168,7 +168,7 @@ cdef class TlsContext:
 
 cdef int hello_head(const uint8_t *at, Py_ssize_t left, uint8_t *head) noexcept nogil:
     """Copy the first HELLO_HEAD_BYTES of the handshake message, which may be split over records. Returns how
-    many of them are there; NO_HANDSHAKE: these are no records of one."""
+    many of them are there; NO_HANDSHAKE: these are not records of one."""
     cdef int found = 0
     cdef Py_ssize_t length, taken
     while found < HELLO_HEAD_BYTES and left > 0:
@@ -265,7 +265,7 @@ cdef class TlsSession:
         cdef uint8_t head[HELLO_HEAD_BYTES]
         cdef int found = hello_head(self.rest, self.rest_bytes, head)
         if found == NO_HANDSHAKE:
-            raise TlsError("this is no TLS handshake")
+            raise TlsError("this is not a TLS handshake")
         if found < HELLO_HEAD_BYTES:
             return 0
         if (head[1] << 16 | head[2] << 8 | head[3]) > CLIENT_HELLO_MAX:
@@ -281,7 +281,7 @@ cdef class TlsSession:
 
     cdef int handshake(self, Py_ssize_t count) except -1:
         """Go on with the handshake, with the rest and `count` bytes of the scratch buffer; then `established`
-        says whether it is complete. Either way there may be outgoing bytes, also after a TlsError: the
+        states whether it is complete. Either way there may be outgoing bytes, also after a TlsError: the
         alert."""
         cdef int done, kind
         if self.ssl is NULL and count > 0:

@@ -274,7 +274,7 @@ def refuse_lost_users(folder: Path) -> None:
     if found and not users.exists():
         raise StartError(
             f"{users} is missing, but {', '.join(found)} show that there were users: restore it from {USERS_FILE}.bak "
-            f"or a backup; to start with the users of the configuration alone, delete {', '.join(found)}, too"
+            f"or a backup; to start with the users of the configuration alone, also delete {', '.join(found)}"
         )
 
 
@@ -308,7 +308,8 @@ def make_access(
 
 
 def warn_of_open_ports(addresses: list[Address], may: str, *, users: bool, tls: ServerTls) -> None:
-    """Say what others may do at those ports that they can reach, and how to change that; nothing with TLS and users."""
+    """Report what others may do at those ports that they can reach, and how to change that; nothing with TLS and
+    users."""
     opened = [f"{host}:{port}" for host, port in addresses if host not in LOOPBACK]
     warnings = []
     if not users:
@@ -319,7 +320,7 @@ def warn_of_open_ports(addresses: list[Address], may: str, *, users: bool, tls: 
     if tls.listening is None:
         warnings.append(
             "others can read messages on the way; to encrypt, `firearrow tls init`, then add --tls-cert and "
-            "--tls-key as it says"
+            "--tls-key as it prints"
         )
     if opened and warnings:
         log.warning("%s: %s", ", ".join(opened), ". And ".join(warnings))

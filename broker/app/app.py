@@ -199,7 +199,7 @@ class App:
         gc.freeze()
 
     def _restore(self, options: Options, *, killed: bool) -> None:
-        """What the log says of topics and of pending work."""
+        """What the log states of topics and of pending work."""
         tables = self._tables
         drop_deleted_queues(tables.deleted, self._store)
         trim_again(tables.trimmed, self._store)
@@ -552,7 +552,7 @@ class App:
         )
 
     def _hint_at_loopback(self) -> None:
-        """Say how to accept connections from other hosts, with the ports that were asked for."""
+        """Report how to accept connections from other hosts, with the ports that were asked for."""
         hints = []
         if self._address[0] in LOOPBACK:
             hints.append(f"--listen 0.0.0.0:{self._port_asked}")
@@ -626,7 +626,7 @@ class App:
         )
 
     async def _close_metrics(self) -> None:
-        """Last of all: until then /readyz says that the broker stops."""
+        """Last of all: until then /readyz states that the broker stops."""
         if self._metrics is not None:
             await self._metrics.close()
 

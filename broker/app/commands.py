@@ -279,7 +279,7 @@ def _listen_address(text: str) -> Address:
 
 
 def _start_log(given: ServerArguments) -> LogFile | None:
-    """Send the log where the arguments say; the log file, if there is one."""
+    """Send the log where the arguments state; the log file, if there is one."""
     path = given.log_file
     if path is None and (given.log_file_size is not None or given.log_files is not None):
         raise UsageError("--log-file-size and --log-files need --log-file")

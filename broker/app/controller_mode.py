@@ -96,7 +96,7 @@ class ControllerMode:
 
         A master that was killed and is still the master of its epoch may have lost what slaves have: the epoch begins
         again at the log's end, as Apache's does, so that they copy it again from the end of the one before. Without
-        one they would have nothing in common; then slaves of ours compare their last record.
+        one they would have nothing in common; then FireArrow slaves compare their last record.
         """
         entries, last, end = self.epochs.entries, self.epochs.last, self._store.written
         if role.epoch < last:
@@ -157,7 +157,7 @@ class ControllerMode:
     # ---- running ----
 
     def start(self, identity: BrokerIdentity, topics: TopicTable, registrar: Registrar) -> None:
-        """Everything else runs. Until the controllers have said what this broker is, it registers nowhere, and as a
+        """Everything else runs. Until the controllers have reported what this broker is, it registers nowhere, and as a
         slave it refuses sends."""
         self._identity = identity
         self._topics = topics

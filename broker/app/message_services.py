@@ -143,7 +143,7 @@ class MessageServices:
         return self._pop_services.held()
 
     def start(self, *, killed: bool, works: bool, truncated: bool = False) -> None:
-        """Restore progress; the store is open and the tables are loaded. `works`: resume pending work, too. A slave
+        """Restore progress; the store is open and the tables are loaded. `works`: resume pending work as well. A slave
         only saves its progress: its master does the work, and puts what comes of it into the log. `truncated`: the log
         has lost its end."""
         self.recovered = self._journal.recover_entries()

@@ -72,7 +72,7 @@ class MetricsServices:
         is_local = host in (*LOOPBACK, "localhost")
         if log_in is not None and not is_local and not is_encrypted:
             log.warning(
-                "who logs in to the metrics on %s sends a password that others can read on the way: use TLS "
+                "passwords for the metrics on %s can be read by others on the way: use TLS "
                 "(docs/SECURITY.md), or --http 127.0.0.1:%d with a proxy",
                 host,
                 options.metrics_port,

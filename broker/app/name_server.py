@@ -58,7 +58,7 @@ class NameServer:
         return {RequestCode.GET_ROUTEINFO_BY_TOPIC: self._naming.route_to_broker}
 
     def describe(self, address: Address, kv_file: Path | None) -> None:
-        """Tell clients that ask for the options where this name server listens and keeps its KV entries."""
+        """Set the options that clients ask for: where this name server listens and keeps its KV entries."""
         kv_path = "" if kv_file is None else str(kv_file)
         self.options.describe(
             {"bindAddress": address[0], "listenPort": str(address[1]), "kvConfigPath": kv_path}

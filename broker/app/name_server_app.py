@@ -99,7 +99,7 @@ class ConfigReader:
         self._at_start = {key: options[key] for key in FIXED}
 
     def load_again(self) -> NameServerConfig | None:
-        """What the file says now; None if it cannot be used, which is logged. Any thread."""
+        """What the file states now; None if it cannot be used, which is logged. Any thread."""
         try:
             return options_of(self._path, self._tls)
         except (OSError, ValueError) as error:
@@ -107,7 +107,7 @@ class ConfigReader:
             return None
 
     def take(self, loaded: NameServerConfig | None) -> None:
-        """Change the options to these, as far as they can change while the name server runs. The log says what
+        """Change the options to these, as far as they can change while the name server runs. The log states what
         changes, and what needs a restart. None: nothing changes."""
         if loaded is None:
             return
@@ -123,7 +123,7 @@ class ConfigReader:
 
 class NameServerApp:
     """KV entries are kept in `kvConfigPath`; by default, in `~/firearrow/namesrv/kvConfig.json`. `listen` None:
-    as the options say. `reload` is called on SIGHUP; without it, SIGHUP stops the name server."""
+    as the options state. `reload` is called on SIGHUP; without it, SIGHUP stops the name server."""
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class PairServices:
         return "" if self._watch is None else self._watch.other_master
 
     def outdated(self, epoch: int, by: str) -> None:
-        """Another broker of the pair is the master since this epoch: it is proved, or name servers say so."""
+        """Another broker of the pair is the master since this epoch: it is proved, or name servers report it."""
         if not may_follow(epoch, self._role.epoch):
             if epoch > self._role.epoch:
                 log.error(

@@ -203,7 +203,7 @@ class ReplicationServices:
         )
 
     def _join_pairs(self) -> None:
-        """Serve slaves that are FireArrow, too. A master that is isolated first takes over what they know."""
+        """Serve slaves that are FireArrow as well. A master that is isolated first takes over what they know."""
         if self._ha is not None:
             context = self._context
             tables = PushedTables(context, self._services.progress())
@@ -270,7 +270,7 @@ class ReplicationServices:
             running.push_async_callback(self._members.stop)
 
     def start(self, topics: TopicTable, running: AsyncExitStack) -> None:
-        """Follow the master, serve and take over from slaves, or do what the controllers say. The message services
+        """Follow the master, serve and take over from slaves, or do what the controllers decide. The message services
         run."""
         if self._ha is not None:
             self._ha.start_serving()
@@ -353,7 +353,7 @@ class ReplicationServices:
 
         def status() -> dict[str, object]:
             """`isolated`: why this master is not online yet. `refuses`: why it takes no sends. `otherMaster`: that has
-            our epoch, too."""
+            our epoch as well."""
             found = source.status()
             if other := self._other_master():
                 found["otherMaster"] = other

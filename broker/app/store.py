@@ -1,4 +1,4 @@
-"""Opens store and journal from the options and closes the store; faults become errors that say what to do.
+"""Opens store and journal from the options and closes the store; faults become errors that state what to do.
 
 Loop thread.
 """
@@ -83,7 +83,7 @@ def report_entry_repairs(store: MessageStore) -> None:
 
 def close_store(store: MessageStore, *, unsaved: OSError | None, keep_journal: bool = False) -> None:
     """StartError when the next start has to recover the store. `unsaved`: why files are unsaved, so the
-    journal stays valid. `keep_journal`: it stays valid, as a slave's has to: no file has what its entries say."""
+    journal stays valid. `keep_journal`: it stays valid, as a slave's has to: no file has what its entries state."""
     failing = sys.exception()
     fault = unsaved
     report_entry_repairs(store)

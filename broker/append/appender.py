@@ -82,7 +82,7 @@ class Appender:
         """Stage `message`; the write batch writes it. PutRefused, or Refusal from a hook: nothing was staged.
 
         `on_stored(stored)` is called, and `answer` is sent to `peer`, when the message is as durable as flush mode
-        and role promise; `is_send`: the answer says so if slaves did not confirm it in time. `hooks=False`: the
+        and role promise; `is_send`: the answer states it if slaves did not confirm it in time. `hooks=False`: the
         message comes from a delay and still has its properties. `plain`: it has no property for hooks or LMQs. A
         hook changes the message's topic, queue and properties.
         """

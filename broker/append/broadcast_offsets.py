@@ -99,7 +99,7 @@ class BroadcastOffsets:
         progress.offsets[queue_id] = max(requested, progress.offsets.get(queue_id, requested))
 
     def expire(self) -> None:
-        """Commit the lowest offsets of each group, and forget clients that are gone or idle."""
+        """Commit the lowest offsets of each group, and forget clients that have disconnected or are idle."""
         for (topic, group), clients in list(self._table.items()):
             lowest = self._lowest(group, clients)
             if not clients:

@@ -4,7 +4,7 @@ Each level is a queue sorted by delivery time, so a level waits for its first me
 later than its level's delay from now (the clock was set back) is due at once. Due messages are put in slices,
 one in a write batch, so that other work runs between them; a level's offset moves after its slice is as
 durable as the flush mode promises. Levels that messageDelayLevel had before and that still have messages are
-delivered, too. Each delivery is noted in the journal before its record is written, so a
+delivered as well. Each delivery is noted in the journal before its record is written, so a
 kill repeats none. What another broker delivered while this one was its slave is passed over. Loop thread.
 """
 

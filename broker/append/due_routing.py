@@ -33,7 +33,7 @@ class DueRouting:
 
     def route(self, message: Message, group: str = "") -> None:
         """Change the topic and queue of a message whose own queue is not read. `group`: the one that it is for, if the
-        name of its topic does not say it. PutRefused: its dead letters can have no topic now."""
+        name of its topic does not report it. PutRefused: its dead letters can have no topic now."""
         topic, queue_id = self._topics.get(message.topic), message.queue_id
         if message.topic.startswith(name_rules.RETRY_PREFIX):
             group = group or name_rules.group_of_retry(message.topic)

@@ -4,8 +4,8 @@ A slave copies its master's progress (delay offsets, timers, transactions), but 
 what it delivered or committed last is in the copied log, and not in the copied progress. A broker that was a slave
 therefore looks into the log before it does so again.
 
-The file says `{"until": null}` while the broker is a slave, then the log's end at its first start as a master. It does
-not matter how the role was changed. A damaged file counts as the former: all is looked up. Loop thread, at start.
+The file states `{"until": null}` while the broker is a slave, then the log's end at its first start as a master. It
+does not matter how the role was changed. A damaged file counts as the former: all is looked up. Loop thread, at start.
 """
 
 import json

@@ -147,7 +147,7 @@ class Journal:
 
     def sync(self) -> None:
         """Make the entries noted before the call durable, full files first. OSError: they may be lost; every
-        further sync of this file fails, too, because the kernel would report success for it."""
+        further sync of this file fails as well, because the kernel would report success for it."""
         with self._sync_lock:
             self._sync_full_files()
             with self._lock:

@@ -78,14 +78,14 @@ class AccessControl:
 
     def check(self, request: RemotingCommand, peer: Peer, is_served: bool) -> None:
         """Refusal: the request is refused. `is_served`: it has a handler; otherwise there is nothing to
-        protect, and the answer says that it is not supported."""
+        protect, and the answer states that it is not supported."""
         user = None
         try:
             needs_right = is_served and self._needs_right(request.code)
             if request.code not in self._settings.whitelist:
                 user = self._authenticated(request, peer)
             elif needs_right and request.ext.get(signatures.ACCESS_KEY):
-                user = self._authenticated(request, peer)  # a wrong password counts here, too
+                user = self._authenticated(request, peer)  # a wrong password counts here as well
             if user is not None:
                 request.user, request.secret = user.name, user.password
             if needs_right:

@@ -1,7 +1,7 @@
 """AuditLog: one JSON line for each change of users and rules, and for each refusal. Loop thread.
 
-Passwords are never in it. A line that cannot be written is counted, and the next one says how many are missing. If the
-file was renamed or deleted, as tools do that rotate logs, a new one is begun within a second.
+Passwords are never in it. A line that cannot be written is counted, and the next one states how many are missing. If
+the file was renamed or deleted, as tools do that rotate logs, a new one is begun within a second.
 """
 
 import contextlib

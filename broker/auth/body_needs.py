@@ -1,6 +1,6 @@
 """What requests need whose body names topics and groups. Pure functions.
 
-Bodies are read as their handlers read them. A malformed one is a ValueError: its handler would refuse it, too.
+Bodies are read as their handlers read them. A malformed one is a ValueError: its handler would refuse it as well.
 """
 
 from collections.abc import Iterator

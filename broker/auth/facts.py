@@ -32,13 +32,13 @@ class StoreFacts:
     def topic_at(self, physical_offset: int) -> str | None:
         """The topic of the record that starts there: of a half message or a timer message, the one it is for. None:
         there is no record."""
-        # requests that readers of it cannot make yet, such as the end of a transaction, need the right, too
+        # requests that readers of it cannot make yet, such as the end of a transaction, need the right as well
         raw = self._store.reader.record_at(physical_offset, unconfirmed=True)
         return None if raw is None else topic_of(raw)
 
 
 def topic_of(raw: bytes) -> str | None:
-    """The topic that the record's message is for. None: it is no record."""
+    """The topic that the record's message is for. None: it is not a record."""
     try:
         record = decode(raw, False)
     except RecordError:

@@ -95,7 +95,7 @@ class PlainFiles:
             # it counts until another one is in its place
             known = before[self.default]
             if known.stamp is not None:
-                log.error("%s is gone, its accounts stay as they are", self.default)
+                log.error("%s was deleted, its accounts stay as they are", self.default)
             files[self.default] = known._replace(stamp=None)
         return Reading(before, files)
 

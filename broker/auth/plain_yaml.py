@@ -105,7 +105,9 @@ class _Document:
         self._values += 1
         if self._values > VALUES_MAX:
             raise _fault(event, f"has more than {VALUES_MAX} values with those above")
-        if event.anchor is not None or getattr(event, "tag", None) is not None:  # the anchor of an alias, too
+        if (
+            event.anchor is not None or getattr(event, "tag", None) is not None
+        ):  # the anchor of an alias as well
             raise _fault(
                 event, "has an anchor, an alias or a tag: write the value itself, or put it in quotes"
             )

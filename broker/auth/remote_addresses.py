@@ -44,7 +44,7 @@ def _each(text: str) -> list[str]:
     if text.endswith("}"):
         head, brace, last = text[:-1].rpartition("{")
         if not brace or not head.endswith((".", ":")):
-            raise ValueError(f"{text[:64]!r} is no list of addresses such as 10.0.0.{{1,2}}")
+            raise ValueError(f"{text[:64]!r} is not a list of addresses such as 10.0.0.{{1,2}}")
         return [head + word.strip() for word in last.split(",")]
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -54,20 +54,20 @@ def _ranges(text: str) -> Ranges:
     if "*" not in text and "-" not in text:
         address = address_of(text)
         if address is None:
-            raise ValueError(f"{text[:64]!r} is no address")
+            raise ValueError(f"{text[:64]!r} is not an address")
         return tuple((part, part) for part in _parts(address))
     words, count = (text.split(":"), 8) if is_v6 else (text.split("."), 4)
     number: Callable[[str], int] = (lambda word: int(word, 16)) if is_v6 else int
     high = 0xFFFF if is_v6 else 255
     if len(words) != count:
-        raise ValueError(f"{text[:64]!r} is no address with {count} parts")
+        raise ValueError(f"{text[:64]!r} is not an address with {count} parts")
     found = []
     for word in words:
         first, dash, last = word.strip().partition("-")
         try:
             low, top = (0, high) if word.strip() == "*" else (number(first), number(last if dash else first))
         except ValueError:
-            raise ValueError(f"{text[:64]!r} is no range of addresses") from None
+            raise ValueError(f"{text[:64]!r} is not a range of addresses") from None
         if not 0 <= low <= top <= high:
             raise ValueError(f"{text[:64]!r} has the range {word[:16]}, which is none of 0 to {high}")
         found.append((low, top))

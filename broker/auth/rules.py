@@ -1,9 +1,9 @@
 """RULES: what each request code needs, in one table. Pure functions of the request and of `Facts`.
 
 Where Apache checks a request, its rule is here (DefaultAuthorizationContextBuilder, @RocketMQAction). Where it lets any
-user through, ours says what is needed; `CLOSED` names these codes, and docs/PROTOCOL.md lists them. A code that is
+user through, ours states what is needed; `CLOSED` names these codes, and docs/PROTOCOL.md lists them. A code that is
 missing here needs what administration of the cluster needs. A missing or malformed field is a FieldError or ValueError:
-the handler would refuse it, too.
+the handler would refuse it as well.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ NEEDS_MAX = 20_000
 """Rights of a request: while they are looked up, all others wait."""
 SENT = (
     "Topic Pub, also of the LMQs that it names; a retry topic: Group Sub; a retry or a dead letter: Topic Sub or Pub "
-    "of the topic that RETRY_TOPIC names; the timer's and POP's own topics: Cluster Update, too"
+    "of the topic that RETRY_TOPIC names; the timer's and POP's own topics: Cluster Update as well"
 )
 PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
 CREATE, UPDATE, DELETE, LIST = Action.CREATE, Action.UPDATE, Action.DELETE, Action.LIST
@@ -36,7 +36,7 @@ class Facts(Protocol):
 
     cluster: str
     names_lmqs: bool
-    """Whether a message may name LMQs, which get it, too."""
+    """Whether a message may name LMQs, which get it as well."""
 
     def topic_at(self, physical_offset: int) -> str | None:
         """The topic of the record that starts there: of a half message or a timer message, the one it is for. None:
@@ -75,7 +75,7 @@ def _sent(topic: str, properties: str) -> Rule:
     def needs(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
         name, text = request.text(topic), request.text_or(properties, "")
         if name == name_rules.TIMER_TOPIC or name == revive_topic(facts.cluster):
-            yield Need(Resource.cluster(facts.cluster), UPDATE)  # the broker does what its messages say
+            yield Need(Resource.cluster(facts.cluster), UPDATE)  # the broker does what its messages state
         yield from sent(name)
         if Property.MULTI_DISPATCH in text or Property.RETRY_TOPIC in text:
             yield from _named(name, properties_of(text), facts)
@@ -94,7 +94,7 @@ def _named(topic: str, properties: dict[str, str], facts: Facts) -> Iterator[Nee
 
 
 def _route(request: RemotingCommand, _: Facts) -> Iterator[Need]:
-    """Routes of system topics, which clients ask for before they send to a new topic, are no secret."""
+    """Routes of system topics, which clients ask for before they send to a new topic, are not secret."""
     name = request.text("topic")
     if name.startswith(name_rules.RETRY_PREFIX):
         yield Need(Resource.group(name), SUB | GET)
@@ -425,7 +425,7 @@ def rule_of(code: int) -> Rule:
 
 
 def needs_of(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
-    """What the request needs. ValueError: a field that says so is missing or malformed, or there are too many."""
+    """What the request needs. ValueError: a field that states it is missing or malformed, or there are too many."""
     for count, need in enumerate(rule_of(request.code).needs(request, facts), 1):
         if count > NEEDS_MAX:
             raise ValueError(

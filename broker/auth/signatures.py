@@ -52,7 +52,7 @@ def is_signed(request: RemotingCommand, secret: str, *, always_without_query: bo
 
 
 def sign(request: RemotingCommand, access_key: str, secret: str) -> None:
-    """Sign a request of ours; last, over all other fields and the body."""
+    """Sign a request that this server sends; last, over all other fields and the body."""
     request.ext.pop(SIGNATURE, None)
     request.ext[ACCESS_KEY] = access_key
     digest = hmac.digest(secret.encode(), content(request), "sha1")

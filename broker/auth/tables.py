@@ -117,7 +117,7 @@ class AclTable:
             self._changed()
 
     def delete_entry(self, user: str, kind: PolicyType, resource: Resource) -> None:
-        """Delete one entry; an acl without entries goes, too."""
+        """Delete one entry; an acl without entries goes as well."""
         acl = self._acls[user].without(kind, resource)
         if acl.policies:
             self._put(acl)
@@ -134,7 +134,7 @@ class AclTable:
             subject = json_fields.text(info, "subject")
             user = user_of(subject)
             if user is None:
-                raise ValueError(f"subject {subject[:64]!r} is no user: write User:NAME")
+                raise ValueError(f"subject {subject[:64]!r} is not a user: write User:NAME")
             try:
                 fresh[user] = Acl(user, {}).updated(bodies.read_policies(info))
             except Refusal as refusal:

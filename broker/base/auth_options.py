@@ -43,7 +43,7 @@ NAME_SERVER_KEYS = (
     "authAuditLog",
     "brokerClusterName",
 )
-"""Keys of users and rules that a name server alone has, too. `brokerClusterName`: the cluster that its rules name."""
+"""Keys of users and rules that a name server alone also has. `brokerClusterName`: the cluster that its rules name."""
 
 
 SWITCHES = frozenset(("authenticationEnabled", "authorizationEnabled", "aclEnable"))
@@ -70,7 +70,7 @@ class Credentials(NamedTuple):
 
 def auth_faults(options: Options, *, off: Collection[str] = ()) -> Iterator[str]:
     """What is wrong with the options of users and rules, a sentence each. `off`: the switches that the configuration
-    sets to false, so that what it says about users is known to have no effect."""
+    sets to false, so that what it states about users is known to have no effect."""
     yield from _idle_faults(options, off)
     if options.authentication:
         yield from _class_faults(options)

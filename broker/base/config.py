@@ -104,7 +104,7 @@ class Config:
         self.take(self.load_again())
 
     def load_again(self) -> Options | None:
-        """What the file says now; None if it cannot be used, which is logged. Any thread."""
+        """What the file states now; None if it cannot be used, which is logged. Any thread."""
         try:
             return None if self._load is None else self._load()
         except (OSError, ValueError) as error:
@@ -112,7 +112,7 @@ class Config:
             return None
 
     def take(self, loaded: Options | None) -> None:
-        """Change to these options, as far as they can change while the broker runs. The log says what changes, and
+        """Change to these options, as far as they can change while the broker runs. The log states what changes, and
         what needs a restart. None: nothing changes."""
         if loaded is None:
             return

@@ -32,7 +32,7 @@ _SWITCHES = {
     "rocketmq.acl.plain.file": _ACL,
 }
 _CREDENTIALS = {"initAuthenticationUser", "innerClientAuthenticationCredentials"}
-"""They need `authenticationEnabled`, so they are no request while that is switched off explicitly."""
+"""They need `authenticationEnabled`, so they request nothing while that is switched off explicitly."""
 _DETAILS = {
     **dict.fromkeys(_CREDENTIALS, _USERS),
     "authenticationWhitelist": _USERS,
@@ -48,7 +48,7 @@ _DETAILS = {
     "haSecret": "protected replication",
     "haAllowedAddresses": "protected replication",
 }
-"""Their author relies on them, too, so that they may not be misspelt."""
+"""Their author relies on them as well, so that they may not be misspelt."""
 _SELDOM = ("Whitelist", "Strategy", "Provider")
 """Keys that give no protection by themselves end so."""
 OUTGOING = ("tls.enable", "useTLS")
@@ -100,7 +100,7 @@ def security_faults(
         shown = key[:KEY_CHARS_SHOWN]
         if meant in known:
             write = OUTGOING_TOO if meant in OUTGOING else meant
-            found[key] = f"{shown} asks for {protection}, but is no key of this server: write {write}"
+            found[key] = f"{shown} asks for {protection}, but is not a key of this server: write {write}"
         else:
             found[key] = (
                 f"{shown} asks for {protection}, which this server does not have: remove the key, and let only "
@@ -177,7 +177,7 @@ def _forms(key: str) -> tuple[str, str]:
 
 
 def _switched_off(key: str, text: str, pairs: Mapping[str, str]) -> bool:
-    """Whether this value, or another setting, says that the protection is not wanted."""
+    """Whether this value, or another setting, states that the protection is not wanted."""
     if key in _CREDENTIALS and pairs.get("authenticationEnabled", "").strip().lower() == "false":
         return True
     accepts_tls = key.startswith("tls") and not key.startswith(("tls.enable", "tls.client"))

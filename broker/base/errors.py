@@ -27,11 +27,11 @@ class Refusal(Exception):
 
 
 class StartError(Exception):
-    """The broker cannot start. The text is one sentence that says what to do. Exit code 3."""
+    """The broker cannot start. The text is one sentence that states what to do. Exit code 3."""
 
 
 class UsageError(Exception):
-    """The arguments of a command are wrong. The text is one sentence that says what to do. Exit code 2."""
+    """The arguments of a command are wrong. The text is one sentence that states what to do. Exit code 2."""
 
 
 def with_faq(remark: str) -> str:

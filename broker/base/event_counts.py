@@ -33,7 +33,7 @@ FINISH_LATENCY = Event(
     "Transaction finish latency",
     (5, 60, 600, 3600, 43200, 86400),
 )
-"""In seconds, whatever the name says: so are Apache's bounds and values."""
+"""In seconds, whatever the name states: so are Apache's bounds and values."""
 TIMER_ENQUEUED = Event("rocketmq_timer_enqueue", ("topic",), COUNTER)
 TIMER_DEQUEUED = Event("rocketmq_timer_dequeue", ("topic",), COUNTER)
 DELAY = Event(

@@ -1,4 +1,4 @@
-"""Reads of files that may hang, as on a disk that is lost, or that are no files, as a FIFO: never on the loop.
+"""Reads of files that may hang, as on a disk that is lost, or that are not files, as a FIFO: never on the loop.
 
 FileReader has one daemon thread, so that a read that never ends holds up neither the loop nor the end of the process.
 """
@@ -25,7 +25,7 @@ def read_regular(path: str | os.PathLike[str], bytes_max: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
         raise ValueError(f"it is larger than {bytes_max} bytes")

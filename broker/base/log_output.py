@@ -172,7 +172,7 @@ class LogFile(QueuedOutput):
     """A log file that is rotated: PATH is the current one, PATH.1 the one before, up to `files` in all.
 
     A file is at most `file_bytes` long, unless one line is longer. What cannot be rotated or reopened is written on
-    to the file that is open, and a line there says why. OSError: it cannot be opened.
+    to the file that is open, and a line there states why. OSError: it cannot be opened.
     """
 
     def __init__(self, path: str, file_bytes: int, files: int, formatter: logging.Formatter = TEXT) -> None:
@@ -207,7 +207,7 @@ class LogFile(QueuedOutput):
         return True
 
     def _try(self, step: Callable[[], None], done: str) -> bool:
-        """Whether this step succeeded; the log says once why it did not."""
+        """Whether this step succeeded; the log states once why it did not."""
         try:
             step()
         except OSError as error:
@@ -273,7 +273,7 @@ class LogHandler(logging.Handler):
             self._output.write(self.format(record) + "\n")
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A record that cannot be formatted: say so, without writing to the descriptor here."""
+        """A record that cannot be formatted: state it, without writing to the descriptor here."""
         text = "a log record could not be formatted: %s: %r"
         self._output.write(self._output.warning(text, record.name, record.msg))
 

@@ -86,8 +86,8 @@ def is_loopback(host: str) -> bool:
 @lru_cache(maxsize=1024)
 def counted_address(host: str) -> str:
     """What limits for an address count together: an IPv4 address, or the network of 64 bits of an IPv6 address, as its
-    owner has all of these. Loopback, addresses of a link, whose hosts share the network, and a text that is no address
-    stay as they are."""
+    owner has all of these. Loopback, addresses of a link, whose hosts share the network, and a text that is not an
+    address stay as they are."""
     host = ip_text(host)
     if ":" not in host or host == "::1":
         return host

@@ -46,7 +46,7 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.CHECK_IMMUNITY_S: PropertyRule(_SENDER, "when its transaction is checked", fast=True),
     Property.ORIGIN_MESSAGE_ID: PropertyRule(_SENDER, "kept when it is sent back", fast=True),
     # of something else
-    Property.MULTI_DISPATCH: PropertyRule(_RIGHT, "puts it into LMQs, too", "Topic Pub of each LMQ"),
+    Property.MULTI_DISPATCH: PropertyRule(_RIGHT, "also puts it into LMQs", "Topic Pub of each LMQ"),
     Property.TIMER_DELETE_KEY: PropertyRule(
         _RIGHT, "deletes a timer message of its unique key and time", "only a message of the same topic"
     ),
@@ -88,7 +88,7 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.ORIGIN_GROUP: PropertyRule(_BROKER, "the group that popped a revived message", fast=True),
     Property.REGION: PropertyRule(_BROKER, "set in each message"),
     Property.TRACE_ON: PropertyRule(_BROKER, "set in each message"),
-    Property.CLUSTER: PropertyRule(_BROKER, "set in each message that is no reply"),
+    Property.CLUSTER: PropertyRule(_BROKER, "set in each message that is not a reply"),
     Property.PUSH_REPLY_TIME: PropertyRule(_BROKER, "set in each reply that is pushed", fast=True),
     Property.BORN_TIMESTAMP: PropertyRule(_BROKER, "set in recalls", fast=True),
     Property.TRACE_CONTEXT: PropertyRule(_BROKER, "set in recalls", fast=True),
@@ -97,7 +97,7 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
 NEVER_SENT = (Property.MULTI_QUEUE_OFFSET, Property.POP_CHECK_POINT)
 OF_DEAD_LETTERS = (Property.DLQ_ORIGIN_TOPIC, Property.REAL_TOPIC, Property.REAL_QUEUE_ID)
 """In retry topics and dead-letter queues: where an operator sends it again, if RETRY_TOPIC, which needs a right, does
-not say it."""
+not report it."""
 OF_TIMER = (Property.TIMER_ENQUEUE_MS, Property.TIMER_DEQUEUE_MS, Property.TIMER_ROLL_TIMES)
 OF_TRANSACTION = (Property.PREPARED_QUEUE_OFFSET, Property.TRANSACTION_CHECKS)
 

@@ -159,7 +159,7 @@ def canonical(word: str) -> str:
 
 
 def is_off(text: str) -> bool:
-    """Whether a value says that what its key names is not wanted."""
+    """Whether a value states that what its key names is not wanted."""
     return text.strip().lower() in _OFF
 
 

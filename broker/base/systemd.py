@@ -39,7 +39,7 @@ class PassedSockets:
     """The listening TCP sockets that systemd passed to this process, by their address.
 
     A server that would listen at an address takes the socket that is bound to it, so the options stay the only place
-    that says where to listen.
+    that states where to listen.
     """
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:

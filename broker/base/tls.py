@@ -197,7 +197,7 @@ def _client_auth(wanted: str, checked: bool, mode: str) -> ssl.VerifyMode:
         )
     if wanted == "require" and mode == "permissive":
         raise TlsFault(
-            "tls.server.need.client.auth=require is no requirement while tls.server.mode=permissive serves clients "
+            "tls.server.need.client.auth=require requires nothing while tls.server.mode=permissive serves clients "
             "without TLS: set tls.server.mode=enforcing, or tls.server.need.client.auth=optional"
         )
     if checked and wanted in ("", "none"):
@@ -357,7 +357,7 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles, prefix: str) -> None:
 
 
 def _readable(key: str, path: str) -> None:
-    """OpenSSL reads it next. TlsFault: it is no regular file of reasonable size."""
+    """OpenSSL reads it next. TlsFault: it is not a regular file of reasonable size."""
     try:
         read_regular(path, FILE_BYTES_MAX)
     except (OSError, ValueError) as error:

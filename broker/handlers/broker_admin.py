@@ -184,7 +184,7 @@ ENGINE, FILE_WHEEL, ROCKSDB = "E_T", "F", "R"
 
 
 class SingleBrokerHandler:
-    """`epochs()`: the body that says which epochs the log has, under controllers."""
+    """`epochs()`: the body that states which epochs the log has, under controllers."""
 
     def __init__(self, config: Config, epochs: Callable[[], bytes] | None = None) -> None:
         self._config = config

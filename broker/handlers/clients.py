@@ -102,7 +102,7 @@ class ClientsHandler:
         return request.answer(body=dumps({"consumerIdList": group.client_ids()}))
 
     def check_client_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Refuse an invalid filter expression when its consumer starts, and say where it is wrong."""
+        """Refuse an invalid filter expression when its consumer starts, and report where it is wrong."""
         try:
             body = json_fields.members_or_none(
                 loads_body(request.body, BYTES_MAX) if request.body else None, "body"
@@ -227,7 +227,7 @@ class ClientsHandler:
         self._warn_after_ms = now + WARN_PAUSE_MS
         log.warning(
             "client %r of group %s sends heartbeats on two connections, from %s:%d and %s:%d: only the newer one is a "
-            "member. Give each process an instance name of its own",
+            "member. Give each process its own instance name",
             member.client_id[:80],
             group,
             *member.peer.remote,
@@ -242,7 +242,7 @@ class ClientsHandler:
             kinds = "; ".join(f"{_clients_text(clients)}: {text[:240]!r}" for text, clients in different[:4])
             log.warning(
                 "group %s: its members subscribe differently, so messages are lost for some of them: %s. Give the "
-                "members of a group the same subscriptions, or each kind a group of its own",
+                "members of a group the same subscriptions, or each kind its own group",
                 group,
                 kinds,
             )

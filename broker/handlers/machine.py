@@ -1,4 +1,4 @@
-"""GET_MACHINE (30012), a request of FireArrow: what only the broker's machine can say, for `firearrow doctor`.
+"""GET_MACHINE (30012), a request of FireArrow: what only the broker's machine can report, for `firearrow doctor`.
 
 Disks, the time of an fsync, open files, limits of memory, addresses, the clock, the last backup; and of the broker
 itself the groups whose members subscribe differently. The disk is asked in a thread: it may not answer for minutes.
@@ -26,7 +26,7 @@ from firearrow.broker.tables.clients import ClientTable
 MEASURED_EVERY_MS = 10_000
 """The disk is measured at most so often, however many ask."""
 WAIT_S = 3.0
-"""Then the answer goes without what the disk has not said."""
+"""Then the answer goes without what the disk has not reported."""
 DIFFERENCES_MAX = 100
 CLIENTS_SHOWN_MAX = 10
 

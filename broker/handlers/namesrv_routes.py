@@ -82,7 +82,7 @@ class NamingHandler:
     def route_to_broker(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         """For who may not have the topic's route: one queue of the broker in this process, by the address that the
         peer has reached already, whether there is such a topic or not. The broker refuses what it is asked and
-        says why; of a refused route, Apache's clients show only that there is none. None: no broker is here."""
+        states why; of a refused route, Apache's clients show only that there is none. None: no broker is here."""
         own = self._routes.own_broker()
         if own is None:
             return None

@@ -64,7 +64,7 @@ class ReplicasHandler:
         return request.answer()
 
     def exchange(self, request: RemotingCommand, peer: Peer) -> Answer:
-        """Tell a slave from where it copies, and of a record whether it is the same; what a slave would take from the
+        """Report to a slave from where it copies, and whether a record is the same; what a slave would take from the
         request, a master does not need."""
         if self._master is None or "masterHaAddress" in request.ext:
             return request.answer()
@@ -113,7 +113,7 @@ class ReplicasHandler:
         if self._master is None:
             raise Refusal(
                 ResponseCode.ILLEGAL_OPERATION,
-                "this broker is no master that replicates: ask the master of its name",
+                "this broker is not a master that replicates: ask the master of its name",
             )
         if request.boolean_or("all", False):
             count = self._master.forget_missing()

@@ -197,7 +197,8 @@ class TopicsHandler:
                 self._warn_of_unread(config, known.read_queues)
 
     def _warn_of_unread(self, config: TopicConfig, read_queues: int) -> None:
-        """Say what no consumer reads any more, as it had more read queues; Apache's broker takes them away silently."""
+        """Report what no consumer reads any more, as it had more read queues; Apache's broker takes them away
+        silently."""
         reader, topic = self._store.reader, config.name
         leaving = {}
         for number in range(config.read_queues, read_queues):

@@ -1,7 +1,7 @@
 """Lists of messages that wait, which only FireArrow has: LIST_PENDING_TIMERS (30002), LIST_HALF_MESSAGES (30003),
 LIST_POP_IN_FLIGHT (30005). Loop thread.
 
-A request reads at most SCANNED entries, in slices of one pass of the event loop; `more` says that the list may
+A request reads at most SCANNED entries, in slices of one pass of the event loop; `more` states that the list may
 be incomplete.
 """
 

@@ -178,7 +178,7 @@ class HttpConnection(asyncio.Protocol):
         self._listener.answered(self)
         self._wait_for_request()
         self._next()
-        if self._at_end and self._task is None:  # what is left is no whole request
+        if self._at_end and self._task is None:  # what is left is not a whole request
             self._transport.close()
         return None
 

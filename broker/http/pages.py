@@ -25,9 +25,9 @@ LogIn = Callable[[Visitor, str, str], str | None]
 
 
 class Pages:
-    """`metrics(is_open_metrics)` returns the content type and the text in pieces; `unready()` says why the broker is
-    not ready, None if it is; `status()` returns the members of the JSON object. `log_in(visitor, user, password)` says
-    why this user may not see them, None if it may; without it everyone may."""
+    """`metrics(is_open_metrics)` returns the content type and the text in pieces; `unready()` states why the broker is
+    not ready, None if it is; `status()` returns the members of the JSON object. `log_in(visitor, user, password)`
+    states why this user may not see them, None if it may; without it everyone may."""
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ class BackupRun:
         return True
 
     def _drop_before(self, segment: SegmentFile) -> None:
-        """Retention deleted the file: leave out the files before it, too."""
+        """Retention deleted the file: leave out the files before it as well."""
         folder = self._fresh / "commitlog"
         for name in os.listdir(folder):
             if int(name) < segment.end:

@@ -30,7 +30,7 @@ def held(root: str, *, live: bool = False, write: bool = False) -> Iterator[bool
     """Hold the store's lock; yields True if it is held.
 
     `live`: a broker may run; then the store is used without the lock. A folder that cannot be written is used
-    without the lock, too, unless `write`. Raises StoreUnreadable, StoreLocked, OSError.
+    without the lock as well, unless `write`. Raises StoreUnreadable, StoreLocked, OSError.
     """
     check_folder(root)
     path = os.path.join(root, "lock")

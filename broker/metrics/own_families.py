@@ -41,7 +41,7 @@ NOT_REFUSED = frozenset(
         ResponseCode.NO_MESSAGE,
     )
 )
-"""Answers that are no refusal: there was nothing to return."""
+"""Answers that are not refusals: there was nothing to return."""
 LAG_MESSAGES, LAG_SECONDS = "firearrow_consumer_queue_lag_messages", "firearrow_consumer_queue_lag_seconds"
 LAG_HELP = "Messages of a queue that the group has not consumed."
 LAG_AGE_HELP = "Age of the oldest message of a queue that the group has not consumed."

@@ -30,7 +30,7 @@ Instead = Callable[[RemotingCommand, Peer], RemotingCommand | None]
 
 class Admission(Protocol):
     """`admit`: seconds that the request has to wait before it is asked about again, 0: it is handled now; its last
-    argument says how long it has waited. Refusal. `active`: whether anything has to be asked about."""
+    argument states how long it has waited. Refusal. `active`: whether anything has to be asked about."""
 
     active: bool
 
@@ -40,7 +40,7 @@ class Admission(Protocol):
 class Dispatch:
     """A table of handlers. Each listener has one: the VIP port serves fewer codes. `refusals` gets each refused
     request. `check` is called before each request, and raises a Refusal for what may not be done; its last argument
-    says whether there is a handler; `instead` has the codes whose refused requests get another answer. `admission` is
+    states whether there is a handler; `instead` has the codes whose refused requests get another answer. `admission` is
     asked next, and may delay it; then `held_access` is asked whether it may still be served."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Dispatch:
         self.add(routes)
 
     def add(self, routes: Iterable[Routes], without: Collection[int] = ()) -> None:
-        """Serve these codes, too, except those in `without`. ValueError when a code has a handler already."""
+        """Serve these codes as well, except those in `without`. ValueError when a code has a handler already."""
         for table in routes:
             for code, handler in table.items():
                 if code in self._handlers:

@@ -91,12 +91,12 @@ def _host(family: socket.AddressFamily, word: bytes) -> str:
     try:
         return socket.inet_ntop(family, socket.inet_pton(family, word.decode("ascii")))
     except (OSError, ValueError):
-        raise ValueError(f"{word!r} is no address of its family") from None
+        raise ValueError(f"{word!r} is not an address of its family") from None
 
 
 def _port(word: bytes) -> int:
     if not PORT.fullmatch(word) or int(word) > 65535:
-        raise ValueError(f"{word!r} is no port")
+        raise ValueError(f"{word!r} is not a port")
     return int(word)
 
 

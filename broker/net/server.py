@@ -53,7 +53,7 @@ HANDSHAKES_MAX = 1024
 HANDSHAKE_S = 10.0
 CONNECTION_NUMBERS = itertools.count(1)
 PENDING_CALLS_MAX = 1024
-"""Most requests of ours that one peer may leave unanswered."""
+"""Most requests of this broker that one peer may leave unanswered."""
 
 
 class ServerConnection(FastConnection, asyncio.BufferedProtocol):
@@ -471,7 +471,7 @@ def _counted(host: str) -> set[str]:
 
 
 def _refuse(request: RemotingCommand, peer: Peer) -> None:
-    """Answer a request that a name server sends us on a connection of ours."""
+    """Answer a request that a name server sends us on one of this broker's connections."""
     if not request.is_oneway:
         peer.reply(request.answer(3, f" request type {request.code} not supported"))
 

@@ -88,7 +88,7 @@ class ServerTls:
         self._watching = loop.call_later(WATCH_S, self._look, loop)
 
     def _read(self) -> Loaded | TlsFault | None:
-        """What the files say now, if they have changed; in the thread that reads them."""
+        """What the files state now, if they have changed; in the thread that reads them."""
         if time.time() - self._warned_s >= WARN_AGAIN_S:
             self._warn_of_expiry()
         if (now := self._signature()) == self._loaded:

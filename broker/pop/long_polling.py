@@ -23,7 +23,7 @@ HoldKey = tuple[str, str, int]
 """Topic, group and queue; queue -1 waits for all queues."""
 TICK_MS = 50
 HOLD_MS_MAX = 600_000
-"""Also if the client's deadline is later, because its clock is ahead of ours."""
+"""Also if the client's deadline is later, because its clock is ahead of the broker's."""
 ANY_QUEUE = -1
 
 

@@ -56,7 +56,7 @@ class OrderInfo:
         return unacked[0] if unacked else self.offsets[-1] + 1
 
     def count_again(self, previous: "OrderInfo") -> None:
-        """Count offsets that the previous pop had, too; a repeated attempt keeps its counts."""
+        """Count offsets that the previous pop had as well; a repeated attempt keeps its counts."""
         if previous.attempt is not None and previous.attempt == self.attempt:
             self.counts = previous.counts
             return
@@ -204,7 +204,7 @@ class ConsumerOrderInfo:
         return [(key[0], key[2], order) for key, order in self._table.items() if key[1] == group]
 
     def sweep(self, topics: Collection[str], groups: Collection[str]) -> None:
-        """Drop entries that were not used for a day, or whose topic or group is gone."""
+        """Drop entries that were not used for a day, or whose topic or group no longer exists."""
         oldest = self._clock.now_ms() - EXPIRE_MS
         dropped = [
             key

@@ -15,7 +15,7 @@ DIGITS_MAX = 18
 
 
 class InvalidReceiptHandle(ValueError):
-    """A receipt handle that cannot be read; the text says what is wrong."""
+    """A receipt handle that cannot be read; the text states what is wrong."""
 
 
 class ReceiptHandle(NamedTuple):

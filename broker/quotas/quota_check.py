@@ -62,7 +62,7 @@ SUSPEND_FIELD = "suspendTimeoutMillis"
 
 
 class QuotaCheck:
-    """A request counts for its user only if that was verified: its `user` says so."""
+    """A request counts for its user only if that was verified: its `user` states it."""
 
     def __init__(self, table: QuotaTable) -> None:
         self.table = table

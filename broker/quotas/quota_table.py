@@ -26,7 +26,7 @@ QUOTAS_FILE = "quotas.json"
 
 
 class InvalidQuota(ValueError):
-    """The text says what is wrong."""
+    """The text states what is wrong."""
 
 
 class Entity(NamedTuple):
@@ -129,5 +129,5 @@ def _address(name: str) -> str:
     except ValueError:
         pass
     raise InvalidQuota(
-        f"{name!r} is no IP address: give one, an IPv6 network such as 2001:db8::/64, or {EVERY}"
+        f"{name!r} is not an IP address: give one, an IPv6 network such as 2001:db8::/64, or {EVERY}"
     )

@@ -2,7 +2,7 @@
 
 - `auto_switch_frames`, `auto_switch_master`, `auto_switch_slave`: the wire of the log under controllers, its two ends
 - `broker_identity`: the files with the number that the controllers gave this broker
-- `acting_master`: what a slave does while its master is gone, with enableSlaveActingMaster
+- `acting_master`: what a slave does while its master is down, with enableSlaveActingMaster
 - `common_point`: up to where two logs have the same bytes, found by checksums in few questions
 - `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
 - `fencing`: a master gives its place to a slave, by request
@@ -19,7 +19,7 @@
 - `member_group`: the brokers of our own name, and heartbeats to name servers, with enableSlaveActingMaster
 - `pair_client`: the slave's end of a connection of our own wire
 - `pair_connection`: the master's end of it
-- `pair_frames`: frames between two brokers of ours
+- `pair_frames`: frames between two FireArrow brokers
 - `pair_handshake`: who the two are, what their logs are, and that both know the secret
 - `pair_identity`: which pair a store belongs to, and which node of it this is
 - `pair_log`: what the two report of their logs, and up to where these are one

@@ -1,4 +1,4 @@
-"""ActingMaster: what a slave does while its master is gone (enableSlaveActingMaster). Loop thread.
+"""ActingMaster: what a slave does while its master is down (enableSlaveActingMaster). Loop thread.
 
 The slave with the smallest id serves reads, commits and locks. It stores nothing: delays, checks, revival and timers
 wait for the master (Apache tries them on another broker name, with enableRemoteEscape). A master that comes back
@@ -61,7 +61,7 @@ class ActingMaster:
 
     def found(self, members: Members) -> None:
         """A name server reported the brokers of our name."""
-        if not members:  # it has just started, or lost our registration, too
+        if not members:  # it has just started, or lost our registration as well
             return
         smallest = min(members)
         if smallest == MASTER_ID:
@@ -69,7 +69,7 @@ class ActingMaster:
                 self._end()
             return
         if self._master.address is not None and not self._master.is_offered:
-            log.info("the master has gone: broker %d has the smallest id now", smallest)
+            log.info("the master has left: broker %d has the smallest id now", smallest)
             self._master.has_left()
         if smallest == self._config.options.broker_id:
             self._act()
@@ -78,7 +78,10 @@ class ActingMaster:
 
     def _act(self) -> None:
         if not self.is_acting:
-            log.warning("this slave acts as master until that is back: it serves reads, and stores nothing")
+            log.warning(
+                "this slave acts as the master, which is down: it serves reads and stores nothing; start it, or "
+                "promote a slave"
+            )
             self.is_acting, self._commits = True, self._offsets.commits
         else:
             self._change_version()

@@ -1,4 +1,4 @@
-"""The wire of the log under a controller: both ends say their state first. Pure.
+"""The wire of the log under a controller: both ends exchange their state first. Pure.
 
     slave → master   handshake 16: state i32 = 1 · syncFromLastFile i16 · asyncLearner i16 · the slave's number i64
                      acknowledgement 12: state i32 = 2 · end of the slave's log i64
@@ -25,7 +25,7 @@ PIECE_BYTES_MAX = 4 << 20
 
 
 class FrameError(Exception):
-    """What the other end sent is none of these frames; the text says why."""
+    """What the other end sent is none of these frames; the text states why."""
 
 
 class Greeting(NamedTuple):

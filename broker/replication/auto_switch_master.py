@@ -36,7 +36,7 @@ class LogFacts(NamedTuple):
 
 
 class AutoSwitchConnection(HAConnection):
-    """`greeting` None: the slave has not said who it is. `confirmed_sent`: the last confirmed offset sent to it."""
+    """`greeting` None: the slave has not sent its greeting. `confirmed_sent`: the last confirmed offset sent to it."""
 
     header_bytes = frames.PIECE.size
 
@@ -92,7 +92,7 @@ class AutoSwitchConnection(HAConnection):
         self._received = data[at:]
 
     def _welcome(self) -> None:
-        """Say which epochs we have; the slave then says where its log ends, after it has truncated it."""
+        """Report which epochs we have; the slave then reports where its log ends, after it has truncated it."""
         frame = frames.welcome_frame(self._store.written, self._epochs.entries)
         try:
             if self._socket.send(frame) < len(frame):
@@ -156,7 +156,7 @@ class AutoSwitchService(HAService):
         self.take_members(role.members)
 
     def take_members(self, members: Members) -> None:
-        """What the controllers say the sync state set is."""
+        """The sync state set that the controllers report."""
         if self._set.replace(members.numbers, members.version):
             log.info("the sync state set is %s now", sorted(self._set.members))
             self._expect()
@@ -208,8 +208,8 @@ class AutoSwitchService(HAService):
         if slave.target_at == 0.0:
             if greeting.number == self._role.number:
                 return slave.close(
-                    f"it has our own number {greeting.number}: its brokerIdentity is a copy of ours; delete it there, "
-                    "so that the controllers give it another one"
+                    f"it has this broker's number {greeting.number}: its brokerIdentity is a copy of this broker's; "
+                    "delete it there, so that the controllers give it another one"
                 )
             self._close_older(slave, greeting)
             self._refused.pop(slave.remote[0], None)
@@ -225,7 +225,7 @@ class AutoSwitchService(HAService):
         return None
 
     def _close_older(self, slave: SlaveConnection, greeting: Greeting) -> None:
-        """What a connection from before still says must not count: its slave may have truncated its log."""
+        """What a connection from before still states must not count: its slave may have truncated its log."""
         for other in self._connections_of(greeting.number):
             if other is not slave:
                 other.close()
@@ -302,7 +302,7 @@ class AutoSwitchService(HAService):
         self._check()
 
     def _confirm(self) -> None:
-        self._starts_until = 0.0  # the set says which slaves were there before the start
+        self._starts_until = 0.0  # the set states which slaves were there before the start
         options = self._config.options
         connected = sum(slave.end >= 0 for slave in self._slaves)
         confirmed = self._set.confirmed(self._copies, connected, all_members=options.all_members_acknowledge)

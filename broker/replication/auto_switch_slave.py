@@ -1,6 +1,6 @@
 """AutoSwitchClient, AutoSwitchSlave: a slave under controllers, of Apache's master or ours. Loop thread.
 
-The controllers say who the master is, the master where its replication port is (906) and which epochs it has. If our
+The controllers report who the master is, the master where its replication port is (906) and which epochs it has. If our
 log has more than it has in common with the master's, the broker starts again with its log truncated. Readers see the
 log up to the confirmed offset that comes with each piece. Apache: AutoSwitchHAClient.
 """
@@ -48,7 +48,7 @@ NO_NAMING = Naming(lambda: None, lambda: None, lambda: "")
 
 
 class AppointedMaster(Master):
-    """The master that the controllers named; what name servers say does not change it."""
+    """The master that the controllers named; what name servers report does not change it."""
 
     def __init__(self, connect: Connect) -> None:
         super().__init__(connect, "")
@@ -244,7 +244,7 @@ class AutoSwitchClient(HAClient):
     def _truncate(self, point: int, end: int) -> None:
         """NotFollowed: the broker starts again, without what only this log has."""
         reason = (
-            f"its log is truncated from {end} to {point}, where epochs say that it leaves the master's: the rest was "
+            f"its log is truncated from {end} to {point}, where its epochs differ from the master's: the rest was "
             "never confirmed; it is kept under damaged/"
         )
         log.error("%s", reason)
@@ -282,7 +282,7 @@ class AutoSwitchClient(HAClient):
 
     def _begin_piece(self, piece: PieceHeader) -> bool:
         """Before the bytes of a piece are taken. An epoch is in the file before the first of its bytes is in the log.
-        An empty log begins where the first piece does: until then heartbeats say nothing."""
+        An empty log begins where the first piece does: until then heartbeats carry nothing."""
         if self._is_empty and piece.size > 0:
             self._is_empty = False
             self._follower.begin(piece.offset, 0)

@@ -6,7 +6,7 @@ from the end, then a sixteenth of what is left, then parts of the last MiB. For 
 these are five questions, for a log of 1 TB at most eleven.
 
 Of a long log only samples are compared, and the last MiBs before the common point. Where bytes differ before equal
-samples, they are not found here: epochs say which broker wrote what, the CRC of a frame that it came as it was sent.
+samples, they are not found here: epochs state which broker wrote what, the CRC of a frame that it came as it was sent.
 """
 
 from collections.abc import Generator, Iterable
@@ -31,7 +31,7 @@ class Checksums(Protocol):
 
 
 class LogsDiffer(Exception):
-    """Bytes differ before others that are equal. The text says where."""
+    """Bytes differ before others that are equal. The text states where."""
 
 
 Search = Generator[list[Range], list[int], int]

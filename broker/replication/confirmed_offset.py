@@ -80,7 +80,7 @@ def has_caught_up(end: int, written: int, *, since_s: float, timeout_s: float) -
 
 
 def _held_by(acknowledged: Sequence[int], copies: int) -> int:
-    """The log up to here is in so many copies; 0: in fewer."""
+    """The end of the log that `copies` brokers have; 0: fewer have any."""
     if copies <= 1:
         return EVERYTHING
     if len(acknowledged) < copies - 1:
@@ -90,7 +90,7 @@ def _held_by(acknowledged: Sequence[int], copies: int) -> int:
 
 class CopiesWarning:
     """Warns of values of inSyncReplicas and minInSyncReplicas that do not do what they seem to; Apache takes them
-    without a word. `look` with the options at the start and after each change: the same is not said twice."""
+    without a word. `look` with the options at the start and after each change: the same is not logged twice."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -140,11 +140,11 @@ class ConfirmedLog:
         self._hidden = deque([(store.written, store.hidden_queues())])
         """Queues that have new messages, with where the log ended then."""
         self.offset = store.reader.confirmed
-        """What the master last said."""
+        """What the master reported last."""
         store.confirm_limit = self.offset
 
     def confirmed(self, offset: int) -> None:
-        """The master says so; 0: it has too few copies, or has said nothing yet."""
+        """The master reports it; 0: it has too few copies, or has reported nothing yet."""
         self.offset = offset
         self._store.confirm_limit = max(offset, self._store.reader.confirmed)
         self._show()

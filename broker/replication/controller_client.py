@@ -1,4 +1,4 @@
-"""ControllerClient: a broker under Apache's controllers, which say who is the master (Apache: ReplicasManager).
+"""ControllerClient: a broker under Apache's controllers, which decide who is the master (Apache: ReplicasManager).
 
 It lives as long as the process: a broker changes its role by starting again, and controllers that lose its connection
 meanwhile would elect another one. The start of the broker that runs now is attached to it.
@@ -87,7 +87,7 @@ def controllers_of(options: Options) -> list[Address]:
 
 
 class ControllerClient:
-    """`connect` opens a connection to a controller, signed as all of ours. StartError: options or files are wrong."""
+    """`connect` opens a connection to a controller, signed as all others. StartError: options or files are wrong."""
 
     def __init__(self, options: Options, clock: Clock, connect: Connect) -> None:
         self._controllers = controllers_of(options)
@@ -113,7 +113,7 @@ class ControllerClient:
     # ---- the broker ----
 
     def options(self) -> Mapping[str, object]:
-        """Of the next start: a slave without a master until the controllers have said more."""
+        """Of the next start: a slave without a master until the controllers have reported more."""
         if self.role is not None:
             return self.role.options()
         return {"broker_role": "SLAVE", "broker_id": self._files.number or 1}
@@ -293,7 +293,7 @@ class ControllerClient:
             try:
                 self._leader = await self._leader_now()
             except (OSError, ControllerError) as error:
-                log.debug("no controller says who leads them: %s", error)
+                log.debug("no controller reports the leader: %s", error)
 
     async def _leader_now(self) -> Address:
         """Ask each controller until one knows. OSError, ControllerError."""
@@ -340,7 +340,7 @@ class ControllerClient:
         now = self._clock.monotonic_ms() / 1000
         if fault and (fault != self._fault or now - self._logged_at > LOG_AGAIN_S):
             self._logged_at = now
-            log.warning("the controllers do not answer as they should, trying again: %s", fault)
+            log.warning("the controllers sent no valid answer, trying again: %s", fault)
         elif self._fault and not fault:
             log.info("the controllers answer again")
         self._fault = fault

@@ -50,7 +50,7 @@ class Elected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What a heartbeat says of the log."""
+    """What a heartbeat states of the log."""
 
     epoch: int
     end: int
@@ -194,11 +194,11 @@ def _members(body: bytes, version: int | None) -> Members:
         numbers = () if numbers is None else numbers
         found = value.get("syncStateSetEpoch", 0) if version is None else version
         if not isinstance(numbers, list | tuple) or len(numbers) > MEMBERS_MAX:
-            raise ValueError(f"syncStateSet is no list of at most {MEMBERS_MAX} numbers")
+            raise ValueError(f"syncStateSet is not a list of at most {MEMBERS_MAX} numbers")
         if not all(type(each) is int and 0 < each <= NUMBER_MAX for each in (*numbers, 1)):
             raise ValueError("syncStateSet has no numbers of brokers")
         if type(found) is not int or not 0 <= found <= EPOCH_MAX:
-            raise ValueError("syncStateSetEpoch is no number")
+            raise ValueError("syncStateSetEpoch is not a number")
     except ValueError as error:
         raise ControllerError(0, f"its answer is malformed: {error}") from None
     return Members(frozenset(numbers), found)

@@ -171,7 +171,7 @@ def decoded(data: bytes) -> tuple[Epoch, ...]:
     count, _, rest = data.partition(b"\n")
     sum_text, _, text = rest.partition(b"\n")
     if not NUMBER.fullmatch(count) or not NUMBER.fullmatch(sum_text):
-        raise ValueError("its first two lines are no numbers")
+        raise ValueError("its first two lines are not numbers")
     if text and not text.endswith(b"\n"):
         raise ValueError("its last line is not complete")
     lines = text.split(b"\n")[:-1]
@@ -180,7 +180,7 @@ def decoded(data: bytes) -> tuple[Epoch, ...]:
     if len(found) != len(lines):
         raise ValueError("an entry is not EPOCH-OFFSET")
     if len(found) != int(count):
-        raise ValueError(f"it has {len(found)} entries, but says {int(count)}")
+        raise ValueError(f"it has {len(found)}  entries, but a count of {int(count)}")
     if int(sum_text) not in (0, crc32(text)):
         raise ValueError("its CRC does not match")
     return checked(found)[-EPOCHS_MAX:]

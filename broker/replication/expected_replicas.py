@@ -167,7 +167,7 @@ class ExpectedReplicas:
             self._write()
 
     def expect(self, numbers: Iterable[int]) -> None:
-        """Controllers say that these brokers are in sync."""
+        """The controllers report that these brokers are in sync."""
         known = {each.broker_id for each in self._all}
         new = [number for number in numbers if number not in known][: REPLICAS_MAX - len(self._all)]
         self._all += [ExpectedReplica("", number, "", 0) for number in new]
@@ -301,7 +301,7 @@ def _has_host(one: Known, other: Known) -> bool:
 
 
 RULES = _has_number, _has_address, _has_host
-"""By which one may be the other where no id of its store says it, the best first."""
+"""By which one may be the other where no id of its store states it, the best first."""
 
 
 def _is_alike(one: Known, other: Known) -> bool:

@@ -1,8 +1,8 @@
 """Fencing: FENCE_BROKER 30016, of FireArrow alone: a master gives its place to a slave that is promoted.
 
 Two steps, each asked for by the slave. `prepare`: nothing is written to the log any more, so that it has an end up to
-which the slave can copy it. `fence`: the broker is no master any more, on the disk before it is answered. If the second
-does not come within LEASE_S, the broker starts again as the master that it still is. Loop thread.
+which the slave can copy it. `fence`: the broker is no longer the master, on the disk before it is answered. If the
+second does not come within LEASE_S, the broker starts again as the master that it still is. Loop thread.
 
 Who asks proves that it knows haSecret: `challenge` gives the connection a nonce, which the proof of its next step
 covers. Without haSecret, and without users, whose right was checked, only this machine may ask.
@@ -150,7 +150,7 @@ class Fencing:
         self._nonces.pop(peer, None)
 
     def _check_right(self, request: RemotingCommand, peer: Peer) -> None:
-        """Refusal: who asks is no broker of ours."""
+        """Refusal: who asks is not a FireArrow broker."""
         options = self._context.config.options
         if options.ha_secret:
             nonce = self._nonces.get(peer, "")
@@ -159,7 +159,7 @@ class Fencing:
             wanted = proof_of(options.ha_secret.encode(), nonce, request.ext)
             if nonce and hmac.compare_digest(wanted.encode(), request.text_or("proof", "").encode()):
                 return
-            fault = "only who knows haSecret may fence this broker: set the same one on both brokers"
+            fault = "only a broker with the same haSecret may fence this broker: set it on both"
         elif options.authentication or options.plain_acl or is_loopback(peer.remote[0]):
             return
         else:
@@ -171,7 +171,7 @@ class Fencing:
 
     def _check(self) -> None:
         if not self._is_master:
-            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "this broker is no master")
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "this broker is not a master")
 
     def _cancel(self, why: str) -> None:
         if self._lease is not None:

@@ -6,7 +6,7 @@ done again, nothing that its log lacks is passed over.
 
 The order, for the loop thread of the master: `Journal.drain` after each write (WriteBatch calls `on_written`), then
 frames of what it returned, then frames of the log up to `written`. A write that failed is followed by a cancellation in
-the journal, which comes in this order, too. Offsets that consumers commit need no write: `drain` by the clock as well.
+the journal, which also comes in this order. Offsets that consumers commit need no write: `drain` by the clock as well.
 
 The slave notes all entries at once, and changes its tables when the log has reached an entry's `end` and all entries
 before it have taken effect: a later offset may not be followed by an earlier one.
@@ -59,7 +59,7 @@ def entries_in(body: bytes) -> list[Entry]:
     entries = list(entries_of(body))
     names = [len(entry.name.encode()) for entry in entries]
     if len(body) > JOURNAL_BYTES_MAX or sum(names) + HEAD_BYTES * len(entries) != len(body):
-        raise FrameError("a JOURNAL frame has bytes that are no entry")
+        raise FrameError("a JOURNAL frame has bytes that are not an entry")
     for entry, length in zip(entries, names, strict=True):
         if entry.kind not in KINDS or length > NAME_BYTES_MAX or entry.end < 0:
             raise FrameError(f"a JOURNAL frame has an entry of kind {entry.kind} that cannot be")

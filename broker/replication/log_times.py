@@ -1,4 +1,4 @@
-"""LogTimes: when a log had which end, so that a lag in bytes is known in time and messages, too. Pure.
+"""LogTimes: when a log had which end, so that a lag in bytes is known in time and messages as well. Pure.
 
 A point a second, each with a later end than the one before; those of an hour are kept. Between two points time and
 messages are in proportion to the bytes.

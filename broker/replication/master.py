@@ -198,7 +198,7 @@ class HAService:
                 return accepted.close()
             self._evict_newcomer()
             slave = self._make_connection(accepted)
-        except OSError:  # it has gone already
+        except OSError:  # it has disconnected already
             return accepted.close()
         self._slaves[slave] = 0
         return None

@@ -81,7 +81,7 @@ class HAConnection:
 
     @property
     def waits_for_confirmed(self) -> bool:
-        """Its readers may see more than it knows: this wire says nothing of it."""
+        """Its readers may see more than it knows: this wire states nothing of it."""
         return False
 
     @property

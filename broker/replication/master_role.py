@@ -86,7 +86,7 @@ class MasterReplicas:
 
 
 async def role_of(master: Master) -> str:
-    """brokerRole of a master, Apache's or ours; empty: it says that it is none. OSError, MasterError."""
+    """brokerRole of a master, Apache's or ours; empty: it reports that it is not a master. OSError, MasterError."""
     answer = await master.ask(RequestCode.GET_BROKER_CONFIG)
     for line in answer.body.decode("utf-8", "replace").splitlines():
         key, equals, value = line.partition("=")

@@ -2,8 +2,8 @@
 
 A name server prefers the registration with the larger stateVersion, which is the epoch here, and ignores the other one
 without a word: so a master asks after each registration who has id 0. Of two with the same epoch, as two slaves are
-that were promoted while no name server was there, it shows the one that registered last, so they take turns: each says
-so, and an operator has to choose, for each may have taken messages. Loop thread.
+that were promoted while no name server was there, it shows the one that registered last, so they take turns: each
+states so, and an operator has to choose, for each may have taken messages. Loop thread.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = logging.getLogger("firearrow.replication")
 
 ANSWER_S = 10.0
 FORGET_S = 150.0
-"""A second master that no name server has shown for so long is gone: each registers once a minute at least."""
+"""A second master that no name server has shown for so long no longer exists: each registers once a minute at least."""
 
 
 class MasterWatch:
@@ -53,7 +53,7 @@ class MasterWatch:
                 return
             epoch = (await self._version(name_server, holder)).state_version
         except (OSError, ValueError) as error:
-            return log.info("a name server does not say who the master is, will ask again: %s", error)
+            return log.info("a name server did not report the master, will ask again: %s", error)
         if self._epoch() < epoch:
             self._outdated(epoch, holder)
         elif epoch == self._epoch():

@@ -1,5 +1,5 @@
 """PairClient: the slave's end of a connection of our own wire: follows the log, the journal and the tables of a master
-that is FireArrow, too. Loop thread.
+that is FireArrow as well. Loop thread.
 
 Every frame has a checksum, and every record in it is checked before it is appended: what came damaged is asked for
 again.
@@ -49,7 +49,7 @@ STATES: dict[int, State] = {RefusalCode.DIVERGED: State.DIVERGED, RefusalCode.BE
 
 @dataclass(frozen=True, slots=True)
 class FollowedParts:
-    """What a slave needs to follow a master of ours. `joined(facts)`: called with a master's once it has taken it;
+    """What a slave needs to follow a FireArrow master. `joined(facts)`: called with a master's once it has taken it;
     OSError. `tls()`: the context of connections to others; None: plain."""
 
     log: PairLog
@@ -170,7 +170,7 @@ class PairClient:
             raise Refused(
                 RefusalCode.OTHER,
                 f"the master is of epoch {theirs.epoch}, more than {EPOCH_JUMP_MAX} after {ours.epoch}, that of this "
-                "store: find out who promoted it, or begin again with an empty log (`firearrow replica rebuild`)",
+                "store: find out who promoted it, or start again with an empty log (`firearrow replica rebuild`)",
             )
         if identity.separate_from(theirs.node):
             raise ConnectionError("this store was copied from the master's: it joins again with its new id")
@@ -224,7 +224,7 @@ class PairClient:
         self.has_followed = True
         self._parts.journal.begin(self._store.written)
         self._durable, self._noted = self._store.written, 0
-        self._report()  # where our log ends, as the first frame said
+        self._report()  # where our log ends, as the first frame stated
         self._durable = self._follower.begin(first, 0)
         self._confirmed_log.confirmed(0)
         if not self._config.options.acting_master:  # it passes them on
@@ -240,7 +240,7 @@ class PairClient:
                 raise stream.ended.result()
             options, now, status = self._config.options, self._loop.time(), self._status
             if now - stream.read_at >= options.ha_housekeeping_ms / 1000:
-                raise ConnectionError(f"the master said nothing for {options.ha_housekeeping_ms} ms")
+                raise ConnectionError(f"the master sent nothing for {options.ha_housekeeping_ms} ms")
             status.bytes_per_second = int((stream.received - seen) / max(now - seen_at, TICK_S))
             seen, seen_at = stream.received, now
             now_ms = self._clock.now_ms()

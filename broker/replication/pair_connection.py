@@ -1,9 +1,9 @@
-"""PairConnection: the master's end of a connection of our own wire: one slave that is FireArrow, too. Loop thread.
+"""PairConnection: the master's end of a connection of our own wire: one slave that is FireArrow as well. Loop thread.
 
-Nothing but facts leaves before the slave has proved that it knows the secret, and nothing of what it says counts
-before. After the handshake it may ask for checksums; its first acknowledgement says that its log is one with ours up to
-its end, and from there it is sent the journal and the log. It has the members that HAService knows of an HAConnection.
-"""
+Nothing but facts leaves before the slave has proved that it knows the secret, and nothing of what it states counts
+before. After the handshake it may ask for checksums; its first acknowledgement states that its log is one with ours up
+to its end, and from there it is sent the journal and the log. It has the members that HAService knows of an
+HAConnection."""
 
 import asyncio
 from collections import deque
@@ -173,7 +173,7 @@ class PairConnection(asyncio.Protocol):
         identity = self._log.identity
         check_pair(identity.offered, facts.pair)
         ours = self._log.facts(pair=identity.offered, begins=True)
-        # a slave of a newer epoch refuses us, once it has proved what it says
+        # a slave of a newer epoch refuses us, once it has proved what it states
         is_older = facts.epoch > ours.epoch
         agreed = None if is_older else agree(ours, facts)
         point = 0 if agreed is None else self._log.common_point(facts, agreed)
@@ -208,7 +208,7 @@ class PairConnection(asyncio.Protocol):
         """The slave's log ends here, and is ours up to here."""
         assert self.facts is not None
         if end != self.facts.end:
-            raise FrameError(f"its log ends at {end}, not at {self.facts.end} as it said")
+            raise FrameError(f"its log ends at {end}, not at {self.facts.end} as it announced")
         self._service.joined(self)
         self._sent = self._store.min_physical if end == 0 else end
         self.end = end

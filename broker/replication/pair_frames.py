@@ -36,7 +36,7 @@ THREE, RANGE = struct.Struct(">qqq"), struct.Struct(">qq")
 
 
 class FrameError(ValueError):
-    """What the other broker sent is no frame; the connection has to be closed."""
+    """What the other broker sent is not a frame; the connection has to be closed."""
 
 
 class Kind(IntEnum):

@@ -54,7 +54,7 @@ EPOCH, OFFSET, MEMBER = struct.Struct(">iq"), struct.Struct(">q"), struct.Struct
 
 
 class RefusalCode(IntEnum):
-    """Why the other broker is refused; the text says it in words."""
+    """Why the other broker is refused; the text states it in words."""
 
     OTHER = 0
     VERSION = 1

@@ -1,7 +1,7 @@
 """PairIdentity: which pair a store belongs to, which node of it this is, and what became of its role;
 `config/pairIdentity.json`.
 
-A pair's id is made by its master when the first slave of ours joins, and taken over by each slave that begins with an
+A pair's id is made by its master when the first FireArrow slave joins, and taken over by each slave that begins with an
 empty log; a log of another pair is refused by it. A node's id is that of one store: it distinguishes two connections of
 one slave from two slaves. A store restored from a backup has the id of the backed-up node, until `separate_from`.
 
@@ -34,8 +34,8 @@ MASTER_ROLES = ASYNC_MASTER, SYNC_MASTER = "ASYNC_MASTER", "SYNC_MASTER"
 
 
 class RoleKind(StrEnum):
-    """`CONFIGURED`: as brokerRole says. `PROMOTED`: a master, whatever it says. `FENCED`: no master any more.
-    `REBUILDING`: a slave that is to begin again with an empty log."""
+    """`CONFIGURED`: as brokerRole states. `PROMOTED`: a master, whatever it states. `FENCED`: no master any more.
+    `REBUILDING`: a slave that is to start again with an empty log."""
 
     CONFIGURED = ""
     REBUILDING = "rebuilding"
@@ -45,7 +45,7 @@ class RoleKind(StrEnum):
 
 class StoredRole(NamedTuple):
     """`epoch`: with which the store was promoted, or by which it was fenced. `master_role`: what a promoted broker is
-    if its configuration says SLAVE; of others, what it would be: the role of the last master; empty: not known."""
+    if its configuration states SLAVE; of others, what it would be: the role of the last master; empty: not known."""
 
     kind: RoleKind = RoleKind.CONFIGURED
     epoch: int = 0
@@ -75,7 +75,7 @@ def stored_pair(config_folder: str | os.PathLike[str]) -> bytes:
 
 
 def forget_promotion(config_folder: str | os.PathLike[str]) -> None:
-    """In a copy of a store, which is no second master. A damaged file stays as it is. OSError."""
+    """In a copy of a store, which is not a second master. A damaged file stays as it is. OSError."""
     with suppress(StartError):
         if stored_role(config_folder).kind is RoleKind.PROMOTED:
             PairIdentity(config_folder).set_role(StoredRole())

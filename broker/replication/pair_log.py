@@ -1,6 +1,6 @@
 """PairLog: what a broker reports to the other one of its pair about its log, and up to where two logs are one.
 
-Both brokers come to the same agreement from the same facts. What epochs say is confirmed by checksums: the master
+Both brokers come to the same agreement from the same facts. What epochs state is confirmed by checksums: the master
 compares the slave's last MiBs with its own; where it cannot, the slave searches the common point.
 """
 
@@ -118,5 +118,5 @@ def agree(master: Facts, slave: Facts) -> Agreement:
 
 
 def _whole(epochs: tuple[Epoch, ...]) -> tuple[Epoch, ...]:
-    """With one for what was written before the first one: the checksums say whether it is the same."""
+    """With one for what was written before the first one: the checksums state whether it is the same."""
     return epochs if epochs[0].number == 0 or epochs[0].start == 0 else (Epoch(0, 0), *epochs)

@@ -40,7 +40,7 @@ class PairParts:
 
 class PairMaster:
     """`connections()`: of all slaves of our own wire. `acknowledged` and `left` as of PairService. `confirmed`: of
-    PairService, too."""
+    PairService as well."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class FollowedTables:
         self.copied_ms = 0
 
     def take(self, table: Table) -> None:
-        """Put the master's table in the place of ours. FrameError: it is malformed; OSError."""
+        """Put the master's table in place of this slave's. FrameError: it is malformed; OSError."""
         try:
             self._take[table.kind](table)
         except (ValueError, KeyError, TypeError) as error:

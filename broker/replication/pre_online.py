@@ -54,7 +54,7 @@ ISOLATED = (
 
 
 class NotYet(Exception):
-    """The broker cannot be online yet; the text says why."""
+    """The broker cannot be online yet; the text states why."""
 
 
 class DelayProgress(Protocol):
@@ -195,7 +195,7 @@ class PreOnline:
                 raise NotYet(f"broker {broker_id} at {host} does not copy the log: {why}")
             await asyncio.sleep(LOOK_S)
         raise NotYet(
-            f"broker {broker_id} at {host} does not copy the log (firearrow replica status says why); stop it, or set "
+            f"broker {broker_id} at {host} does not copy the log (firearrow replica status shows why); stop it, or set "
             "skipPreOnline=true, to go on without what was consumed there"
         )
 
@@ -219,5 +219,5 @@ def _address(text: str) -> tuple[str, int]:
     try:
         (found,) = addresses(text)
     except (StartError, ValueError):
-        raise NotYet(f"the name server has the slave at {text[:80]!r}, which is no address") from None
+        raise NotYet(f"the name server has the slave at {text[:80]!r}, which is not an address") from None
     return found

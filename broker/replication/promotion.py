@@ -95,7 +95,7 @@ class Promotion:
             raise Refusal(
                 ResponseCode.ILLEGAL_OPERATION,
                 f"this broker's log is not set aside ({reason or state}): only a slave whose log its master cannot "
-                "continue begins again",
+                "continue starts again",
             )
         store = self._context.store
         try:
@@ -104,7 +104,7 @@ class Promotion:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"it could not be written to the disk: {error.strerror or error}"
             ) from None
-        self._context.restart(Restart("the slave begins again with an empty log"))
+        self._context.restart(Restart("the slave starts again with an empty log"))
         body = {"logBytes": store.written - store.min_physical, "folder": f"{store.root}/{DAMAGED}"}
         return request.answer(body=orjson.dumps(body))
 
@@ -163,7 +163,7 @@ class Promotion:
             try:
                 more = await slave.end_at(address) - end
             except (OSError, MasterError) as error:
-                log.info("the slave %s does not say how much of the log it has: %s", text, error)
+                log.info("the slave %s did not report how much of the log it has: %s", text, error)
                 continue
             if number == MASTER_ID:
                 raise Refusal(
@@ -226,7 +226,7 @@ class Promotion:
                 raise Refusal(
                     ResponseCode.ILLEGAL_OPERATION,
                     f"the slave is {end - store.written} bytes behind its master ({state}{reason and f': {reason}'}): "
-                    "wait until `firearrow replica status` says that it is in sync",
+                    "wait until `firearrow replica status` shows that it is in sync",
                 )
             await asyncio.sleep(POLL_S)
 
@@ -329,7 +329,7 @@ async def _answers(master: Master) -> bool:
 
 
 async def _role_of(master: Master) -> str:
-    """Empty: it does not say it."""
+    """Empty: it does not report it."""
     try:
         return await role_of(master)
     except (OSError, MasterError):

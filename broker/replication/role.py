@@ -1,7 +1,7 @@
 """PairRole: what a store remembers of its role: that it was promoted, or fenced because another one was.
 
-A broker changes its role by starting again: `effective` gives the options of a start by what the store says. That it
-says so is the one step that counts: a promotion begins its epoch where the log ends when the store is opened next,
+A broker changes its role by starting again: `effective` gives the options of a start by what the store states. That it
+states it is the one step that counts: a promotion begins its epoch where the log ends when the store is opened next,
 before anything is written to it, so a crash leaves either a slave or a master with its epoch. Loop thread.
 """
 
@@ -54,7 +54,8 @@ class PairRole:
         self._refuse_writes: Callable[[str], None] = lambda why: None
         self._restart: Callable[[str], None] = lambda why: None
         self.fenced = ""
-        """Why this broker takes no writes although its configuration says that it is a master; empty: it is not so."""
+        """Why this broker takes no writes although its configuration states that it is a master; empty: it is not
+        so."""
         self.begins = False
         """This start is the first one after the promotion."""
 
@@ -107,7 +108,7 @@ class PairRole:
             ) from None
         except StoreError as error:
             raise StartError(str(error)) from None
-        log.info("this slave begins again with an empty log; %s", kept.text)
+        log.info("this slave starts again with an empty log; %s", kept.text)
 
     def open(self, end: int, *, is_slave: bool) -> None:
         """The store is ours now, and its log ends at `end`: begin the epoch of a promotion. A slave may know epochs of
@@ -173,7 +174,7 @@ class PairRole:
 
     @property
     def master_role(self) -> str:
-        """Of the last master of the pair that this store knows; empty: none has said it."""
+        """Of the last master of the pair that this store knows; empty: none has reported it."""
         return self._stored.master_role
 
     def heard_master_role(self, master_role: str) -> None:
@@ -223,7 +224,7 @@ def _replication_port(options: Options) -> int:
 
 @contextmanager
 def locked(store_root: str) -> Iterator[None]:
-    """Hold the lock of a store that is not open. StoreError: it is in use, or the folder is no store."""
+    """Hold the lock of a store that is not open. StoreError: it is in use, or the folder is not a store."""
     folder = StoreFolder(store_root)
     try:
         yield
@@ -242,13 +243,13 @@ def lacks_newer(what: str, epoch: int) -> str:
 def promote_stopped(store_root: str, master_role: str = "", *, force: bool = False) -> StoredRole:
     """The next start of a store, which the caller has locked, is a master's; its epoch begins where the log ends then.
     Without `master_role` it has that of the last master, ASYNC_MASTER if it does not know that. StartError: it is one
-    already, is to begin again with an empty log, or was fenced and is not forced; OSError."""
+    already, is to start again with an empty log, or was fenced and is not forced; OSError."""
     identity, epochs = PairIdentity(Path(store_root, CONFIG_FOLDER)), EpochFile(store_root)
     if identity.role.kind is RoleKind.PROMOTED:
         raise StartError(f"{store_root} is promoted already, with epoch {identity.role.epoch}: start it")
     if identity.role.kind is RoleKind.REBUILDING:
         raise StartError(
-            f"{store_root} is to begin again with an empty log, as `firearrow replica rebuild` asked for: start it "
+            f"{store_root} is to start again with an empty log, as `firearrow replica rebuild` asked for: start it "
             "with brokerRole=SLAVE and promote it once it is in sync"
         )
     if identity.role.kind is RoleKind.FENCED and not force:

@@ -40,7 +40,7 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
 
 class Slave:
     """`connect` opens a connection to the master's remoting port. `acting` None: without enableSlaveActingMaster.
-    `parts` None: it never speaks our own wire. `role` None: controllers say what it is."""
+    `parts` None: it never speaks our own wire. `role` None: controllers report what it is."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Slave:
         return self._master
 
     def joined(self, master: Facts) -> None:
-        """A master of ours has taken this slave."""
+        """A FireArrow master has taken this slave."""
         self._master_node = master.node.hex()
         if self._master.address is None and master.member is not None:
             self._master.learned(master.member.address)
@@ -152,7 +152,7 @@ class Slave:
         return self._status.state, self._status.reason
 
     async def copy_tables(self) -> None:
-        """Now; what of them is not copied, the log says."""
+        """Now; what of them is not copied, the log states."""
         await self._synchronize.copy()
 
     def start(self) -> None:
@@ -178,7 +178,7 @@ class Slave:
         return self._pair is not None and self._pair.has_followed
 
     def lag(self) -> ReplicaLag:
-        """Against what the master last said of its log. `in_sync`: we follow it."""
+        """Against what the master last reported of its log. `in_sync`: we follow it."""
         status = self._status
         found = status.master_times.lag(self._store.written, status.master_end, self._loop.time())
         return ReplicaLag(self._master.address, status.state is State.FOLLOWING, found.bytes, found.ms, None)

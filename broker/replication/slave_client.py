@@ -1,7 +1,7 @@
 """HAClient: follows the master's log over its replication port, from our log's end on.
 
 Before each connection the master is asked where its log begins and ends (28) and what it has where our last
-record is (33), so that a log of ours that is ahead, too old, or another one is found before a byte is taken.
+record is (33), so that a log of this slave that is ahead, too old, or another one is found before a byte is taken.
 Loop thread.
 """
 
@@ -143,20 +143,20 @@ class HAClient:
         if self._config.options.ha_secret:
             raise NotFollowed(
                 State.REFUSED,
-                "the master is no FireArrow that replicates, so it cannot prove that it knows haSecret: remove "
+                "the master is not a FireArrow broker that replicates, so it cannot prove that it has haSecret: remove "
                 "haSecret to follow a master of Apache",
             )
         master = await self._check()
         self._asked = self._follower.begin(master.begin, master.end)
         self._durable = self._asked
-        self._confirmed_log.confirmed(EVERYTHING)  # on this wire the master says nothing of it
+        self._confirmed_log.confirmed(EVERYTHING)  # on this wire the master reports nothing of it
         make = partial(ReplicationConnection, self._follower, self._received, self._loop.time)
         async with self._connected(make, address) as connection:
             await self._serve(connection)
 
     async def _pair_version(self) -> int:
-        """If no name server takes us, a master at haMasterAddress is tried as one of ours: it reports its address
-        then."""
+        """If no name server takes us, a master at haMasterAddress is tried as a FireArrow broker: it reports its
+        address then."""
         if self._master.address is None and self._master.ha_address is not None and self._naming.fault():
             return PAIR_LATEST
         return await self._master.pair_version()
@@ -204,7 +204,7 @@ class HAClient:
         return master
 
     async def _compare(self, master: LogRange) -> None:
-        """Whether the master's log has our last record, too."""
+        """Whether the master's log has our last record as well."""
         last = self._follower.last_record()
         if last is None or last[0] < master.begin:
             return
@@ -217,7 +217,7 @@ class HAClient:
             )
 
     async def _watch(self, connection: "ReplicationConnection") -> None:
-        """Say how far we are, look for silence, until the connection ends."""
+        """Report how far we are, look for silence, until the connection ends."""
         seen, offset, seen_at = connection.received, self._follower.next_offset, self._loop.time()
         asked_at = moved_at = self._loop.time()
         while True:
@@ -226,7 +226,7 @@ class HAClient:
                 raise connection.ended.result()
             options, now = self._config.options, self._loop.time()
             if now - connection.read_at >= options.ha_housekeeping_ms / 1000:
-                raise ConnectionError(f"the master said nothing for {options.ha_housekeeping_ms} ms")
+                raise ConnectionError(f"the master sent nothing for {options.ha_housekeeping_ms} ms")
             if now - connection.written_at >= options.ha_heartbeat_ms / 1000:
                 self._report()
             self._status.bytes_per_second = int((connection.received - seen) / max(now - seen_at, TICK_S))
@@ -250,10 +250,11 @@ class HAClient:
         try:
             self._note_end((await self._master.log_range()).end)
         except (OSError, MasterError) as error:
-            log.debug("the master does not say where its log ends: %s", error)
+            log.debug("the master did not report where its log ends: %s", error)
 
     async def _look_for_pair(self) -> None:
-        """A master of ours that takes over from its slaves serves our own wire only then. ConnectionError: it does."""
+        """A FireArrow master that takes over from its slaves serves our own wire only then. ConnectionError: it
+        does."""
         try:
             version = 0 if self._pair is None else await self._master.pair_version()
         except (OSError, MasterError):
@@ -302,7 +303,7 @@ class HAClient:
         self._status.skipped_lmqs = self._follower.skipped_lmqs
 
     def _commit(self) -> None:
-        """Write what is staged; report it when it is as durable as flushDiskType says."""
+        """Write what is staged; report it when it is as durable as flushDiskType states."""
         if self._store.staged_bytes == 0:
             return
         end = self._store.written + self._store.staged_bytes

@@ -23,8 +23,8 @@ from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
 
 PAIR_MEMBER, LATEST_MEMBER = "firearrowPairVersion", "firearrowPairLatest"
-"""Of the answer to EXCHANGE_BROKER_HA_INFO: our masters say which versions of the wire of a pair they speak, the oldest
-and the latest. Earlier FireArrows say only the first, and as slaves know no other."""
+"""Of the answer to EXCHANGE_BROKER_HA_INFO: our masters report which versions of the wire of a pair they speak, the
+oldest and the latest. Earlier FireArrows state only the first, and as slaves know no other."""
 RECORD_OFFSET, RECORD_SUM = "firearrowRecordOffset", "firearrowRecordSum"
 """Of the request, and of our masters' answer: the record there, as `record_sum` has it; empty if there is none."""
 
@@ -37,7 +37,7 @@ NO_ADDRESS = "no name server has reported the master's address yet"
 class State(StrEnum):
     """`DIVERGED`: our log has records that the master's has not. `BEHIND`: the master has deleted what comes next.
     `CORRUPTED`: the same record came damaged several times. `REFUSED`: one of a pair's brokers refuses the other.
-    `FENCED`: another broker was promoted, and the configuration says that this one is a master."""
+    `FENCED`: another broker was promoted, and the configuration states that this one is a master."""
 
     NO_MASTER = "no master"
     FOLLOWING = "following"
@@ -50,7 +50,7 @@ class State(StrEnum):
 
 
 class NotFollowed(Exception):
-    """The master's log is not to be followed; the text says why."""
+    """The master's log is not to be followed; the text states why."""
 
     def __init__(self, state: State, reason: str) -> None:
         super().__init__(reason)
@@ -59,7 +59,7 @@ class NotFollowed(Exception):
 
 @dataclass(slots=True)
 class SlaveStatus:
-    """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last said so;
+    """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last reported it;
     `master_times`: when it ended where. `local`: our end of the replication connection. `skipped_lmqs`: records
     without entries in the LMQs that they name. Times in ms."""
 
@@ -117,8 +117,8 @@ class LogRange(NamedTuple):
 
 class Master:
     """`ha_address`: haMasterAddress; where it is set, the name server's answer does not change it. `leaves`: a name
-    server that knows no master says that it has gone (enableSlaveActingMaster). `is_online`: it is registered, so its
-    tables are copied. `is_offered`: it is not yet, but has offered us its log."""
+    server that knows no master reports that it has left (enableSlaveActingMaster). `is_online`: it is registered, so
+    its tables are copied. `is_offered`: it is not yet, but has offered us its log."""
 
     def __init__(self, connect: Connect, ha_address: str, *, leaves: bool = False) -> None:
         self._connect = connect
@@ -198,7 +198,7 @@ class Master:
         return LogRange(max(begin, 0), end)
 
     def replication_address(self, *, knows_pair: bool = False) -> Address:
-        """ConnectionError: not known. `knows_pair`: a master of ours needs no other address."""
+        """ConnectionError: not known. `knows_pair`: a FireArrow master needs no other address."""
         if self.address is None and not (knows_pair and self.ha_address is not None):
             raise ConnectionError(NO_ADDRESS)
         if self.ha_address is None:
@@ -231,7 +231,7 @@ class Master:
         return await self._record_at(offset) == record if found is None else found == record_sum(record)
 
     async def _record_sum(self, offset: int) -> str | None:
-        """None: the master is none of ours."""
+        """None: the master is not a FireArrow broker."""
         try:
             answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, {RECORD_OFFSET: str(offset)})
         except MasterError as error:

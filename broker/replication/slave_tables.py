@@ -335,7 +335,7 @@ def follow_topics(
     tables: Tables, store: MessageStore, configs: Iterable[TopicConfig], version: DataVersion, log_end: int
 ) -> None:
     """Take a master's topics, which it had when its log ended at `log_end` or later. Queues and offsets of those that
-    it has deleted are deleted, too: else their messages would come back with a topic of the same name."""
+    it has deleted are deleted as well: else their messages would come back with a topic of the same name."""
     known = list(tables.topics)
     tables.topics.follow(configs, version)
     for name in known:
@@ -361,7 +361,7 @@ async def _parsed(body: bytes) -> json_fields.Members:
 
 
 async def _loaded(body: bytes, read: Callable[[object], T]) -> T:
-    """What the JSON says. ValueError."""
+    """What the JSON states. ValueError."""
     if len(body) <= IN_THREAD_BYTES:
         return read(fastjson.loads(body))
     return await asyncio.to_thread(lambda: read(fastjson.loads(body)))

@@ -30,7 +30,7 @@ class SyncStateSet:
         return self.members if self._asked is None else self.members | self._asked
 
     def replace(self, members: Iterable[int], version: int) -> bool:
-        """What the controller says the set is. False: it is not newer than what is known."""
+        """The set that the controller reports. False: it is not newer than what is known."""
         if version <= self.version:
             return False
         self.members, self.version, self._asked = frozenset(members) | {self._own}, version, None
@@ -39,11 +39,11 @@ class SyncStateSet:
         return True
 
     def ask_for(self, members: frozenset[int]) -> None:
-        """The controller is asked for this set; it may be the set until the controller says which one is."""
+        """The controller is asked for this set; it may be the set until the controller reports which one is."""
         self._asked = members if self._asked is None else self._asked | members
 
     def settle(self) -> None:
-        """The controller says that nothing has changed: what it was asked for does not count."""
+        """The controller reports that nothing has changed: what it was asked for does not count."""
         self._asked = None
 
     # ---- the slaves ----
@@ -86,5 +86,5 @@ class SyncStateSet:
         return found._replace(refuses=refuses)
 
     def ends(self) -> Mapping[int, int]:
-        """Where the log of each slave ends, as it last said."""
+        """Where the log of each slave ends, as it reported last."""
         return self._ends

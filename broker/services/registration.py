@@ -122,12 +122,12 @@ class Registrar:
                 other.changed(known)
 
     def refresh(self) -> None:
-        """Register all topics again now, for what the answers say."""
+        """Register all topics again now, for what the answers state."""
         for other in self._others:
             other.refresh()
 
     def heartbeat(self, code: int) -> None:
-        """Tell the name servers to which we are connected that we live, with `code`: BROKER_HEARTBEAT or, with the
+        """Report to the name servers to which we are connected that we live, with `code`: BROKER_HEARTBEAT or, with the
         version of the topics, QUERY_DATA_VERSION."""
         body = b""
         if code == RequestCode.QUERY_DATA_VERSION:
@@ -285,7 +285,7 @@ class RemoteNameServer:
         peer.close()
 
     async def look(self) -> None:
-        """As after a registration, if it has one of ours."""
+        """As after a registration, if it has one of this broker's."""
         if self._peer is not None and self.has_us:
             await self._registered_there(self._peer, self._host(self._peer))
 

@@ -153,9 +153,13 @@ class ThreadWatch:
         each.hangs = hangs
         refused = each.stops_when_hung
         if hangs:
-            log.error("%s%s", each.fault(), ". No messages are accepted until it goes on" if refused else "")
+            log.error(
+                "%s%s", each.fault(), ". No messages are accepted until it works again" if refused else ""
+            )
         else:
-            log.info("the %s goes on%s", each.thread.name, ": messages are accepted again" if refused else "")
+            log.info(
+                "the %s works again%s", each.thread.name, ": messages are accepted again" if refused else ""
+            )
 
     def _set_stopped(self) -> None:
         if self._store is None:

@@ -54,7 +54,7 @@ def named(options: Options) -> Options:
 
 
 def remember(options: Options) -> None:
-    """Under which broker the store is opened now; the log says what another one means. The store is locked."""
+    """Under which broker the store is opened now; the log states what another one means. The store is locked."""
     before, now = (
         owner_of(options.store_root),
         StoreOwner(options.cluster_name, options.broker_name, options.broker_id),

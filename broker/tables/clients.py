@@ -212,7 +212,7 @@ class ClientTable:
         self, group: str, member: Member, consume_type: str, message_model: str, consume_from_where: str
     ) -> bool:
         """Add a consumer to its group, or update it; True if its connection is new in the group. An older connection of
-        the same client is no member any more. Call it only if `newer_consumer` is None. ClientsFull."""
+        the same client is no longer a member. Call it only if `newer_consumer` is None. ClientsFull."""
         self._admit(self._consumes, member.peer, group, len(self._consumers), group in self._consumers)
         online = self._consumers.get(group)
         if online is None or (online.consume_type, online.message_model) != (consume_type, message_model):
@@ -353,7 +353,7 @@ class ClientTable:
         return before is not None and before != fingerprint
 
     def note_producer(self, group: str, member: Member) -> None:
-        """Add a producer to its group, or update it; an older connection of the same client is no member any more.
+        """Add a producer to its group, or update it; an older connection of the same client is no longer a member.
         ClientsFull."""
         self._admit(self._produces, member.peer, group, len(self._producers), group in self._producers)
         members = self._producers.setdefault(group, Members())

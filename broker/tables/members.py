@@ -90,7 +90,7 @@ class Members(Mapping[Peer, Member]):
         return older.peer
 
     def remove(self, peer: Peer) -> bool:
-        """False if it is no member."""
+        """False if it is not a member."""
         member = self._by_peer.pop(peer, None)
         if member is None:
             return False

@@ -9,7 +9,7 @@ from firearrow.broker.base.fastjson import loads
 from firearrow.broker.tables.dataversion import DataVersion
 
 LIST_MAX = 1000
-"""Entries of a list of ours."""
+"""Entries of a list of FireArrow's."""
 BODY_BYTES_MAX = 15 << 20
 """A body stays below the 16 MiB that a peer accepts in a frame."""
 
@@ -41,7 +41,7 @@ def _is_same(seen: str, version: DataVersion) -> bool:
 
 
 def limit_of(request: RemotingCommand) -> int:
-    """How many entries a list of ours may have (`limit`). Refusal."""
+    """How many entries a list of FireArrow's may have (`limit`). Refusal."""
     limit = request.integer_or("limit", LIST_MAX, 32)
     if not 1 <= limit <= LIST_MAX:
         raise Refusal(ResponseCode.INVALID_PARAMETER, f"limit must be 1 to {LIST_MAX}, not {limit}")

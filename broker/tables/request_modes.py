@@ -19,7 +19,7 @@ class InvalidRequestMode(ValueError):
 
 
 class RequestMode(NamedTuple):
-    """`share_queues`: how many other clients' queues a client pops, too; 0 or less: those of all."""
+    """`share_queues`: how many other clients' queues a client pops as well; 0 or less: those of all."""
 
     topic: str
     group: str

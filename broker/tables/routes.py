@@ -77,7 +77,7 @@ class TopicRouteData(NamedTuple):
 
 class MinBrokerChange(NamedTuple):
     """The smallest id of a broker name changed. `offline`: the address that left, `ha`: where the new one replicates;
-    empty if not known. `notify`: the addresses to tell."""
+    empty if not known. `notify`: the addresses to notify."""
 
     broker_id: int
     address: str

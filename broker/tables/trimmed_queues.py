@@ -1,7 +1,7 @@
 """TrimmedQueues: where queues were trimmed, and `trimmedQueues.json` (ours).
 
 A trim is kept as a physical offset: readers see no record of the queue below it. Unlike a queue offset, it
-says nothing about a topic that was deleted and created again, also by Apache's broker, because new records are
+states nothing about a topic that was deleted and created again, also by Apache's broker, because new records are
 above it. It is forgotten once the log starts there. Loop thread; `to_json` may run in another one.
 """
 

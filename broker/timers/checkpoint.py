@@ -67,7 +67,7 @@ class TimerCheckpoint:
         self.is_followed = True
 
     def further(self, fields: bytes) -> tuple[int, int] | None:
-        """`read_ms` and `queue_offset` of another's 56 bytes, if they say that more was delivered than ours.
+        """`read_ms` and `queue_offset` of another's 56 bytes, if they show that more was delivered than ours.
         ValueError: they are not 56."""
         if len(fields) != FIELDS.size:
             raise ValueError(f"a timer check point has {FIELDS.size} bytes, not {len(fields)}")

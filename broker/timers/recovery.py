@@ -163,7 +163,7 @@ class Recovery:
     def _after_last(self) -> int | None:
         """The queue offset after that of the log's last record.
 
-        None if there is no record, or its message is gone.
+        None if there is no record, or its message no longer exists.
         """
         timer_record = self._log.last()
         data = None if timer_record is None else self._store.reader.record_at(timer_record.physical_offset)

@@ -35,7 +35,7 @@ log = logging.getLogger("firearrow.timers")
 
 CLEAN_S = 30.0
 CLOCKS_DIFFER_MS = 60_000
-"""A master whose clock was ahead of ours by less has delivered messages that are due only now."""
+"""A master whose clock was ahead of this broker's by less has delivered messages that are due only now."""
 RATE_MS = 1000
 QUEUE = (name_rules.TIMER_TOPIC, 0)
 FILES = "timers"
@@ -144,7 +144,7 @@ class TimerService:
         self._clean()
 
     def begin_following(self) -> None:
-        """On a slave, at start: what was delivered so far is not known, until `follow` says so. StartError."""
+        """On a slave, at start: what was delivered so far is not known, until `follow` states it. StartError."""
         files = self._timer_files
         if files.checkpoint.is_followed:
             return
@@ -157,7 +157,7 @@ class TimerService:
 
     def follow(self, check_point: bytes) -> None:
         """On a slave: take the master's progress (the body of GET_TIMER_CHECK_POINT) once the log has what the master
-        had then. Wheel and timer log are not kept meanwhile: the mark says so, and a start as a master rebuilds
+        had then. Wheel and timer log are not kept meanwhile: the mark states it, and a start as a master rebuilds
         them from the queue. OSError; ValueError: it has another length."""
         files = self._timer_files
         files.checkpoint.follow(check_point)
@@ -335,7 +335,7 @@ class TimerService:
         }
 
     def _clean(self) -> None:
-        """Delete timer log files whose messages are gone from the commit log."""
+        """Delete timer log files whose messages no longer exist in the commit log."""
         try:
             if not self._dequeue.is_delivering:
                 self._timer_files.log.drop_below(self._store.min_physical)

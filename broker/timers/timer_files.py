@@ -90,7 +90,7 @@ class TimerFolder:
         """Create three empty files; return the new names of the old ones, which are deleted without `keep`. Raises
         OSError.
 
-        The log goes first: a start that finds the others without it rebuilds, too.
+        The log goes first: a start that finds the others without it rebuilds as well.
         """
         files = self.files
         for file in (files.log, files.wheel, files.checkpoint):
@@ -113,7 +113,7 @@ class TimerFolder:
             fsync_dir(str(folder))
 
     def _open_log(self) -> TimerLog:
-        """Open the log; if its files are no sequence, rename it and open an empty one.
+        """Open the log; if its files do not follow each other, rename it and open an empty one.
 
         An empty log is shorter than the checkpoint states, so the start then rebuilds it.
         """

@@ -104,7 +104,7 @@ class TimerWheel:
         return slots
 
     def clear(self, time_ms: int) -> None:
-        """Empty the slot, because its messages were delivered or are gone. Raises OSError."""
+        """Empty the slot, because its messages were delivered or no longer exist. Raises OSError."""
         self.mark_delivered(time_ms)
         time = time_ms // self.step_ms
         number = time % SLOTS

@@ -35,8 +35,8 @@ HOUR_MS = 3_600_000
 STAY_MS = HOUR_MS
 """How long a message that waits for its check stays where it is in the log: then a copy is made."""
 AHEAD_MS = HOUR_MS
-"""How far a producer's clock may be ahead of ours. A message that was born later would never be too old: it does not
-wait, and its checks count, sent or not, as Apache's do."""
+"""How far a producer's clock may be ahead of the broker's. A message that was born later would never be too old: it
+does not wait, and its checks count, sent or not, as Apache's do."""
 UNSENT_MAX = 100_000
 """Copies whose counted check could not be sent that are remembered."""
 CHECKED, TOO_OLD, DELETED = "checks", "age", "deleted"

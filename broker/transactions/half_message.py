@@ -66,7 +66,7 @@ def check_copy(half: Record, *, counted: bool) -> Message:
 
 
 def check_count(properties: dict[str, str]) -> int:
-    """How many checks were counted; a text that is no number counts as none, as in `number_of`."""
+    """How many checks were counted; a text that is not a number counts as none, as in `number_of`."""
     return number_of(properties.get(Property.TRANSACTION_CHECKS, "0"))
 
 

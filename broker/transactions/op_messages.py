@@ -115,7 +115,7 @@ class OpMessageWriter:
 
     def _write_one(self, body: bytes, entries: list[OpEntry], retried: int) -> None:
         """Stage one op message. If its write fails, the first `retried` entries are queued again, and the
-        half messages of the others are open again, because their final messages failed, too.
+        half messages of the others are open again, because their final messages failed as well.
         """
 
         def on_stored(stored: bool) -> None:

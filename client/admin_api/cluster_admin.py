@@ -173,7 +173,7 @@ class Operations(Uncopied):
     ) -> None:
         """Whether members whose queues brokers assign pull or pop.
 
-        `pop_share_queues`: how many other members' queues each member pops, too.
+        `pop_share_queues`: how many other members' queues each member pops as well.
         """
         wrapped = self._wrap(topic)
         request = {

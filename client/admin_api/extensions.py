@@ -70,7 +70,7 @@ class Extensions(Uncopied):
         broker: str | None = None,
     ) -> list[TrimmedQueue]:
         """Remove the messages of a queue, or of all, before an offset (-1: all that are there now) or stored before
-        a time (int: ms). They are gone for every reader. `dry_run` changes nothing. ConfigError."""
+        a time (int: ms). No reader sees them any more. `dry_run` changes nothing. ConfigError."""
         if (offset is None) == (before is None):
             raise ConfigError("offset, before: give one of them; offset -1 removes all messages")
         ext = {"topic": self._wrap(topic), "dryRun": str(dry_run).lower()}
@@ -179,7 +179,7 @@ class Extensions(Uncopied):
         return Listing(rows, any(listing.more for listing in listings))
 
     async def _quotas_of(self, broker: str, limit: int) -> Listing[EntityQuotas]:
-        """Page by page. Brokers that do not say how many there are have one page."""
+        """Page by page. Brokers that do not report how many there are have one page."""
         found, more = list[EntityQuotas](), True
         while more and len(found) < limit:
             ext = {"limit": str(min(PAGE_ROWS, limit - len(found))), "begin": str(len(found))}
@@ -204,7 +204,7 @@ class Extensions(Uncopied):
         return self._wrap(name) if entity in WRAPPED and name != "*" else name
 
     async def status(self, broker: str) -> dict[str, Any]:
-        """What the broker says of itself: version, store, options, counts, rates, lags, connections."""
+        """What the broker reports of itself: version, store, options, counts, rates, lags, connections."""
         return await self._object(RequestCode.GET_STATUS, {}, broker)
 
     async def history(
@@ -220,7 +220,8 @@ class Extensions(Uncopied):
         return await self._object(RequestCode.GET_HISTORY, ext, broker)
 
     async def machine(self, broker: str) -> dict[str, Any]:
-        """What only the broker's machine can say: disks, fsync, open files, memory, addresses, clock, last backup."""
+        """What only the broker's machine can report: disks, fsync, open files, memory, addresses, clock, last
+        backup."""
         return await self._object(RequestCode.GET_MACHINE, {}, broker)
 
     async def _object(self, code: RequestCode, ext: Mapping[str, str], broker: str) -> dict[str, Any]:

@@ -25,10 +25,10 @@ FOLLOWS, MISSING = "following", "missing"
 class Replica:
     """A master (`broker_id` 0), a slave, or a connection of a slave that cannot be distinguished from others (None).
 
-    `offset`: the end of its log; of a slave what it acknowledged. `in_sync`: as its master says. `state`, `lag_ms` and
-    `lag_messages` (about): only where FireArrow's broker is on the side that knows it. `reason`: why it is not as it
-    should be. `other_master`: address of another broker that is this master, too. `refuses`: why a master takes no
-    sends. None: not known."""
+    `offset`: the end of its log; of a slave what it acknowledged. `in_sync`: as its master reports. `state`, `lag_ms`
+    and `lag_messages` (about): only where FireArrow's broker is on the side that knows it. `reason`: why it is not as
+    it should be. `other_master`: address of another broker that is this master as well. `refuses`: why a master takes
+    no sends. None: not known."""
 
     broker: str
     broker_id: int | None
@@ -164,7 +164,7 @@ def _missing(name: str, listed: list[Replica], master: _Status) -> list[Replica]
     for each in master.missing:
         same = [row for row in listed if row.address == each.name or row.broker_id == each.broker_id > 0]
         same = same or [row for row in listed if not each.broker_id and _host(row.address) == each.host]
-        if same:  # it is registered, and its row says that it is not connected
+        if same:  # it is registered, and its row states that it is not connected
             listed.remove(same[0])
             continue
         rows.append(
@@ -199,7 +199,7 @@ def _missing(name: str, listed: list[Replica], master: _Status) -> list[Replica]
 def _matched(
     slaves: dict[int, tuple[str, _Status | _Unknown]], copies: tuple[_Copy, ...]
 ) -> dict[int | None, Any]:
-    """Slave → its connection at the master; None → those that may be of any. A slave of ours says which one it is;
+    """Slave → its connection at the master; None → those that may be of any. A FireArrow slave states which one it is;
     else the host decides, and at last there may be only one of each."""
     left, found = list(copies), dict[int | None, Any]()
     for number, (_, slave) in slaves.items():
@@ -228,8 +228,8 @@ def _master(name: str, address: str, status: _Status | _Unknown) -> Replica:
             broker=name, broker_id=MASTER, address=address, reason=status.reason, answers=status.answers
         )
     other = status.other_master or None
-    reason = f"{other} is a master of the same epoch, too" if other else None
-    reason = (reason or status.refuses or None) if status.master else "it says that it is no master"
+    reason = f"{other} is also a master of the same epoch" if other else None
+    reason = (reason or status.refuses or None) if status.master else "it reports that it is not a master"
     return Replica(
         broker=name,
         broker_id=MASTER,
@@ -256,7 +256,7 @@ def _slave(
     if isinstance(status, _Unknown):
         known |= {"reason": status.reason, "answers": status.answers}
     elif status.master:
-        known |= {"says_master": True, "reason": "it says that it is a master, too"}
+        known |= {"says_master": True, "reason": "it reports that it is also a master"}
     else:
         known |= {"says_master": False, "state": _text(status.client, "state")}
         known["reason"] = _text(status.client, "reason") if known["state"] != FOLLOWS else None

@@ -1,4 +1,4 @@
-"""Roles: makes a slave the master of its pair, or lets it begin again, on FireArrow's brokers. Loop thread."""
+"""Roles: makes a slave the master of its pair, or lets it start again, on FireArrow's brokers. Loop thread."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class SetAside:
 
 
 async def rebuild(admin: Admin, address: str) -> SetAside:
-    """Let the slave at this address begin again with an empty log. BrokerError: its master can continue the log that
+    """Let the slave at this address start again with an empty log. BrokerError: its master can continue the log that
     it has; OnlyFireArrow, ClientError: it has not started again a minute later."""
     answer = await _change(admin, address, RequestCode.REBUILD_REPLICA, {})
     found = read(answer.body, lambda of: SetAside(of.number("logBytes"), of.text("folder")))
@@ -101,7 +101,7 @@ def _state(status: Members) -> str:
 async def _until(
     admin: Admin, address: str, started: Callable[[Members], bool], *, within_s: float = AGAIN_WITHIN_S
 ) -> None:
-    """Wait until what the broker, which starts again, says of itself shows that it has. ClientError: it does not."""
+    """Wait until what the broker, which starts again, states of itself shows that it has. ClientError: it does not."""
     why = ""
     for _ in range(int(within_s / AGAIN_S)):
         try:
@@ -111,4 +111,4 @@ async def _until(
         except ClientError as error:  # it is starting
             why = f": {error}"
         await asyncio.sleep(AGAIN_S)
-    raise ClientError(f"{address} has not started again within {within_s:.0f} s; its log says why{why}")
+    raise ClientError(f"{address} has not started again within {within_s:.0f} s; its log has the reason{why}")

@@ -1,4 +1,5 @@
-"""Users, for operators: users and rules of Apache's brokers from 5.3 on and of ours, at all masters of a cluster.
+"""Users, for operators: users and rules of Apache's brokers from 5.3 on and of FireArrow's, at all masters of a
+cluster.
 
 `Users(admin)` uses a started Admin. Nothing is cached. Loop thread.
 """
@@ -45,7 +46,7 @@ class Users:
         await self._change(RequestCode.AUTH_CREATE_USER, {"username": name}, info)
 
     async def delete(self, name: str) -> None:
-        """The user's rules go, too."""
+        """The user's rules go as well."""
         await self._change(RequestCode.AUTH_DELETE_USER, {"username": name})
 
     async def list_users(self, part: str = "") -> list[UserRecord]:

@@ -104,7 +104,7 @@ class RequestTimeout(TransportError):
 
 class BrokerError(ClientError):
     """A broker or name server answered with an error: `code` and `remark` are those of the response. Of a refused login
-    or a missing right, the text also says what to do."""
+    or a missing right, the text also states what to do."""
 
     def __init__(self, code: int, remark: str, broker: str) -> None:
         hint = access_hint(code, remark)

@@ -1,4 +1,4 @@
-"""Unsent: what a client could not send, or store, until its end; one line on stderr says how much and why.
+"""Unsent: what a client could not send, or store, until its end; one line on stderr states how much and why.
 
 Results that no caller reads are failures that no one sees, and a script may have no logging. Any thread.
 """

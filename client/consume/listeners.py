@@ -21,7 +21,7 @@ NAME_CHARS = 100
 
 
 class Listener:
-    """One handler. If a plain function returns an awaitable, it is awaited, too."""
+    """One handler. If a plain function returns an awaitable, it is awaited as well."""
 
     __slots__ = ("_threads", "handler")
 

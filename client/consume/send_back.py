@@ -34,7 +34,7 @@ NOT_COPIED = frozenset(
         Property.UNIQUE_KEY,
     }
 )
-"""The message is no half message any more; the offsets belong to its pull; the others are fields of Message.
+"""The message is no longer a half message; the offsets belong to its pull; the others are fields of Message.
 """
 
 

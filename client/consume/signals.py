@@ -1,7 +1,7 @@
 """SIGTERM and SIGINT as calls to consumers, so that each can stop cleanly.
 
 The first signal restores the previous handler of SIGINT, so that a second Ctrl-C ends the process as usual. SIGTERM
-changes nothing any more until no consumer waits, since supervisors repeat it; then its handler is restored, too. Main
+changes nothing any more until no consumer waits, since supervisors repeat it; then its handler is also restored. Main
 thread only; in other threads nothing happens.
 """
 

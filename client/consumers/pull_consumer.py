@@ -45,7 +45,7 @@ class PullConsumer(Service):
     """Use either `subscribe` (the group shares the queues) or `assign` (you choose the queues), not both.
 
     `poll` marks the previous batch as done, and commits it if `auto_commit_s` have passed. Unlike Java's
-    consumer, `close` and the loss of a queue to another member commit the last batch, too; leaving `async
+    consumer, `close` and the loss of a queue to another member commit the last batch as well; leaving `async
     with` by an exception does not, so that its messages are redelivered. The committed offset also passes
     messages that a filter excluded. A group's first offset is committed even if there were no messages.
     """

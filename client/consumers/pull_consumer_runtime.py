@@ -131,7 +131,7 @@ class PullConsumerRuntime:
     # ---- lifecycle ----
 
     async def begin(self) -> None:
-        """Join the group. After a RocketMQError, too, `end` must be called."""
+        """Join the group. After a RocketMQError as well, `end` must be called."""
         await self.offsets.load()
         await self.instance.join_consumer(self)
         register_inspection_handlers(self.instance)

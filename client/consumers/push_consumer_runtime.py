@@ -264,7 +264,7 @@ class PushConsumerRuntime:
     # ---- lifecycle ----
 
     async def begin(self) -> None:
-        """Join the group, in Java's order. After a RocketMQError, too, `end` must be invoker."""
+        """Join the group, in Java's order. After a RocketMQError as well, `end` must be invoker."""
         await self.offsets.load()
         await self.service.start()
         await self.instance.join_consumer(self)

@@ -1,7 +1,7 @@
 """StartAfterLast: lets a group that pops start after the last message of a topic, if it has no offset there.
 
 A broker starts such a group at the first message while that is in memory, else at the last one: `initMode` is
-all that a pop can say. So the offset is committed before the first pop. Event loop only.
+all that a pop can report. So the offset is committed before the first pop. Event loop only.
 """
 
 import asyncio

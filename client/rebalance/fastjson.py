@@ -20,7 +20,7 @@ _OVER_18_DIGITS = re.compile(rb"[0-9]{19}")
 
 
 def loads(data: bytes | str) -> Any:  # noqa: ANN401
-    """Parse JSON. Keys become `str` (numbers, too) or MessageQueue. JsonError."""
+    """Parse JSON. Keys become `str` (numbers as well) or MessageQueue. JsonError."""
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     if len(raw) > BYTES_MAX:
         raise JsonError(f"JSON of {len(raw)} bytes, at most {BYTES_MAX} are allowed")

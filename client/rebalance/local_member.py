@@ -46,7 +46,7 @@ class LocalMember:
         if number > 1:
             log.warning(
                 "another consumer of group %s on this machine has its offsets in %s: this one is %s. Give each an "
-                "instance_name, so that each goes on where it was, in whatever order they start",
+                "instance_name, so that each continues at its offsets, in whatever order they start",
                 group,
                 directory,
                 client_id,

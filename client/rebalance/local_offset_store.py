@@ -75,7 +75,7 @@ class LocalOffsetStore(OffsetTable):
 
 
 class OffsetFile:
-    """The file on disk. One thread at a time; other processes may write, too."""
+    """The file on disk. One thread at a time; other processes may write as well."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -18,7 +18,7 @@ class ReadOffset(Enum):
     MEMORY_FIRST = "MEMORY_FIRST_THEN_STORE"
     MEMORY = "READ_FROM_MEMORY"
     STORE = "READ_FROM_STORE"
-    """The memory gets the stored offset, too."""
+    """The memory gets the stored offset as well."""
 
 
 class OffsetStore(Protocol):

@@ -1,6 +1,6 @@
 """ProcessQueue: the messages pulled from one queue and not finished.
 
-It has their counters, too, and the times of the last pull, pop, lock and consumption. Event loop only.
+It has their counters as well, and the times of the last pull, pop, lock and consumption. Event loop only.
 
 `_order` has the waiting offsets ascending; an offset removed from `_messages` stays in it until it is at an
 end. Messages taken for an orderly handler are in `_taken` until they are committed or put back.

@@ -51,7 +51,7 @@ class QueueLocks:
         await self._for_each_broker(owned, self._renew)
 
     def broker_lost(self, address: str) -> None:
-        """The connection to that broker is gone. A handler that works goes on; the next one waits for the lock."""
+        """The connection to that broker has ended. A handler that works goes on; the next one waits for the lock."""
         routes = self._instance.routes
         for queue, process_queue in self._table.items():
             if routes.master(routes.broker_name_of(queue)) == address:
@@ -62,7 +62,7 @@ class QueueLocks:
         await self._for_each_broker(queues, self._unlock)
 
     async def unlock_all(self) -> None:
-        """At the end, when no handler runs: unlock dropped queues, too. Java lets their locks expire."""
+        """At the end, when no handler runs: unlock dropped queues as well. Java lets their locks expire."""
         for queue in await self._for_each_broker(self._table, self._unlock):
             if (process_queue := self._table.get(queue)) is not None:
                 process_queue.locked = False

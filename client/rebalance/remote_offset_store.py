@@ -148,7 +148,7 @@ class RemoteOffsetStore(OffsetTable):
     async def _address(self, queue: MessageQueue, *, only_master: bool) -> str:
         """The master's address.
 
-        If the broker is not known, refresh the route once; then a slave is accepted, too.
+        If the broker is not known, refresh the route once; then a slave is accepted as well.
         """
         routes = self._instance.routes
         found = routes.address(routes.broker_name_of(queue), MASTER, only_this=only_master)

@@ -1,6 +1,6 @@
 """Where a consumer starts in a new queue, and PullRequest, the state of the pulls of one queue.
 
-It starts at the stored offset, or else where `from_where` says; that offset is then stored, too, so that the
+It starts at the stored offset, or else where `from_where` states; that offset is then stored as well, so that the
 next owner of the queue starts at the same one. If the stored offset cannot be read, the queue is not pulled at
 all: an unknown offset is not a missing one. Event loop only.
 """

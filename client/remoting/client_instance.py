@@ -83,7 +83,7 @@ class ClientInstance:
             loop, options, self._request_received, self._opened, self._lost, self._failed
         )
         self.lost_listeners: list[Callable[[str], None]] = []
-        """Called with the address of a broker or name server whose connection is gone."""
+        """Called with the address of a broker or name server whose connection has ended."""
         self.name_servers = NameServers(self.channels, options)
         self.routes = RouteTable(self.name_servers)
         self.heartbeats = Heartbeats(

@@ -25,7 +25,7 @@ log = logging.getLogger("firearrow.client")
 
 PROBE_PAUSE_S = 0.5
 SLOW_S = 0.5
-"""A heartbeat that fails later than this has met a broker that is silent, not one that is gone."""
+"""A heartbeat that fails later than this has met a broker that is silent, not one that is down."""
 
 
 class Heartbeats:

@@ -306,7 +306,7 @@ class RouteTable:
         return self._brokers.get(broker_name, {}).get(MASTER)
 
     def address(self, broker_name: str, broker_id: int, only_this: bool = False) -> BrokerAddress | None:
-        """The address of that id; if a slave is gone, of the next id, then of any (unless `only_this`)."""
+        """The address of that id; if a slave is down, of the next id, then of any (unless `only_this`)."""
         ids = self._brokers.get(broker_name, {})
         candidates = [broker_id] if broker_id == MASTER else [broker_id, broker_id + 1]
         for candidate in candidates:

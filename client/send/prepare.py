@@ -169,7 +169,7 @@ class MessagePreparer:
             raise MessageRefused(str(error)) from None
 
     def _compress(self, prepared: PreparedMessage) -> None:
-        """An empty body is compressed, too: brokers refuse an empty one, and every client can read zlib."""
+        """An empty body is compressed as well: brokers refuse an empty one, and every client can read zlib."""
         options = self._options
         kind = options.compression if prepared.body else CompressionKind.ZLIB
         prepared.fields.sys_flag, prepared.body = pack(kind, options.compress_level, prepared.body)

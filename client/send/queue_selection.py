@@ -153,8 +153,8 @@ def is_transport_error(error: BaseException) -> bool:
 
 
 def means_old_route(error: BaseException) -> bool:
-    """Whether the broker may not be the one for this queue any more: it is gone, fenced or a slave, does not know the
-    topic, or has fewer queues. Java's client waits for its timer then, 30 s.
+    """Whether the broker may not be the one for this queue any more: it has stopped, is fenced or a slave, does not
+    know the topic, or has fewer queues. Java's client waits for its timer then, 30 s.
     """
     if not isinstance(error, BrokerError):
         return isinstance(error, ConnectFailed | ConnectionLost)

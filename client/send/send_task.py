@@ -343,7 +343,7 @@ class SendTask:
                 self._send(queue, address, channel)
 
     async def _in_time(self, asked: Awaitable[Result]) -> Result:
-        """What the name servers say. RequestTimeout: not before the deadline."""
+        """What the name servers report. RequestTimeout: not before the deadline."""
         try:
             async with asyncio.timeout_at(self._deadline_s):
                 return await asked

@@ -96,7 +96,7 @@ class ExportManifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """InvalidManifest: there is none, or it is not one of ours."""
+        """InvalidManifest: there is none, or it is not one of FireArrow's."""
         path = folder / NAME
         try:
             if path.stat().st_size > BYTES_MAX:
@@ -150,9 +150,9 @@ class ExportManifest:
             except OSError as fault:
                 raise InvalidManifest(f"{path}: {fault.strerror}; the manifest lists it") from fault
             if size != each.bytes:
-                raise InvalidManifest(f"{path}: {size} bytes, the manifest says {each.bytes}")
+                raise InvalidManifest(f"{path}: {size} bytes, the manifest has {each.bytes}")
             if contents and (found := file_crc(path)) != each.crc32:
-                raise InvalidManifest(f"{path}: crc {found:#010x}, the manifest says {each.crc32:#010x}")
+                raise InvalidManifest(f"{path}: crc {found:#010x}, the manifest has {each.crc32:#010x}")
 
 
 def file_crc(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Errors of the Spark tools: each text is one sentence that says what is wrong and what to do."""
+"""Errors of the Spark tools: each text is one sentence that states what is wrong and what to do."""
 
 from firearrow._native.store.files.errors import StoreUnreadable as StoreUnreadable  # noqa: PLC0414
 
@@ -16,7 +16,7 @@ class TopicNotFound(SparkToolsError):
 
 
 class DataLoss(SparkToolsError):
-    """Messages that were asked for are gone and `failOnDataLoss` is set; the text names the ranges."""
+    """Messages that were asked for no longer exist and `failOnDataLoss` is set; the text names the ranges."""
 
 
 class SendFailed(SparkToolsError):

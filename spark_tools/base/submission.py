@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 CHECKS: ContextVar[Callable[[], bool] | None] = ContextVar("CHECKS", default=None)
-"""Set while a job is submitted. Checks the machine, and returns whether to check the job's source and target, too."""
+"""Set while a job is submitted. Checks the machine, and returns whether to check also the job's source and target."""
 
 
 MASTER = "FIREARROW_SPARK_MASTER"

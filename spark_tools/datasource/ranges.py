@@ -1,7 +1,7 @@
 """A stream source whose rows are offset ranges instead of messages; used by the copy job.
 
 Spark plans, limits and checkpoints; the workers fetch the messages of a range themselves, so that none pass
-through the JVM. One partition, rows in the order of queues. Ranges that are gone, if that is allowed, and
+through the JVM. One partition, rows in the order of queues. Ranges that no longer exist, if that is allowed, and
 queues that are read again from an earlier offset, as empty ranges, are rows of the next micro-batch: the
 planner's process has no other way to report them.
 """

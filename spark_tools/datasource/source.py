@@ -71,7 +71,7 @@ class RocketMQSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
     def _options(self, use: str | None) -> "SourceOptions":
-        """`use`: None if Spark does not say whether it is a batch or a stream."""
+        """`use`: None if Spark does not report whether it is a batch or a stream."""
         from firearrow.spark_tools.plan.options import SourceOptions  # noqa: PLC0415
 
         return SourceOptions.of(self.options, use)

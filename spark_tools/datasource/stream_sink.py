@@ -91,7 +91,7 @@ def recording_offsets(batches: Iterator[pa.RecordBatch], read: Offsets) -> Itera
         for row in found.to_pylist():
             values = [row[name] for name in columns]
             if None in values or row["queueOffset_max"] is None:
-                raise InvalidOption("commitGroup: a row has null in a column that says where it was read")
+                raise InvalidOption("commitGroup: a row has null in a column of where it was read")
             queue = MessageQueue(*values)
             read[queue] = max(read.get(queue, 0), row["queueOffset_max"] + 1)
         yield batch

@@ -211,7 +211,7 @@ class SourceArguments:
     def message_source(self, timeout_s: float) -> Source:
         """`timeout_s`: how long to wait for brokers that do not answer. InvalidOption."""
         if bool(self.path) == bool(self.name_server):
-            raise InvalidOption("--path or --name-server: set one of them to say where to read from")
+            raise InvalidOption("--path or --name-server: set one of them")
         if self.path and self.settings:
             raise InvalidOption(
                 "--source-option: stores of --path are read without a client; remove this option"

@@ -144,7 +144,7 @@ def stream_options(
     """The options of the stream source. InvalidOption: an argument that a stream does not support."""
     for option, value in (("--until", source.until), ("--offsets", source.offsets)):
         if value is not None:
-            raise InvalidOption(f"{option}: a copy goes on and has no such end; replay copies a part")
+            raise InvalidOption(f"{option}: a copy continues and has no such end; replay copies a part")
     if source.by_index:
         raise InvalidOption("--by-index: a copy reads all that comes; replay finds a few messages")
     source.message_filter(), source.queue_set(), source.message_source(running.timeout_s)

@@ -86,7 +86,7 @@ def parquet_input(root: Path, *, contents: bool, ordered: bool) -> ParquetInput:
     if (root / NAME).exists():
         return _exported(root, ExportManifest.read(root), contents, ordered)
     if (root / "_checkpoint").exists():
-        ExportManifest.read(root)  # says that the export has not finished
+        ExportManifest.read(root)  # states that the export has not finished
     if contents:
         raise InvalidOption(f"--check-files: {root} has no {NAME} to check files by")
     paths = (
@@ -114,7 +114,7 @@ def _exported(folder: Path, manifest: ExportManifest, contents: bool, ordered: b
     for each in manifest.files:
         found = _file(folder / each.path, folder, schemas)
         if found.rows != each.rows:
-            raise InvalidFiles(f"{each.path}: {found.rows} rows, the manifest says {each.rows}")
+            raise InvalidFiles(f"{each.path}: {found.rows} rows, the manifest has {each.rows}")
         files.setdefault(each.part, []).append((found, each.bytes))
     file_ranges = {
         part: FileRange(f"part-{part:06}", tuple(file for file, _ in group), sum(size for _, size in group))

@@ -46,7 +46,7 @@ def redrive(
     if not groups:
         raise InvalidOption("--group: name the consumer group whose dead letters are meant")
     if source.topics or source.pattern is not None or source.offsets is not None:
-        raise InvalidOption("--group says what is read: give it without --topics, --pattern and --offsets")
+        raise InvalidOption("--group decides what is read: give it without --topics, --pattern and --offsets")
     letters = replace(source, topics=[dlq_topic(group) for group in groups])
     routing = DeadLetterRouting(
         sending.topic_table()

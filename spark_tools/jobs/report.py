@@ -38,7 +38,7 @@ class Report:
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     """The same by source topic; `offsets`: offsets that were read."""
     lost: dict[str, int] = field(default_factory=dict)
-    """Messages by requested range that is gone; of many ranges not all, `totals` counts them."""
+    """Messages by requested range that no longer exists; of many ranges not all, `totals` counts them."""
     unrouted: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)

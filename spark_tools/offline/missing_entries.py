@@ -1,4 +1,4 @@
-"""Missing entries: messages in the log that their queue has no entry for, because its files are gone or too short.
+"""Missing entries: messages in the log that their queue has no entry for, because its files are missing or too short.
 
 A reader of queues would pass over them. So the sizes in the entries of all queues are added up for each file of the
 log. A file that they do not fill is walked, and its records are compared with the ends of their queues. Records of a
@@ -21,7 +21,7 @@ from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.offline.tail_check import READS_MAX, RETRY_S, Ranges, found_again
 
 NO_ENTRY = "their records have no entries: start the broker once, it adds them"
-NO_ENTRY_BEFORE = "their records have no entries: the queue's first files are gone"
+NO_ENTRY_BEFORE = "their records have no entries: the queue's first files were deleted"
 COLUMNS = "topic", "queueId", "queueOffset", "sysFlag", "physicalOffset"
 WALK_BYTES = 16 << 20
 TRANSACTION, COMMITTED = 0xC, 0x8

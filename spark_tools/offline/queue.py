@@ -85,7 +85,7 @@ class StoredQueue:
         low = self.log.first
 
         def is_stored(number: int) -> bool:
-            """Also true if the entry's file is gone: it is reported as lost when it is read."""
+            """Also true if the entry's file no longer exists: it is reported as lost when it is read."""
             entry = self.entries.at(number)
             return entry is None or (not entry.is_blank and entry.physical >= low)
 
@@ -156,12 +156,12 @@ class StoredQueue:
         return number + 1 if base is None else max(number + 1, self.offset_from(base, number, end))
 
     def physical_offset(self, number: int) -> int | None:
-        """The physical offset in an entry within `bounds`; None if the entry's file is gone."""
+        """The physical offset in an entry within `bounds`; None if the entry's file no longer exists."""
         entry = self.entries.at(number)
         return None if entry is None else entry.physical
 
     def physical_offsets(self, start: int, end: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        """The physical offsets in entries [start, end) within `bounds`; fewer if a file of them is gone."""
+        """The physical offsets in entries [start, end) within `bounds`; fewer if a file of them no longer exists."""
         runs = [rows for _, rows in self.entries.runs(start, end, ENTRIES_AT_ONCE)]
         return np.frombuffer(b"".join(runs), FIELDS)["physical"].astype(np.int64)
 

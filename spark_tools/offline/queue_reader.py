@@ -1,6 +1,6 @@
 """StoredRangeReader: reads a range of a stored queue; filters tags on the entries.
 
-Records that entries point to but the log does not have are reported as lost, whether a file is gone or
+Records that entries point to but the log does not have are reported as lost, whether a file no longer exists or
 damaged. Mapped files stay readable even if a broker deletes them. LossRanges joins adjacent losses. One
 thread, that of the store.
 """

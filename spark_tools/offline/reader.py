@@ -154,7 +154,7 @@ class OfflineReader:
         return missing(self.segments(broker))
 
     def window(self, segment: SegmentFile) -> MappedFile | None:
-        """The file mapped read-only; None if it is gone. Valid as long as it is referenced."""
+        """The file mapped read-only; None if it no longer exists. Valid as long as it is referenced."""
         return self._mappings.get(segment)
 
     def log_end(self, broker: str) -> int:

@@ -49,7 +49,7 @@ class DataLosses:
         more = self.ranges - len(self._named)
         named = "; ".join(self._named) + (f"; and {more} more" if more else "")
         return (
-            f"{self.messages} messages are gone: {named}; to read the rest, set failOnDataLoss=false, or "
+            f"{self.messages} messages are missing: {named}; to read the rest, set failOnDataLoss=false, or "
             "--no-fail-on-data-loss for a job"
         )
 

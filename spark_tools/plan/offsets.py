@@ -63,12 +63,12 @@ def offsets_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
 
 
 def offsets_of(tree: object, *, low: int = 0) -> Offsets:
-    """Parse the JSON form. ValueError says what is wrong. `low`: the smallest valid offset."""
+    """Parse the JSON form. ValueError states what is wrong. `low`: the smallest valid offset."""
     return offset_tree(tree, lambda value: number(value, low))
 
 
 def offset_tree(tree: object, leaf: Callable[[object], T]) -> dict[MessageQueue, T]:
-    """The values of a JSON object of topics, brokers and queues. ValueError says what is wrong."""
+    """The values of a JSON object of topics, brokers and queues. ValueError states what is wrong."""
     found: dict[MessageQueue, T] = {}
     for topic, brokers in _members(tree, "topics"):
         if topic == RECORDS:

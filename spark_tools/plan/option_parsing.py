@@ -2,7 +2,7 @@
 
 A dataclass of options has fields made by `option`: name, parser, default and a sentence for the table.
 `read_options` builds it from the user's strings. Parsers cover whole numbers, sizes, lists, tags, JSON, times
-(ms since 1970, ISO 8601) and durations (`15m`). Pure functions. A parser raises ValueError and says what it
+(ms since 1970, ISO 8601) and durations (`15m`). Pure functions. A parser raises ValueError and states what it
 expected; `read_options` and `read_value` raise InvalidOption, which names the option.
 """
 

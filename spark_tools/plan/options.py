@@ -31,7 +31,7 @@ INSTEAD: Mapping[str, str] = {
     "kafka.": "this is an option of Kafka's client; those of RocketMQ's begin with rocketmq.",
     "includeheaders": "this is an option of Kafka's source; here it is includeProperties",
 }
-"""Names in lower case that are no options."""
+"""Names in lower case that are not options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

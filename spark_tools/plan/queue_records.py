@@ -62,7 +62,7 @@ class StreamOffsets(dict[MessageQueue, int]):
 
     @classmethod
     def of_json(cls, tree: object) -> Self:
-        """The inverse of `json`. ValueError says what is wrong."""
+        """The inverse of `json`. ValueError states what is wrong."""
         offsets = offsets_of(tree)
         named = tree.get(RECORDS, {}) if isinstance(tree, dict) else {}
         return cls(offsets, offset_tree(named, _queue_records))
@@ -192,7 +192,7 @@ def report_changed(
     reader: SourceReader, parts: Sequence[QueueRange], planned: StreamOffsets, on_data_loss: OnDataLoss
 ) -> None:
     """After `parts` were read: report those of queues that have other records now than when `planned` was made,
-    since nothing says which of them were read. A topic that is gone was read before."""
+    since nothing states which of them were read. A topic that no longer exists was read before."""
     wanted = planned.only(dict.fromkeys(part.queue for part in parts if part.queue in planned.records))
     try:
         bounds = reader.bounds(list(wanted)) if wanted else {}

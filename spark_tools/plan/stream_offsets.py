@@ -188,7 +188,7 @@ class StreamCursor:
     def end(self, starts: Mapping[MessageQueue, int], limited: bool) -> StreamOffsets:
         """The end of a batch from `starts`, never before it, except in queues that have other records now:
         their first unread record. Queues not in `starts` begin at their first message. DataLoss: a queue no
-        longer exists, or unread messages are gone."""
+        longer exists, or unread messages no longer exist."""
         given = StreamOffsets.of(starts)
         bounds = self._look()
         if self._changed(given, bounds):  # perhaps since the bounds were read
@@ -287,7 +287,7 @@ class StreamCursor:
         return kept
 
     def _report_loss(self, given: StreamOffsets, bounds: Bounds, changed: Offsets) -> set[MessageQueue]:
-        """The queues that do not have the stream's offset any more, or whose topics are gone."""
+        """The queues that do not have the stream's offset any more, or whose topics no longer exist."""
         gone: set[MessageQueue] = set()
         for queue, start in given.items():
             records, seen = given.records.get(queue), self._ends.get(queue, start)
@@ -329,7 +329,7 @@ class StreamCursor:
             log.info("%s: %s; these messages were read", part, why)
 
     def _report_absent(self, queue: MessageQueue, start: int, records: QueueRecords | None) -> bool:
-        """A queue that is not listed any more: whether its topic is gone. If not, the source says where the
+        """A queue that is not listed any more: whether its topic no longer exists. If not, the source states where the
         queue ends."""
         seen = self._ends.get(queue)
         bounds = self._bounds_of_absent(queue)
@@ -352,7 +352,7 @@ class StreamCursor:
         return True
 
     def _bounds_of_absent(self, queue: MessageQueue) -> tuple[int, int] | None:
-        """None: its topic is gone as well."""
+        """None: its topic no longer exists as well."""
         if all((each.topic, each.broker_name) != (queue.topic, queue.broker_name) for each in self._queues):
             return None
         if queue not in self._absent:

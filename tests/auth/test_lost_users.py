@@ -60,7 +60,7 @@ def test_a_lost_file_does_not_bring_the_first_password_back(tmp_path: Path) -> N
         *start
     )
     (config / "users.json.bak").unlink()
-    assert "delete acls.json, too" in refused(*start)
+    assert "also delete acls.json" in refused(*start)
     (tmp_path / "users.json").rename(config / "users.json")
     with secured(store) as broker, SignedSocket(broker.address, ROOT, "other-word") as root:
         assert root.ask(RequestCode.AUTH_LIST_USER).code == 0

@@ -117,8 +117,8 @@ def test_users_are_kept_and_codes_can_be_open(tmp_path: Path) -> None:
     ("text", "wanted"),
     [
         ("authorizationEnabled=true\n", "needs authenticationEnabled=true"),
-        ("authEnabled=true\n", "is no key of this server: write authenticationEnabled"),
-        ("aclEnable=true\n", "aclEnable asks for access control, but is no key of this server"),
+        ("authEnabled=true\n", "is not a key of this server: write authenticationEnabled"),
+        ("aclEnable=true\n", "aclEnable asks for access control, but is not a key of this server"),
         ("authenticationEnabled=true\ninitAuthenticationUser=root\n", "initAuthenticationUser must be"),
     ],
 )

@@ -80,10 +80,10 @@ def test_a_fifo_does_not_start(tmp_path: Path, name: str) -> None:
     }
     assert fault_of(pairs) is None
     replace_by_fifo(Path(files.path(name)))
-    assert "it is no regular file" in str(fault_of(pairs))
+    assert "it is not a regular file" in str(fault_of(pairs))
     config = tmp_path / "tls.properties"
     os.mkfifo(config)
-    assert "it is no regular file" in str(fault_of({"tls.config.file": str(config)}))
+    assert "it is not a regular file" in str(fault_of({"tls.config.file": str(config)}))
 
 
 def replace_by_fifo(path: Path) -> None:
@@ -112,7 +112,7 @@ def test_files_that_become_fifos_hold_up_nothing(tmp_path: Path) -> None:
         for path in (files.path("server.key"), files.path("authority.pem"), tls, accounts):
             before = Path(path).read_bytes()
             replace_by_fifo(Path(path))
-            eventually(lambda path=path: f"{path}: it is no regular file" in logged(broker))  # type: ignore[misc]
+            eventually(lambda path=path: f"{path}: it is not a regular file" in logged(broker))  # type: ignore[misc]
             works()
             Path(path).unlink()
             Path(path).write_bytes(before)

@@ -7,7 +7,8 @@ from tests.meta.test_layout import ROOT, sources
 
 WARNINGS_MAX = 59
 BY_ITSELF = re.compile(
-    r"""log\.(?!info|debug)\w+\(\s*"[^"]*(again with name|master is back|was a slave until|is the master of|copies the log"""
+    r"""log\.(?!info|debug)\w+\(\s*"[^"]*(again with name|master is back|was a slave until|is the master of|copies the
+    log"""
     r"""| left at|sync state set is|is online|made this broker|gave this broker|listening on loopback)"""
 )
 """Joins, roles, promotions, reconnects and a first start."""

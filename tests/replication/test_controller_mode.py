@@ -395,7 +395,7 @@ def test_a_slave_is_one_connection_and_never_the_master_itself(under: Under) -> 
             return raw
 
         assert connected(1, 0).closed_by_peer(5)
-        eventually(lambda: "it has our own number 1" in master.log.read_text(), what="the reason")
+        eventually(lambda: "it has this broker's number 1" in master.log.read_text(), what="the reason")
         first = connected(2, end)
         eventually(lambda: "slave 2 at" in master.log.read_text(), what="that it copies")
         second = connected(2, 0)

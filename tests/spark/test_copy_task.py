@@ -236,7 +236,7 @@ def test_workers_wait_and_pull_as_the_arguments_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"until": "2026-01-01"}, "--until: a copy goes on and has no such end; replay copies a part"),
+        ({"until": "2026-01-01"}, "--until: a copy continues and has no such end; replay copies a part"),
         ({"offsets": "{}"}, "--offsets: a copy goes on"),
         ({"by_index": True}, "--by-index: a copy reads all that comes"),
         ({"path": None}, "--path or --name-server"),

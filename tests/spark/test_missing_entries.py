@@ -62,7 +62,9 @@ def test_a_queue_folder_that_is_gone(root: Path) -> None:
     declare(root)
     shutil.rmtree(queue_folder(root))
     assert missing(root) == [(QueueRange(QUEUE, 0, COUNT), NO_ENTRY)]
-    with pytest.raises(DataLoss, match=r"100 messages are gone: T@s:0\[0\.\.100\): .*start the broker once"):
+    with pytest.raises(
+        DataLoss, match=r"100 messages are missing: T@s:0\[0\.\.100\): .*start the broker once"
+    ):
         rows(root)
     assert rows(root, failOnDataLoss="false") == COUNT
     reported: list[QueueRange] = []
@@ -108,7 +110,7 @@ def test_less_is_read_and_less_is_missed(root: Path) -> None:
     os.truncate(path, position)
     upto = '{"T": {"s": {"0": %d, "1": %d}}}'
     assert rows(root, endingOffsets=upto % (COUNT - 6, COUNT)) == 2 * COUNT - 6
-    with pytest.raises(DataLoss, match=r"5 messages are gone: T@s:0\[95\.\.100\)"):
+    with pytest.raises(DataLoss, match=r"5 messages are missing: T@s:0\[95\.\.100\)"):
         rows(root, endingOffsets=upto % (COUNT - 5, COUNT))
 
 

@@ -73,7 +73,7 @@ def test_entries_whose_records_were_cut_off_are_lost_by_name(root: Path) -> None
     cut_log(root)
     lost = [QueueRange(QUEUE, KEPT, COUNT), QueueRange(OTHER, KEPT, COUNT)]
     assert seen(root) == [(part, NO_RECORD) for part in lost]
-    with pytest.raises(DataLoss, match=r"80 messages are gone: T@s:0\[60\.\.100\).*; T@s:1\[60\.\.100\)"):
+    with pytest.raises(DataLoss, match=r"80 messages are missing: T@s:0\[60\.\.100\).*; T@s:1\[60\.\.100\)"):
         rows(root)
     assert rows(root, failOnDataLoss="false") == 2 * KEPT
     reported: list[QueueRange] = []
@@ -87,7 +87,7 @@ def test_reading_less_reports_nothing(root: Path) -> None:
     cut_log(root)
     upto = '{"T": {"s": {"0": %d, "1": %d}}}'
     assert rows(root, endingOffsets=upto % (KEPT, KEPT - 1)) == 2 * KEPT - 1
-    with pytest.raises(DataLoss, match=r"1 messages are gone: T@s:0\[60\.\.61\): beyond the end"):
+    with pytest.raises(DataLoss, match=r"1 messages are missing: T@s:0\[60\.\.61\): beyond the end"):
         rows(root, endingOffsets=upto % (KEPT + 1, KEPT))
     one = SourceArguments(path=[f"s={root}"], offsets='{"T": {"s": {"0": [10, 20]}}}')
     with opened(root) as reader:

@@ -1,7 +1,7 @@
 """What the store and its checks need of the broker's config files. Any thread; a file that cannot be read is empty.
 
 The log still has the records of a deleted topic. They have no queue entries, also when the topic was created again;
-`config/deletedTopics.json`, which the broker's DeletedTopics writes before it deletes, says which records these are.
+`config/deletedTopics.json`, which the broker's DeletedTopics writes before it deletes, states which records these are.
 """
 
 import json
@@ -64,7 +64,7 @@ def _topics(document: Any) -> frozenset[bytes]:  # noqa: ANN401
 
 def _number(value: object) -> int:
     if type(value) is not int or not 0 <= value <= LONG_MAX:
-        raise ValueError(f"{value!r} is no number from 0 to {LONG_MAX}")
+        raise ValueError(f"{value!r} is not a number from 0 to {LONG_MAX}")
     return value
 
 

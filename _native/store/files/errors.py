@@ -1,4 +1,4 @@
-"""Errors of a store: why it cannot be opened or has stopped. Each message says what to do."""
+"""Errors of a store: why it cannot be opened or has stopped. Each message states what to do."""
 
 
 class StoreError(Exception):
@@ -10,7 +10,7 @@ class StoreLocked(StoreError):
 
 
 class StoreForeign(StoreError):
-    """The folder is not a store of ours or Apache's, or was created with other file sizes."""
+    """The folder is not a store of FireArrow's or Apache's, or was created with other file sizes."""
 
 
 class StoreDamaged(StoreError):

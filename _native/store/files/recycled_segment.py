@@ -79,7 +79,7 @@ class RecycledSegment:
                 if self.is_ready or not self._is_usable(os.lstat(path)):
                     return False
                 os.rename(path, self._path)
-            except OSError:  # it is gone, or the log is on another file system
+            except OSError:  # it no longer exists, or the log is on another file system
                 return False
         return True
 

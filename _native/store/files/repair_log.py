@@ -1,6 +1,6 @@
 """RepairLog: a line for each damage found when a store is opened; keeps what is removed under STORE/damaged.
 
-It decides nothing: the code that finds the damage says what to do. Thread: the appender's, at the open.
+It decides nothing: the code that finds the damage states what to do. Thread: the appender's, at the open.
 """
 
 import os

@@ -71,7 +71,7 @@ class Checkpoint:
             Checkpoint().save(path, b"", closed=False)
         except OSError:
             if Checkpoint.load(path) != Checkpoint() or Checkpoint().seal(path) is not None:
-                raise  # else it says nothing that could be trusted
+                raise  # else it states nothing that could be trusted
 
     def seal(self, path: str) -> Seal | None:
         """The seal; None if there is none or Apache wrote the file since. A corrupt one counts as open with

@@ -189,7 +189,7 @@ cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *fo
 # ---- for Python: offline reading, tools, tests -------------------------------------------------------------
 
 class RecordError(ValueError):
-    """Bytes that are not a record; the message says what is wrong."""
+    """Bytes that are not a record; the message states what is wrong."""
     pass
 
 

@@ -12,7 +12,7 @@ class PutStatus(IntEnum):
 
 
 class PutRefused(Exception):
-    """Nothing was staged. `field` says why: "topic", "queueId", "body", "properties", "batch", "disk",
+    """Nothing was staged. `field` states why: "topic", "queueId", "body", "properties", "batch", "disk",
     "store"."""
 
     def __init__(self, status: PutStatus, field: str) -> None:

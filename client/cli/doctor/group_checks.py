@@ -41,7 +41,7 @@ def group_subscriptions(facts: Facts) -> Said:
                 f"group {group.name}",
                 f"its members subscribe differently: {kinds}",
                 "a queue is read by one member with its own filter, so messages for the others are skipped, silently",
-                f"give all members the same subscriptions, or each kind a group of its own; then `firearrow group "
+                f"give all members the same subscriptions, or each kind its own group; then `firearrow group "
                 f"diff {group.name}`",
             )
         if group.silent:

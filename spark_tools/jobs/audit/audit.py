@@ -101,7 +101,7 @@ def audit(
         raise InvalidOption(f"--top: {top} is not within 1 and {TOP_MAX:,}")
     stores, delays_s = stores_of(tuple(checks.path or ())), checks.delays_s()
     for store in stores:
-        store.segments()  # a folder that is no store is found before Spark starts
+        store.segments()  # a folder that is not a store is found before Spark starts
     folder = _create_folder(report)
     spark = task_runner.context(JOB)
     began, seen = time.monotonic(), []

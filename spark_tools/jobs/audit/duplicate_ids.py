@@ -1,7 +1,7 @@
 """Counts messages of one topic with the same unique key, exactly, with Spark, which spills to disk if
 necessary.
 
-A producer that got no response sends again, so a few are no fault of a store. Topics of retries, dead
+A producer that got no response sends again, so a few are not a fault of a store. Topics of retries, dead
 letters and the system are left out: redelivery there is normal.
 """
 
@@ -37,7 +37,7 @@ class Duplicates:
 
     @property
     def as_text(self) -> str:
-        return f"{self.keys:,} unique keys stand in more than one message of their topic, {self.surplus:,} too many"
+        return f"{self.keys:,} unique keys are in more than one message of their topic, {self.surplus:,} too many"
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "named": [asdict(each) for each in self.named]}

@@ -302,16 +302,16 @@ OF_APACHE = "org.apache.rocketmq.auth.authentication."
     [
         (
             "aclEnabled=TRUE",
-            "aclEnabled asks for access control, but is no key of this server: write aclEnable",
+            "aclEnabled asks for access control, but is not a key of this server: write aclEnable",
         ),
         (
             "aclenable=true",
-            "aclenable asks for access control, but is no key of this server: write aclEnable",
+            "aclenable asks for access control, but is not a key of this server: write aclEnable",
         ),
         ("authenticationEnable=true", "write authenticationEnabled"),
         (
             "enableACL=true",
-            "enableACL asks for access control, but is no key of this server: write aclEnable",
+            "enableACL asks for access control, but is not a key of this server: write aclEnable",
         ),
         ("aclEnable=true", "aclEnable=true needs the path of plain_acl.yml in rocketmq.acl.plain.file"),
         ("authorizationEnabled=true", "authorizationEnabled=true needs authenticationEnabled=true"),

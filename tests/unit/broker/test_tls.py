@@ -109,7 +109,7 @@ def test_suites_of_tls_1_3_alone(files: CertificateFiles) -> None:
         ({"tls.ciphers": "ALL"}, "asks for 'ADH-"),
         ({"tls.ciphers": "HIGH,@SECLEVEL=0"}, "SECLEVEL"),
         ({"tls.server.need.client.auth": "require"}, "accepts any certificate unless"),
-        (CHECKED | {"tls.server.mode": "permissive"}, "is no requirement while tls.server.mode=permissive"),
+        (CHECKED | {"tls.server.mode": "permissive"}, "requires nothing while tls.server.mode=permissive"),
         ({"tls.protocols": "SSLv3"}, "only TLSv1.2 and TLSv1.3"),
         ({"tls.server.need.client.auth": "maybe"}, "none, optional or require"),
         ({"tls.server.authClient": "yes"}, "true or false"),

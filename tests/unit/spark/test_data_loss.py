@@ -19,7 +19,7 @@ def test_all_that_is_lost_is_named_in_one_error() -> None:
     with pytest.raises(DataLoss) as error:
         losses.check()
     assert str(error.value) == (
-        "11 messages are gone: Orders@broker-a:0[0..10): expired; Orders@broker-a:1[5..6): torn; "
+        "11 messages are missing: Orders@broker-a:0[0..10): expired; Orders@broker-a:1[5..6): torn; "
         "to read the rest, set failOnDataLoss=false, or --no-fail-on-data-loss for a job"
     )
 

@@ -92,7 +92,7 @@ def test_files_that_changed_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidManifest, match=r"part\.parquet: crc"):
         manifest.check_files(tmp_path, contents=True)
     part.write_bytes(b"row")
-    with pytest.raises(InvalidManifest, match="3 bytes, the manifest says 4"):
+    with pytest.raises(InvalidManifest, match="3 bytes, the manifest has 4"):
         manifest.check_files(tmp_path)
     part.unlink()
     with pytest.raises(InvalidManifest, match="No such file"):
