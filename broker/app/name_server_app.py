@@ -171,7 +171,7 @@ class NameServerApp:
             running.callback(naming.stop)
             running.callback(self._watch(saver).stop)
             StopSignals(self._loop, self._reload).handle(stopping.set)
-            may = "say which brokers there are, and read routes"
+            may = "register brokers and read routes"
             warn_of_open_ports([(host, port)], may, users=access.check is not None, tls=self._tls)
             line = f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s"
             announce_ready(line)

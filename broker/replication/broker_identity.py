@@ -70,7 +70,7 @@ class IdentityFiles:
         if words[:2] != [self._cluster, self._broker]:
             raise StartError(
                 f"{path} is of the broker {words[1][:64]!r} in the cluster {words[0][:64]!r}: set brokerName and "
-                "brokerClusterName as it says, or start with an empty store"
+                "brokerClusterName to these, or start with an empty store"
             )
         return words
 

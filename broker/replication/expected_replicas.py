@@ -268,7 +268,7 @@ def parsed(value: object) -> list[ExpectedReplica]:
             or len(host) > HOST_CHARS_MAX
             or not (host.isascii() and host.isprintable())
         ):
-            raise ValueError(f"a replica with node {node[:40]!r} and host {host[:40]!r} cannot be")
+            raise ValueError(f"a replica with node {node[:40]!r} and host {host[:40]!r} is inconsistent")
         found.append(
             ExpectedReplica(
                 node,

@@ -62,7 +62,7 @@ def entries_in(body: bytes) -> list[Entry]:
         raise FrameError("a JOURNAL frame has bytes that are not an entry")
     for entry, length in zip(entries, names, strict=True):
         if entry.kind not in KINDS or length > NAME_BYTES_MAX or entry.end < 0:
-            raise FrameError(f"a JOURNAL frame has an entry of kind {entry.kind} that cannot be")
+            raise FrameError(f"a JOURNAL frame has an inconsistent entry of kind {entry.kind}")
     return entries
 
 

@@ -163,7 +163,7 @@ class PairClient:
         if theirs.epoch < ours.epoch:
             raise Refused(
                 RefusalCode.OLD_EPOCH,
-                f"the master is of epoch {theirs.epoch}, this store knows epoch {ours.epoch}: follow the broker "
+                f"the master is of epoch {theirs.epoch}, this store has epoch {ours.epoch}: follow the broker "
                 "that was promoted",
             )
         if theirs.epoch > ours.epoch and ours.end and not may_follow(theirs.epoch, ours.epoch):

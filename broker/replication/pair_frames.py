@@ -218,7 +218,7 @@ def log_piece(body: bytes) -> LogPiece:
         raise FrameError("a LOG frame has no bytes of the log")
     offset, epoch, confirmed = LOG.unpack_from(body)
     if offset < 0 or epoch < 0 or confirmed < 0:
-        raise FrameError(f"a LOG frame at {offset} of epoch {epoch}, confirmed {confirmed}, cannot be")
+        raise FrameError(f"a LOG frame at {offset} of epoch {epoch}, confirmed {confirmed}, is inconsistent")
     return LogPiece(offset, epoch, confirmed, body[LOG.size :])
 
 
@@ -231,7 +231,7 @@ def table(body: bytes) -> Table:
     except ValueError:
         raise FrameError(f"tables of kind {number} are unknown") from None
     if place < 0:
-        raise FrameError(f"a table at {place} cannot be")
+        raise FrameError(f"a table at {place} is inconsistent")
     return Table(kind, place, DataVersion(counter, state_version, timestamp), body[TABLE.size :])
 
 

@@ -249,7 +249,7 @@ def _check_proof(secret: bytes, role: bytes, transcript: bytes, proof: bytes) ->
 
 
 class _Reader:
-    """Reads a greeting. FrameError: it is too short, too long, or cannot be. Refused: another version."""
+    """Reads a greeting. FrameError: it is too short, too long, or inconsistent. Refused: another version."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -286,7 +286,7 @@ class _Reader:
             raise FrameError(f"{count} checksums, at most {CHAIN_MAX}")
         chain = self.take(struct.Struct(f">{count}I"))
         if epoch < 0 or not 0 <= first <= end or not 0 <= flushed <= end or not 0 <= chain_start <= end:
-            raise FrameError(f"a log from {first} to {end}, flushed to {flushed}, cannot be")
+            raise FrameError(f"a log from {first} to {end}, flushed to {flushed}, is inconsistent")
         if node == NO_ID or len(node) != ID_BYTES:
             raise FrameError("a broker without an id")
         member = None if self._version == VERSION else self._member()
@@ -298,7 +298,7 @@ class _Reader:
         address = self._body[start : self.at].decode("latin-1")
         if role >= len(ROLES) or broker_id < 0 or not (address.isascii() and address.isprintable()):
             raise FrameError(
-                f"a member with role {role}, id {broker_id} and address {address[:80]!r} cannot be"
+                f"a member with role {role}, id {broker_id} and address {address[:80]!r} is inconsistent"
             )
         return Member(ROLES[role], broker_id, address)
 

@@ -84,7 +84,7 @@ class PairMaster:
             parts.outdated(facts.epoch, "{}:{}".format(*connection.remote))
             raise Refused(
                 RefusalCode.OLD_EPOCH,
-                f"this master is of epoch {announced.epoch}, the slave knows epoch {facts.epoch}: another broker was "
+                f"this master is of epoch {announced.epoch}, the slave has epoch {facts.epoch}: another broker was "
                 "promoted; start this one as its slave",
             )
         if facts.node == identity.node:

@@ -196,7 +196,7 @@ class PreOnline:
             await asyncio.sleep(LOOK_S)
         raise NotYet(
             f"broker {broker_id} at {host} does not copy the log (firearrow replica status shows why); stop it, or set "
-            "skipPreOnline=true, to go on without what was consumed there"
+            "skipPreOnline=true, to continue without what was consumed there"
         )
 
     def _refusal(self, host: str, since_ms: int) -> str:

@@ -347,5 +347,5 @@ def _next(epoch: int) -> int:
 def _still_writing(master: Master, error: BaseException | None) -> Refusal:
     return Refusal(
         ResponseCode.ILLEGAL_OPERATION,
-        f"its master {master.text} answers, but may go on taking writes ({error}): stop it first, or add --force",
+        f"its master {master.text} answers, but may still take writes ({error}): stop it first, or add --force",
     )

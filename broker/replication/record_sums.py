@@ -95,7 +95,7 @@ class RecordSums:
             if loop.time() >= deadline:
                 raise Refusal(
                     ResponseCode.SYSTEM_BUSY,
-                    f"the walk to the record at {offset} has come to {at}: ask again, and it goes on from there",
+                    f"the walk to the record at {offset} has come to {at}: ask again, and it continues from there",
                 )
         return False
 

@@ -199,7 +199,7 @@ class SlaveSynchronize:
         if isinstance(error, MasterError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._unknown.add(code)
             self._faults.pop(code, None)
-            return log.info("the master does not know request %d: its table is not copied", code)
+            return log.info("the master does not support request %d: its table is not copied", code)
         text = str(error) or type(error).__name__
         if code not in self._faults:
             log.info("the master's table of request %d is not copied, trying again: %s", code, text)

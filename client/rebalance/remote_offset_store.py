@@ -111,7 +111,7 @@ class RemoteOffsetStore(OffsetTable):
             try:
                 await self._commit_in_time(queue, offset)
             except ClientError as error:
-                log.warning("offset %d of %s was not stored at the broker: %s", offset, queue, error)
+                log.info("offset %d of %s was not stored at the broker: %s", offset, queue, error)
                 self._unsent.failed(error)
 
     async def _commit_in_time(self, queue: MessageQueue, offset: int) -> None:

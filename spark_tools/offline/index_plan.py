@@ -51,7 +51,7 @@ def by_index(
             len(topics),
         )
         return list(parts)
-    index = IndexReader(store.index, lambda why: log.info("%s; the log is read instead", why))
+    index = IndexReader(store.index, _warn)
     within = _span(store, parts)
     hashes = {key_hash(topic, key) for topic in topics for key in keys}
     found = index.lookup(hashes, within, hits_max=HITS_MAX)
@@ -99,11 +99,7 @@ def _collect(records: LogFiles, found: IndexHits, hits: dict[tuple[str, int], se
     for hash_, physical in found.entries:
         record = _record(records, physical)
         if record is None or hash_ not in _hashes(record):
-            log.info(
-                "%s shows a key at %d, but the record there does not have it; the log is read instead",
-                found.path,
-                physical,
-            )
+            _warn(f"{found.path} shows a key at {physical}, but the record there does not have it")
             return False
         hits.setdefault((record.topic, record.queue_id), set()).add(record.queue_offset)
     return True
@@ -184,3 +180,7 @@ def _joined(intervals: Iterable[Interval], gap_max: int) -> list[Interval]:
         else:
             found.append((start, end))
     return found
+
+
+def _warn(damage: str) -> None:
+    log.warning("%s; the log is read instead", damage)

@@ -58,7 +58,7 @@ def check_tail(
         pause(RETRY_S)
         seen = seen.and_still(read_tail(store, queues))
     for physical in sorted(seen.torn):
-        log.info(
+        log.warning(
             "%s: bytes that are not a record from %d on, past the ends of the queues", store.root, physical
         )
     return [(QueueRange(queue, *seen.ranges[queue, why]), why) for queue, why in sorted(seen.ranges)]

@@ -271,7 +271,7 @@ class StreamCursor:
     def _report_changed(self, queue: MessageQueue, read: int, begin: int) -> None:
         """Not a loss, so it ends no stream: an empty range."""
         why = f"{RECREATED} after offset {read} was reached; it is read from offset {begin}"
-        log.warning("%s@%s:%d: %s", queue.topic, queue.broker_name, queue.queue_id, why)
+        log.info("%s@%s:%d: %s", queue.topic, queue.broker_name, queue.queue_id, why)
         if self._lost is not None:
             self._lost(QueueRange(queue, begin, begin), why)
 
