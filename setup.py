@@ -33,7 +33,7 @@ IMPORT = re.compile(r"^[ \t]*from firearrow\._native\.([\w.]+) import", re.M)
 SHARED = "firearrow._native.base.cython_shared"
 SHARED_C = ROOT / "_native" / "base" / "cython_shared.c"
 """What Cython would add to each module, memory views above all, is compiled once: a third of the code less."""
-COLD = ("checks", "store/recovery", "store/files")
+COLD = ("offline", "store_checks", "store/recovery", "store/files")
 """Folders with nothing that computes for each message: -O2 compiles them in two thirds of the time of -O3."""
 NAMES_ONLY = "_native/wire/codes.c"
 """Makes enums when it is imported: with -O3 ten seconds of the C compiler and 600 KB."""

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.audit.audit import SerialExecutor, StoreAudit
-from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.checks.findings import Faults
-from firearrow._native.checks.index_files import check_chains
-from firearrow._native.checks.log_records import Survey
-from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.record_spans import End
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store_checks.audit import SerialExecutor, StoreAudit
+from firearrow._native.store_checks.index_entries import check_chains
+from firearrow._native.store_checks.log_records import Survey
+from firearrow._native.store_checks.queue_entries import count_entries
+from firearrow._native.store_checks.raw_findings import RawFindings
 from firearrow.spark_tools.offline.store_config import group_offsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
@@ -100,23 +100,23 @@ def test_walk(benchmark: BenchmarkFixture, written: Written, check_crc: bool, wi
 
 def test_count_entries(benchmark: BenchmarkFixture, written: Written) -> None:
     window = mapped(written.root / "consumequeue" / "topic-0" / "0" / f"{0:020d}")
-    seen = benchmark(lambda: count_entries(window, 0, 0, written.bytes, Faults()))
+    seen = benchmark(lambda: count_entries(window, 0, 0, written.bytes, RawFindings()))
     assert seen.within == MESSAGES // 16
     record_rates(benchmark, len(window), len(window) // 20, "entries")
 
 
 def test_check_chains(benchmark: BenchmarkFixture, written: Written) -> None:
     window = mapped(next((written.root / "index").iterdir()))
-    faults = Faults()
-    entries = benchmark(lambda: check_chains(window, SLOTS, growing=False, faults=faults))
+    findings = RawFindings()
+    entries = benchmark(lambda: check_chains(window, SLOTS, growing=False, findings=findings))
     assert entries == 3 * MESSAGES
-    assert len(faults) == 0
+    assert len(findings) == 0
     record_rates(benchmark, len(window), entries, "entries")
 
 
 @pytest.mark.parametrize("check_crc", [False, True], ids=["heads", "crc"])
 def test_whole_audit(benchmark: BenchmarkFixture, written: Written, check_crc: bool) -> None:
-    store = AuditedStore("survey", str(written.root))
+    store = StoreFolder("survey", str(written.root))
     seen = benchmark(
         lambda: StoreAudit(
             store, SerialExecutor(), group_offsets, check_crc=check_crc, index_slots=SLOTS

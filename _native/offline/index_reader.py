@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from mmap import mmap
 
-from firearrow._native.checks.index_files import covered_by, find_keys, head_of, slots_of
+from firearrow._native.offline.index_file import covered_by, find_keys, head_of, slots_of
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable

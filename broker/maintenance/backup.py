@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.base import last_backup
 from firearrow._native.base.last_backup import LastBackup
 from firearrow._native.offline.segment_files import SegmentFile
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.maintenance.backup_copy import (
@@ -66,7 +66,7 @@ def backup(
     options = options or BackupOptions()
     source, target = os.path.abspath(source), target.absolute()
     with held(source, live=True) as locked:
-        live = not locked and AuditedStore("", source).is_running()
+        live = not locked and StoreFolder("", source).is_running()
         previous = _previous(Path(source), target, options)
         fresh = target.with_name(target.name + UNFINISHED)
         _clear(fresh)
@@ -89,7 +89,7 @@ class BackupRun:
     """Makes one backup in the folder `fresh`. Call `run` once."""
 
     def __init__(self, source: str, fresh: Path, previous: Path | None, *, live: bool, links: bool) -> None:
-        self._store = AuditedStore(os.path.basename(source), source)
+        self._store = StoreFolder(os.path.basename(source), source)
         self._source, self._fresh, self._previous = Path(source), fresh, previous
         self._links = links
         manifest = Manifest.of(previous) if previous is not None else None

@@ -15,16 +15,16 @@ from typing import Any
 
 import orjson
 
-from firearrow._native.audit.index import index_files
-from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.columnar.record_spans import End, walk
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.log_reader import LogReader, boundary
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, QueueReader
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.checkpoint import SEAL_AT, Checkpoint
 from firearrow._native.store.log.record import Record, RecordError, decode
+from firearrow._native.store_checks.index_files import index_files
 
 WINDOW_BYTES = 8 << 20
 ENTRIES_AT_ONCE = 4096
@@ -226,7 +226,7 @@ def entry_rows(root: str, topic: str, queue_id: int, start: int | None) -> Itera
 
 def index_rows(root: str, slots: int) -> Iterator[Row]:
     """Yield one row per index file."""
-    for file in index_files(AuditedStore("", root), slots):
+    for file in index_files(StoreFolder("", root), slots):
         head = file.head
         yield {
             "file": Path(file.path).name,

@@ -46,7 +46,7 @@ R = TypeVar("R")
 
 
 class ProcessExecutor:
-    """The executor of an audit (`_native.audit`). `log_bytes`: how much there is to read. Context manager."""
+    """The executor of an audit (`_native.store_checks`). `log_bytes`: how much there is to read. Context manager."""
 
     def __init__(self, log_bytes: int, *, jobs: int = 0, quiet: bool = True) -> None:
         """`jobs` 0: one per core."""

@@ -12,12 +12,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from firearrow._native.audit.findings import Finding, Kind
-from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files, segment_at
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreDamaged, StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
+from firearrow._native.store_checks.findings import (
+    INDEX_DAMAGE,
+    LOG_DAMAGE,
+    QUEUE_DAMAGE,
+    Extent,
+    Kind,
+    StoreFinding,
+)
 from firearrow.broker.base.options import Options
 from firearrow.broker.maintenance.backup_copy import copy_file, sync_path
 from firearrow.broker.maintenance.dump import is_boundary
@@ -26,13 +33,6 @@ from firearrow.broker.maintenance.repair_configs import repair_config, reset_off
 from firearrow.broker.maintenance.store_layout import StoreLayout
 from firearrow.broker.maintenance.verify import VerifyOptions, VerifyResult, verify
 
-LOG_DAMAGE = frozenset((Kind.MISSING_SEGMENT, Kind.CUT_FILE, Kind.TORN, Kind.HOLE, Kind.BAD_CRC))
-QUEUE_DAMAGE = frozenset(
-    (Kind.NO_ENTRY, Kind.WRONG_ENTRY, Kind.WRONG_TAGS, Kind.LOST_RECORD, Kind.QUEUE_GAP, Kind.QUEUE_ORDER)
-)
-INDEX_DAMAGE = frozenset(
-    (Kind.NO_KEY, Kind.WRONG_KEY, Kind.INDEX_CHAIN, Kind.INDEX_SLOT, Kind.INDEX_ORDER, Kind.INDEX_FILE)
-)
 ROUNDS_MAX = 10_000
 SIZE_AT = 8
 BLANK = PRE_BLANK_SIZE.to_bytes(4, "big") + bytes(8)
@@ -82,7 +82,7 @@ class Repair:
     def plan(self) -> RepairPlan:
         """Raises StoreUnreadable for an impossible option, StoreDamaged if more options are needed."""
         plan, options = RepairPlan(), self._options
-        kinds = {Kind(kind) for kind in self._found.seen.findings.totals}
+        kinds = set(self._found.seen.findings.totals)
         if options.cut_log_at is not None:
             self._plan_cut(plan, options.cut_log_at)
         elif kinds & LOG_DAMAGE:
@@ -100,7 +100,9 @@ class Repair:
         self._plan_timer(plan)
         for each in self._found.findings:
             if each.kind is Kind.JOURNAL:
-                plan.not_repaired.append(f"{each.kind}: {each.file}: the broker handles it at its next start")
+                plan.not_repaired.append(
+                    f"{each.kind}: {each.where.file}: the broker handles it at its next start"
+                )
         return plan
 
     def run(self, plan: RepairPlan, report: Callable[[str], None]) -> None:
@@ -125,7 +127,7 @@ class Repair:
                 RepairStep(f"remove {each.path}", partial(self.quarantine.move, Path(each.path)))
             )
         for damage in self._log_damage():
-            if (damage.physical_offset or 0) < offset:
+            if (damage.where.physical_offset or 0) < offset:
                 self._plan_dropping(plan)
                 return
 
@@ -142,12 +144,12 @@ class Repair:
         """Recovery overwrites unreadable parts with filler records: keep the originals first."""
         damage = self._log_damage()
         if not self._options.drop_damaged:
-            first = damage[0]
+            first = damage[0].where
             raise StoreDamaged(
                 f"the log is damaged in {len(damage)} places, first in {first.file} at {first.position}: "
                 "restore a backup, or drop those messages with --drop-damaged; nothing was changed"
             )
-        for path in dict.fromkeys(Path(each.file) for each in damage):
+        for path in dict.fromkeys(Path(each.where.file) for each in damage):
             if path.exists():
                 plan.steps.append(
                     RepairStep(
@@ -164,14 +166,13 @@ class Repair:
         for each in self._found.findings:
             truncated_before = (
                 self._options.cut_log_at is not None
-                and (each.physical_offset or 0) >= self._options.cut_log_at
+                and (each.where.physical_offset or 0) >= self._options.cut_log_at
             )
             if each.kind is Kind.TORN_TAIL and not truncated_before:
-                plan.steps.append(
-                    RepairStep(f"truncate {each.file} at {each.position}", partial(self._keep_tail, each))
-                )
+                text = f"truncate {each.where.file} at {each.where.position}"
+                plan.steps.append(RepairStep(text, partial(self._keep_tail, each.where)))
 
-    def _keep_tail(self, tail: Finding) -> None:
+    def _keep_tail(self, tail: Extent) -> None:
         self.quarantine.copy_from(Path(tail.file), tail.position)
         self._unshare(Path(tail.file))
 
@@ -184,19 +185,19 @@ class Repair:
             sync_path(str(fresh))
             fresh.replace(path)
 
-    def _log_damage(self) -> list[Finding]:
+    def _log_damage(self) -> list[StoreFinding]:
         return [each for each in self._found.findings if each.kind in LOG_DAMAGE]
 
     def _segments(self) -> list[SegmentFile]:
-        return AuditedStore("", str(self._root)).segments()
+        return StoreFolder("", str(self._root)).segments()
 
     # ---- queues and index ----
 
-    def _plan_derived(self, plan: RepairPlan, kinds: set[Kind]) -> None:
+    def _plan_derived(self, plan: RepairPlan, kinds: set[str]) -> None:
         findings = self._found.findings
         if kinds & QUEUE_DAMAGE:
             folders = {
-                self._root / "consumequeue" / (each.topic or "") / str(each.queue_id)
+                self._root / "consumequeue" / (each.where.topic or "") / str(each.where.queue_id)
                 for each in findings
                 if each.kind in QUEUE_DAMAGE
             }
@@ -205,7 +206,7 @@ class Repair:
                     RepairStep(f"copy {folder} before the rebuild", partial(self.quarantine.copy, folder))
                 )
         queues = self._root / "consumequeue"
-        for path in (Path(each.file) for each in findings if each.kind is Kind.UNREADABLE):
+        for path in (Path(each.where.file) for each in findings if each.kind is Kind.UNREADABLE):
             if queues in path.parents:
                 plan.steps.append(RepairStep(f"remove {path}", partial(self.quarantine.move, path)))
         if kinds & INDEX_DAMAGE:
@@ -256,17 +257,20 @@ class Repair:
             now = verify(str(self._root), VerifyOptions(crc=False, index=False, jobs=1))
             log = now.seen.log
             lost = [
-                each
+                each.where
                 for each in now.findings
                 if each.kind is Kind.LOST_RECORD
-                or (each.kind is Kind.QUEUE_ORDER and not log.start <= (each.physical_offset or 0) < log.end)
+                or (
+                    each.kind is Kind.QUEUE_ORDER
+                    and not log.start <= (each.where.physical_offset or 0) < log.end
+                )
             ]
             for each in lost:
                 self._blank_entries(each)
             if not lost:
                 return
 
-    def _blank_entries(self, lost: Finding) -> None:
+    def _blank_entries(self, lost: Extent) -> None:
         """The entries of one finding may continue in the next file."""
         assert lost.topic is not None
         assert lost.queue_offset is not None
@@ -283,7 +287,7 @@ class Repair:
     def _plan_timer(self, plan: RepairPlan) -> None:
         """Remove wheel and log together, since they refer to each other; a good checkpoint stays."""
         check, others = self._root / "config/timercheck", (self._root / "timerwheel", self._root / "timerlog")
-        found = {Path(each.file) for each in self._found.findings if each.kind is Kind.TIMER}
+        found = {Path(each.where.file) for each in self._found.findings if each.kind is Kind.TIMER}
         gone = [*others, check] if check in found else list(others)
         if found:
             plan.steps.extend(
@@ -298,7 +302,7 @@ class Repair:
     def _plan_config(self, plan: RepairPlan) -> None:
         for each in self._found.findings:
             if each.kind is Kind.CONFIG:
-                path = Path(each.file)
+                path = Path(each.where.file)
                 text = repair_config(path, self.quarantine, drop=self._options.drop_damaged, dry=True)
                 if text is None:
                     plan.not_repaired.append(f"{path}: it has no valid .bak; --drop-damaged removes both")
@@ -306,7 +310,7 @@ class Repair:
                     work = partial(repair_config, path, self.quarantine, drop=self._options.drop_damaged)
                     plan.steps.append(RepairStep(text, work))
 
-    def _plan_offsets(self, plan: RepairPlan, kinds: set[Kind]) -> None:
+    def _plan_offsets(self, plan: RepairPlan, kinds: set[str]) -> None:
         """Planned last, because the rebuild may change the ends of queues."""
         if self._options.reset_offsets:
             plan.steps.append(RepairStep("move offsets beyond the end of a queue to its end", self._reset))

@@ -1,74 +1,13 @@
-"""Prints the result of `verify`: lines for people, an object for programs.
-
-`EXPLANATIONS` states for each kind of finding what it means for messages, and what `repair` does about it.
-"""
+"""Prints the result of `verify`: lines for people, an object for programs."""
 
 import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from firearrow._native.audit.findings import Finding, Kind
+from firearrow._native.store_checks.findings import as_row
 from firearrow.broker.maintenance.dump import printable
 from firearrow.broker.maintenance.verify import VerifyResult
-
-
-class Explanation(NamedTuple):
-    """`derived`: nothing is lost, because it can be rebuilt from the log."""
-
-    text: str
-    repair: str
-    derived: bool
-
-
-REBUILD = "repair rebuilds it from the log"
-DROP = "repair does nothing without --drop-damaged, which replaces it by a filler record"
-EXPLANATIONS = {
-    Kind.MISSING_SEGMENT: Explanation("a file of the log is missing, with its messages", DROP, False),
-    Kind.CUT_FILE: Explanation("a file of the log is shorter than the others", DROP, False),
-    Kind.TORN: Explanation("messages at this position cannot be read", DROP, False),
-    Kind.TORN_TAIL: Explanation("the last write is incomplete", "repair truncates it", False),
-    Kind.HOLE: Explanation("messages at this position were never written, or are lost", DROP, False),
-    Kind.BAD_CRC: Explanation("the body of a message is not what was sent", DROP, False),
-    Kind.NO_ENTRY: Explanation("consumers do not receive the message", REBUILD, True),
-    Kind.WRONG_ENTRY: Explanation("consumers receive another message, or none", REBUILD, True),
-    Kind.WRONG_TAGS: Explanation("tag filters miss the message, or accept it wrongly", REBUILD, True),
-    Kind.LOST_RECORD: Explanation("the queue refers to a message that is not in the log", REBUILD, True),
-    Kind.QUEUE_GAP: Explanation("the queue has no message at an offset", REBUILD, True),
-    Kind.QUEUE_ORDER: Explanation("the queue is not in the order of the log", REBUILD, True),
-    Kind.NO_KEY: Explanation("a query by key does not find the message", REBUILD, True),
-    Kind.WRONG_KEY: Explanation("a query by key reads a wrong message", REBUILD, True),
-    Kind.INDEX_CHAIN: Explanation("queries by key may end too early", REBUILD, True),
-    Kind.INDEX_SLOT: Explanation("queries by key may end too early", REBUILD, True),
-    Kind.INDEX_ORDER: Explanation("queries by time and key may end too early", REBUILD, True),
-    Kind.INDEX_FILE: Explanation("queries by key cannot use the file", REBUILD, True),
-    Kind.OFFSET_BEYOND: Explanation(
-        "the group waits for messages that do not exist",
-        "repair --reset-offsets moves it to the end",
-        False,
-    ),
-    Kind.CHECKPOINT: Explanation(
-        "recovery after a kill may read too little of the log", "repair rewrites it", True
-    ),
-    Kind.CONFIG: Explanation(
-        "topics, groups or offsets may be lost", "repair restores it from a valid .bak", False
-    ),
-    Kind.TIMER: Explanation(
-        "timer messages may be late until the next start",
-        "the next start, if need be after repair, restores pending messages",
-        False,
-    ),
-    Kind.JOURNAL: Explanation(
-        "the last progress before a kill may be repeated", "the broker ignores it", False
-    ),
-    Kind.UNREADABLE: Explanation(
-        "it cannot be checked",
-        "repair removes it if it can be rebuilt from the log, else does nothing",
-        False,
-    ),
-}
-
 
 SHOWN_MAX = 50
 """Findings that are printed for people; JSON has all that are listed."""
@@ -92,13 +31,10 @@ def as_object(verified: VerifyResult) -> dict[str, Any]:
         "numbers": dict(sorted(seen.numbers.items())),
         "queues": len(seen.queues),
         "totals": dict(seen.findings.totals),
-        "findings": [_finding(each) for each in verified.findings],
+        "findings": [
+            {**as_row(each), "means": each.meaning, "repair": each.repair} for each in verified.findings
+        ],
     }
-
-
-def _finding(each: Finding) -> Mapping[str, Any]:
-    meaning = EXPLANATIONS[each.kind]
-    return {**each.as_row(), "means": meaning.text, "repair": meaning.repair}
 
 
 def _utf8(value: object) -> object:
@@ -121,9 +57,8 @@ def show(verified: VerifyResult) -> None:
     for note in seen.state:
         print(f"  note: {note}")
     for each in verified.findings[:SHOWN_MAX]:
-        meaning = EXPLANATIONS[each.kind]
-        print(printable(f"  {each.kind}: {each.file} at {each.position}: {each.text}"))
-        print(f"      {meaning.text}; {meaning.repair}")
+        print(printable(f"  {each.kind}: {each.where.file} at {each.where.position}: {each.text}"))
+        print(f"      {each.severity.name}: {each.meaning}; {each.repair}")
     more = len(verified.findings) - SHOWN_MAX
     if more > 0:
         print(f"  and {more} more; use --json to list them")

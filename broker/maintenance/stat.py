@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.audit.audit import StoreResult
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
+from firearrow._native.store_checks.audit import StoreResult
 from firearrow.broker.maintenance.dump import checkpoint_row, time_text
 from firearrow.broker.maintenance.store_layout import StoreLayout
 from firearrow.broker.maintenance.verify import VerifyOptions, read_object, verify

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from firearrow._native.audit.index import ENTRY_BYTES, HEAD_BYTES, SLOT_BYTES, index_files
-from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.message_store import StoreConfig
+from firearrow._native.store_checks.index_files import ENTRY_BYTES, HEAD_BYTES, SLOT_BYTES, index_files
 
 SEGMENT_BYTES = 1 << 30
 QUEUE_FILE_BYTES = 6_000_000
@@ -37,7 +37,7 @@ class StoreLayout:
 
         Raises StoreUnreadable.
         """
-        store = AuditedStore(os.path.basename(root), root)
+        store = StoreFolder(os.path.basename(root), root)
         names = list(store.queues())
         sample = names[:: max(1, len(names) // SAMPLED_QUEUES_MAX)]
         queues = (rolled_files(store.path("consumequeue", topic, str(number))) for topic, number in sample)
@@ -68,7 +68,7 @@ def _most_frequent(files: Iterable[SegmentFile], otherwise: int) -> int:
     return max(counted, key=lambda length: (counted[length], length)) if counted else otherwise
 
 
-def _index(store: AuditedStore, slots: int) -> tuple[int, int, bool]:
+def _index(store: StoreFolder, slots: int) -> tuple[int, int, bool]:
     files = index_files(store, slots)
     shapes = Counter((file.segment.length, file.slots) for file in files if file.slots)
     if not shapes:

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.audit.audit import StoreAudit, StoreResult
-from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
 from firearrow._native.store.log.checkpoint import NUMBERS
+from firearrow._native.store_checks.audit import StoreAudit, StoreResult
+from firearrow._native.store_checks.findings import Extent, Findings, Kind, StoreFinding
 from firearrow.broker.append.progress_journal import HEAD, SPARE, entries_of
 from firearrow.broker.base import fastjson
 from firearrow.broker.maintenance.lock import check_folder
@@ -45,7 +45,7 @@ def check_small_files(root: str, newest_ms: int, findings: Findings, notes: list
     """`newest_ms`: store time of the newest record in the log, 0 if the log is empty."""
 
     def add(kind: Kind, path: Path, position: int, text: str) -> None:
-        findings.add(Finding(kind, Path(root).name, str(path), position, text))
+        findings.add(kind.finding(Extent(Path(root).name, str(path), position), text))
 
     folder = Path(root)
     for check in (
@@ -257,7 +257,7 @@ class VerifyResult:
         return not self.seen.findings
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[StoreFinding]:
         return self.seen.findings.ordered()
 
 
@@ -267,7 +267,7 @@ def verify(root: str, checks: VerifyOptions | None = None) -> VerifyResult:
     began = time.monotonic()
     check_folder(root)
     root = os.path.abspath(root)
-    store = AuditedStore(os.path.basename(root), root)
+    store = StoreFolder(os.path.basename(root), root)
     with ProcessExecutor(
         sum(each.length for each in store.segments()), jobs=checks.jobs, quiet=checks.quiet
     ) as executor:

@@ -10,10 +10,10 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
+from firearrow._native.store_checks.findings import Extent, Findings, Kind
 from firearrow.broker.timers.checkpoint import FIELDS, PAGE_BYTES
 from firearrow.broker.timers.log import MAGIC_BITS, RECORD_LAYOUT
 from firearrow.broker.timers.wheel import DATA_BYTES_MAX, SLOT, SLOTS, Slot
@@ -25,7 +25,7 @@ Add = Callable[[Path, int, str], None]
 
 def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
     def add(path: Path, position: int, text: str) -> None:
-        findings.add(Finding(Kind.TIMER, Path(root).name, str(path), position, text))
+        findings.add(Kind.TIMER.finding(Extent(Path(root).name, str(path), position), text))
 
     check, wheel, folder = (Path(root, name) for name in ("config/timercheck", "timerwheel", "timerlog"))
     try:

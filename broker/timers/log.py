@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.base.hash import java_hash
-from firearrow._native.checks.timer_log import TimerLogSurvey
+from firearrow._native.store.recovery.timer_log import TimerLogSurvey
 
 RECORD_LAYOUT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4

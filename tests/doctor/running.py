@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
+from firearrow._native.store_checks.findings import Finding
+from firearrow.client.cli.doctor.checks import run
 from firearrow.client.cli.doctor.command import CHECKS, main
 from firearrow.client.cli.doctor.facts import Broker, Facts
-from firearrow.client.cli.doctor.finding import Finding, run
 from tests.support.broker_process import BrokerProcess
 
 QUICK = "--stuck-after", "1s", "--watch", "500ms"
@@ -42,11 +43,11 @@ def doctor_of(broker: BrokerProcess, *arguments: str) -> Said:
     return doctor("-n", broker.running.name_server, *QUICK, *arguments)
 
 
-def found_in(facts: Facts, check: str) -> list[Finding]:
+def found_in(facts: Facts, check: str) -> list[Finding[str]]:
     """What one check finds in these facts."""
     checks = [each for each in CHECKS if each.name == check]
     assert checks
-    return [finding for _, finding in run(checks, facts).findings]
+    return run(checks, facts).findings
 
 
 def facts_of(*brokers: Broker, now_ms: int = 1_000_000_000_000) -> Facts:

@@ -132,13 +132,13 @@ def test_levels_of_a_disk(free_percent: int, found: list[str]) -> None:
 def test_a_disk_without_inodes() -> None:
     disk = machine()["log"] | {"inodesFree": 999}
     (finding,) = found_in(facts_with({"store": disk}), "free-bytes")
-    assert finding.found == "999 inodes are free"
+    assert finding.text == "999 inodes are free"
 
 
 def test_apaches_free_bytes() -> None:
     runtime = {"commitLogDirCapacity": "Total : 97.6 GiB, Free : 1.9 GiB."}
     (finding,) = found_in(facts_of(Broker("b", runtime=runtime)), "free-bytes")
-    assert finding.found == "1.9 GiB are free for the log, whose files have 1.0 GiB"
+    assert finding.text == "1.9 GiB are free for the log, whose files have 1.0 GiB"
 
 
 def test_a_flush_mode_that_loses_much(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_an_old_backup(tmp_path: Path) -> None:
 def test_no_backup_of_old_messages() -> None:
     facts = facts_with({}, runtime={"earliestMessageTimeStamp": str(1_000_000_000_000 - 2 * DAY_MS)})
     (finding,) = found_in(facts, "last-backup")
-    assert finding.found == "no backup is known, and its messages go back 2d0h"
+    assert finding.text == "no backup is known, and its messages go back 2d0h"
 
 
 def test_queues_that_are_behind_the_log() -> None:

@@ -28,7 +28,7 @@ CHECKS = ("replicas-stopped", "replicas-out-of-sync", "two-masters")
 
 def findings(slave: Replica) -> list[tuple[str, str]]:
     facts = Facts(1_000_000_000_000, replicas=[MASTER, slave])
-    return [(check, finding.found) for check in CHECKS for finding in found_in(facts, check)]
+    return [(check, finding.text) for check in CHECKS for finding in found_in(facts, check)]
 
 
 def test_a_pair_in_sync_is_no_trouble() -> None:
@@ -67,7 +67,7 @@ def test_two_masters_of_one_epoch() -> None:
     master = replace(MASTER, other_master="10.0.0.3:10911")
     facts = Facts(1_000_000_000_000, replicas=[master, SLAVE])
     [finding] = found_in(facts, "two-masters")
-    assert finding.found == "10.0.0.1:10911 and 10.0.0.3:10911 are masters of the same epoch"
+    assert finding.text == "10.0.0.1:10911 and 10.0.0.3:10911 are masters of the same epoch"
     assert master.is_trouble
 
 

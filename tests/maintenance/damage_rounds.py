@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.audit.findings import Kind
 from firearrow._native.store.files.errors import StoreError
+from firearrow._native.store_checks.findings import Kind
 from firearrow.broker.maintenance.dump import RecordQuery, records
 from firearrow.broker.maintenance.repair import Repair, RepairOptions
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
@@ -102,7 +102,7 @@ def one_round(folder: Path, rng: random.Random) -> str:
         beyond = [
             each
             for each in after.findings
-            if (each.queue_offset or 0) > MESSAGES_MAX or "\ufffd" in (each.topic or "")
+            if (each.where.queue_offset or 0) > MESSAGES_MAX or "\ufffd" in (each.where.topic or "")
         ]
         if beyond and {each.kind for each in after.findings} <= {Kind.NO_ENTRY, *LEFT}:
             return "left: no CRC covers a record's head, and its offset is impossible"

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.audit.findings import Kind
+from firearrow._native.store_checks.findings import Kind
 from firearrow.broker.append.progress_journal import FILE_BYTES, Journal
 from firearrow.broker.append.progress_journal import Kind as Note
 from tests.maintenance.damaged import LOG_0, cut, flip, index_file, overwrite, queue_file, write_config

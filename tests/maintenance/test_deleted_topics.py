@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.findings import Kind
+from firearrow._native.store_checks.findings import Kind
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.maintenance.backup import BackupOptions, backup
 from firearrow.broker.maintenance.verify import VerifyOptions, VerifyResult, verify
@@ -103,7 +103,7 @@ def test_without_the_file_only_queues_without_any_entry_are_in_doubt(stopped: Pa
     for name in ("deletedTopics.json", "deletedTopics.json.bak"):
         (tmp_path / "copy" / "config" / name).unlink(missing_ok=True)
     found = checked(tmp_path / "copy").findings
-    assert {(each.kind, each.topic, each.queue_id) for each in found} == {
+    assert {(each.kind, each.where.topic, each.where.queue_id) for each in found} == {
         (Kind.NO_ENTRY, "other-queues", 1),
         (Kind.NO_ENTRY, "other-queues", 2),
         (Kind.NO_ENTRY, "empty-again", 0),
@@ -142,7 +142,9 @@ def test_damage_of_the_topic_that_has_the_name_now_is_found(stopped: Path, tmp_p
     first, third = (int.from_bytes(queue.read_bytes()[at : at + 8]) for at in (0, 2 * ENTRY_BYTES))
     overwrite(queue, ENTRY_BYTES, first.to_bytes(8))
     found = checked(tmp_path / "copy").findings
-    assert [(each.kind, each.topic, each.queue_offset) for each in found] == [(Kind.WRONG_ENTRY, "again", 1)]
+    assert [(each.kind, each.where.topic, each.where.queue_offset) for each in found] == [
+        (Kind.WRONG_ENTRY, "again", 1)
+    ]
     overwrite(queue, ENTRY_BYTES, bytes(ENTRY_BYTES))
     assert Kind.NO_ENTRY in {each.kind for each in checked(tmp_path / "copy").findings}
     overwrite(queue, 0, third.to_bytes(8))  # its first entry looks newer than it is
@@ -154,8 +156,8 @@ def test_a_lost_queue_of_a_topic_that_exists_is_found(stopped: Path, tmp_path: P
     queue = tmp_path / "copy" / "consumequeue" / "longer" / "0" / FIRST
     queue.unlink()
     found = checked(tmp_path / "copy").findings
-    assert {(each.kind, each.topic) for each in found} == {(Kind.NO_ENTRY, "longer")}
-    assert sum(each.count for each in found) == OLD
+    assert {(each.kind, each.where.topic) for each in found} == {(Kind.NO_ENTRY, "longer")}
+    assert sum(each.where.count for each in found) == OLD
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.findings import Kind
+from firearrow._native.store_checks.findings import Kind
 from firearrow.broker.maintenance.backup import backup
 from firearrow.broker.maintenance.dump import RecordQuery, records
 from firearrow.broker.maintenance.repair import LOG_DAMAGE

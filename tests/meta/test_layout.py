@@ -23,7 +23,14 @@ ENTRY_POINTS = {
     "spark_tools": {"__init__", "commands", "pack", "sessions", "submit"},
 }
 """Everything that the root of a package may contain."""
-CLIENT_NATIVE = ("wire.", "base.", "protocol.", "store.log.record", "store.log.received_message")
+CLIENT_NATIVE = (
+    "wire.",
+    "base.",
+    "protocol.",
+    "store.log.record",
+    "store.log.received_message",
+    "store_checks.findings",
+)
 """What of `_native` the client may import."""
 READ_STORES = ("client.store", "client.cli.doctor.store_files")
 """Modules of the client that also read a store's files; only Linux has them."""

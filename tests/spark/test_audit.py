@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.audit import SerialExecutor, StoreAudit, StoreResult
-from firearrow._native.audit.findings import Finding, Kind
-from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.offline.store_folder import StoreFolder
+from firearrow._native.store_checks.audit import SerialExecutor, StoreAudit, StoreResult
+from firearrow._native.store_checks.findings import Kind, StoreFinding
 from firearrow.client import blocking
 from firearrow.client.base.message import Message
 from firearrow.client.local_broker import LocalBroker
@@ -27,13 +27,13 @@ ENTRY = 20
 def audited(
     root: Path, *, range_bytes: int = 128 << 20, width: int = 4, with_index: bool = True
 ) -> StoreResult:
-    store = AuditedStore(root.name, str(root))
+    store = StoreFolder(root.name, str(root))
     return StoreAudit(
         store, SerialExecutor(width), group_offsets, range_bytes=range_bytes, with_index=with_index
     ).run()
 
 
-def only(seen: StoreResult, kind: Kind) -> Finding:
+def only(seen: StoreResult, kind: Kind) -> StoreFinding:
     """The one finding of the kind."""
     [finding] = [each for each in seen.findings.listed if each.kind is kind]
     return finding
@@ -212,7 +212,12 @@ def test_a_flipped_bit_of_a_body_is_a_bad_crc(apache: Path) -> None:
     seen = audited(apache)
     assert totals(seen) == {"bad CRC": 1}
     finding = only(seen, Kind.BAD_CRC)
-    assert (finding.file, finding.position, finding.physical_offset, finding.bytes) == (
+    assert (
+        finding.where.file,
+        finding.where.position,
+        finding.where.physical_offset,
+        finding.where.bytes,
+    ) == (
         str(path),
         at,
         at,
@@ -223,7 +228,7 @@ def test_a_flipped_bit_of_a_body_is_a_bad_crc(apache: Path) -> None:
 def test_without_crc_a_flipped_bit_of_a_body_is_not_seen(apache: Path) -> None:
     path, _, body, _ = a_record(apache)
     flip(path, body)
-    store = AuditedStore("a", str(apache))
+    store = StoreFolder("a", str(apache))
     assert not StoreAudit(store, SerialExecutor(), group_offsets, check_crc=False).run().findings
 
 
@@ -233,10 +238,10 @@ def test_a_broken_head_costs_one_record_and_its_entry_is_named(apache: Path, fie
     flip(path, at + field + 3)
     seen = audited(apache)
     torn = only(seen, Kind.TORN)
-    assert (torn.file, torn.position, torn.bytes) == (str(path), at, size)
+    assert (torn.where.file, torn.where.position, torn.where.bytes) == (str(path), at, size)
     lost = only(seen, Kind.LOST_RECORD)
-    assert lost.physical_offset == at
-    assert Path(lost.file).is_file()
+    assert lost.where.physical_offset == at
+    assert Path(lost.where.file).is_file()
     kept = {str(Kind.TORN), str(Kind.LOST_RECORD), str(Kind.WRONG_KEY)}
     assert set(totals(seen)) <= kept
     assert totals(seen)[str(Kind.TORN)] == totals(seen)[str(Kind.LOST_RECORD)] == 1
@@ -251,7 +256,7 @@ def test_a_segment_that_begins_with_no_record_is_torn_there(
     size = struct.unpack(">i", path.read_bytes()[:4])[0]
     flip(path, 5)
     torn = only(audited(apache, range_bytes=range_bytes, width=1000), Kind.TORN)
-    assert (torn.file, torn.position, torn.bytes) == (str(path), 0, size)
+    assert (torn.where.file, torn.where.position, torn.where.bytes) == (str(path), 0, size)
 
 
 def test_a_torn_tail_far_past_the_end_is_found_where_the_log_ends(apache: Path) -> None:
@@ -263,7 +268,7 @@ def test_a_torn_tail_far_past_the_end_is_found_where_the_log_ends(apache: Path) 
     for range_bytes in (128 << 20, 30_000):
         seen = audited(apache, range_bytes=range_bytes, width=100)
         assert totals(seen) == {"torn tail": 1}
-        assert only(seen, Kind.TORN_TAIL).position == end
+        assert only(seen, Kind.TORN_TAIL).where.position == end
 
 
 def test_zeros_inside_the_log_are_a_hole(apache: Path) -> None:
@@ -272,7 +277,7 @@ def test_zeros_inside_the_log_are_a_hole(apache: Path) -> None:
         file.seek(at)
         file.write(bytes(size))
     hole = only(audited(apache, with_index=False), Kind.HOLE)
-    assert (hole.file, hole.position, hole.bytes) == (str(path), at, size)
+    assert (hole.where.file, hole.where.position, hole.where.bytes) == (str(path), at, size)
 
 
 def test_a_missing_segment_is_named_with_the_entries_that_show_it(apache: Path, golden_copy: Golden) -> None:
@@ -285,11 +290,11 @@ def test_a_missing_segment_is_named_with_the_entries_that_show_it(apache: Path, 
     path.unlink()
     seen = audited(apache)
     missing = only(seen, Kind.MISSING_SEGMENT)
-    assert (missing.file, missing.bytes) == (str(path), 262144)
+    assert (missing.where.file, missing.where.bytes) == (str(path), 262144)
     lost = [each for each in seen.findings.listed if each.kind is Kind.LOST_RECORD]
     assert seen.findings.totals[str(Kind.LOST_RECORD)] == gone
-    assert sum(each.count for each in lost) == seen.findings.totals[str(Kind.LOST_RECORD)]
-    assert all(each.physical_offset is not None and 262144 <= each.physical_offset < 524288 for each in lost)
+    assert sum(each.where.count for each in lost) == seen.findings.totals[str(Kind.LOST_RECORD)]
+    assert all(262144 <= (each.where.physical_offset or 0) < 524288 for each in lost)
 
 
 def test_a_cut_tail_is_named_and_what_pointed_there(apache: Path) -> None:
@@ -300,11 +305,11 @@ def test_a_cut_tail_is_named_and_what_pointed_there(apache: Path) -> None:
         file.truncate(end - 10)
     seen = audited(apache)
     cut = only(seen, Kind.CUT_FILE)
-    assert (cut.file, cut.position) == (str(path), end - 10)
+    assert (cut.where.file, cut.where.position) == (str(path), end - 10)
     torn = only(seen, Kind.TORN_TAIL)
-    assert torn.file == str(path)
-    assert torn.position + torn.bytes == end - 10
-    assert only(seen, Kind.LOST_RECORD).physical_offset == 524288 + torn.position
+    assert torn.where.file == str(path)
+    assert torn.where.position + torn.where.bytes == end - 10
+    assert only(seen, Kind.LOST_RECORD).where.physical_offset == 524288 + torn.where.position
     assert seen.numbers["records"] == whole.numbers["records"] - 1
 
 
@@ -316,7 +321,7 @@ def test_bytes_past_the_end_are_a_torn_tail(apache: Path) -> None:
         file.write(struct.pack(">iI", 500, 0xDAA320A7) + b"half of a record")
     seen = audited(apache, range_bytes=50_000, width=10)
     assert totals(seen) == {"torn tail": 1}
-    assert only(seen, Kind.TORN_TAIL).position == end
+    assert only(seen, Kind.TORN_TAIL).where.position == end
 
 
 # ---- paths -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.findings import Kind
+from firearrow._native.store_checks.findings import Kind
 from tests.spark.stores import KnownStore
 from tests.spark.test_audit import ENTRY, audited, flip, only, totals
 from tests.support.stores import open_store, put
@@ -28,8 +28,8 @@ def test_a_flipped_bit_of_an_entry_is_named_once(apache: Path, byte: int, kind: 
     flip(path, 7 * ENTRY + byte)
     seen = audited(apache)
     finding = only(seen, kind)
-    assert (finding.file, finding.position) == (str(path), 7 * ENTRY)
-    assert (finding.topic, finding.queue_id, finding.queue_offset) == ("GoldenFill", 0, 7)
+    assert (finding.where.file, finding.where.position) == (str(path), 7 * ENTRY)
+    assert (finding.where.topic, finding.where.queue_id, finding.where.queue_offset) == ("GoldenFill", 0, 7)
     assert set(totals(seen)) <= {str(kind), str(Kind.QUEUE_ORDER)}
 
 
@@ -40,8 +40,8 @@ def test_records_without_entries_are_orphans(apache: Path) -> None:
         file.write(bytes(3 * ENTRY))
     seen = audited(apache)
     orphans, gap = only(seen, Kind.NO_ENTRY), only(seen, Kind.QUEUE_GAP)
-    assert (orphans.file, orphans.position, orphans.count) == (str(path), 5 * ENTRY, 3)
-    assert (gap.file, gap.position, gap.count) == (str(path), 5 * ENTRY, 3)
+    assert (orphans.where.file, orphans.where.position, orphans.where.count) == (str(path), 5 * ENTRY, 3)
+    assert (gap.where.file, gap.where.position, gap.where.count) == (str(path), 5 * ENTRY, 3)
     assert totals(seen) == {"no queue entry": 3, "queue gap": 3}
 
 
@@ -52,7 +52,7 @@ def test_the_folder_of_a_queue_that_is_gone_leaves_orphans(apache: Path) -> None
     path.parent.rmdir()
     seen = audited(apache)
     orphans = only(seen, Kind.NO_ENTRY)
-    assert (orphans.topic, orphans.queue_id, orphans.count) == ("GoldenOneQueue", 1, count)
+    assert (orphans.where.topic, orphans.where.queue_id, orphans.where.count) == ("GoldenOneQueue", 1, count)
 
 
 def test_an_entry_too_many_shows_no_record(apache: Path) -> None:
@@ -64,7 +64,11 @@ def test_an_entry_too_many_shows_no_record(apache: Path) -> None:
         file.seek(end * ENTRY - base)
         file.write(struct.pack(">qiq", 690_000, 300, 0))
     lost = only(audited(apache), Kind.LOST_RECORD)
-    assert (lost.file, lost.position, lost.queue_offset) == (str(path), end * ENTRY - base, end)
+    assert (lost.where.file, lost.where.position, lost.where.queue_offset) == (
+        str(path),
+        end * ENTRY - base,
+        end,
+    )
 
 
 def test_a_missing_file_of_a_queue_is_a_gap(store: KnownStore, tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ def test_a_missing_file_of_a_queue_is_a_gap(store: KnownStore, tmp_path: Path) -
     files[0].rename(tmp_path / "gone")
     seen = audited(root)
     orphans = [each for each in seen.findings.listed if each.kind is Kind.NO_ENTRY]
-    assert sum(each.count for each in orphans) == 100
+    assert sum(each.where.count for each in orphans) == 100
     assert seen.queues["Readings", 0].first == 100
 
 
@@ -83,9 +87,9 @@ def test_a_folder_of_a_queue_that_cannot_be_read_is_a_finding(apache: Path) -> N
     (folder / "notes.txt").write_text("of mine")
     seen = audited(apache)
     finding = only(seen, Kind.UNREADABLE)
-    assert finding.file == str(folder)
+    assert finding.where.file == str(folder)
     assert "notes.txt does not belong to a store" in finding.text
-    assert only(seen, Kind.NO_ENTRY).file == str(folder)
+    assert only(seen, Kind.NO_ENTRY).where.file == str(folder)
 
 
 # ---- the index -------------------------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ def test_a_flipped_slot_of_the_index_is_named(apache: Path) -> None:
     seen = audited(apache)
     assert totals(seen) == {"index slot": 1}
     finding = only(seen, Kind.INDEX_SLOT)
-    assert (finding.file, finding.position) == (str(path), INDEX_HEAD + used * SLOT)
+    assert (finding.where.file, finding.where.position) == (str(path), INDEX_HEAD + used * SLOT)
 
 
 @pytest.mark.parametrize("byte", [3, 11, 19], ids=["hash", "offset", "previous"])
@@ -118,7 +122,9 @@ def test_a_flipped_entry_of_the_index_is_named(apache: Path, byte: int) -> None:
     flip(path, index_entry(500) + byte)
     seen = audited(apache)
     there = [
-        each for each in seen.findings.listed if (each.file, each.position) == (str(path), index_entry(500))
+        each
+        for each in seen.findings.listed
+        if (each.where.file, each.where.position) == (str(path), index_entry(500))
     ]
     assert there
     others = set(totals(seen)) - {
@@ -140,8 +146,8 @@ def test_keys_that_the_index_lost_are_named_by_their_records(apache: Path) -> No
         file.write(struct.pack(">i", count - 10))
     seen = audited(apache)
     finding = only(seen, Kind.NO_KEY)
-    assert finding.count >= 3
-    assert Path(finding.file).name == f"{524288:020d}"
+    assert finding.where.count >= 3
+    assert Path(finding.where.file).name == f"{524288:020d}"
 
 
 def test_an_index_that_is_gone_is_one_finding(apache: Path) -> None:
@@ -149,7 +155,7 @@ def test_an_index_that_is_gone_is_one_finding(apache: Path) -> None:
         path.unlink()
     seen = audited(apache)
     assert totals(seen) == {Kind.INDEX_FILE: 1}
-    assert only(seen, Kind.INDEX_FILE).file == str(apache / "index")
+    assert only(seen, Kind.INDEX_FILE).where.file == str(apache / "index")
     assert seen.numbers["keys_expected"] == 0
     assert totals(audited(apache, with_index=False)) == {}
 
@@ -189,5 +195,9 @@ def test_the_lag_of_groups_is_counted_and_an_offset_beyond_the_end_is_found(
     assert by_group["ahead"].lag == 0
     assert "lost" not in by_group
     finding = only(seen, Kind.OFFSET_BEYOND)
-    assert (finding.topic, finding.queue_id, finding.queue_offset) == ("Orders", 1, count + 5)
-    assert finding.file == str(root / "config" / "consumerOffset.json")
+    assert (finding.where.topic, finding.where.queue_id, finding.where.queue_offset) == (
+        "Orders",
+        1,
+        count + 5,
+    )
+    assert finding.where.file == str(root / "config" / "consumerOffset.json")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.audit import SerialExecutor, StoreAudit, StoreResult
-from firearrow._native.audit.findings import Finding, Kind
-from firearrow._native.audit.groups import GroupLag
-from firearrow._native.audit.queues import QueueResult
-from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.offline.store_folder import StoreFolder
+from firearrow._native.store_checks.audit import SerialExecutor, StoreAudit, StoreResult
+from firearrow._native.store_checks.findings import Extent, Kind
+from firearrow._native.store_checks.groups import GroupLag
+from firearrow._native.store_checks.queues import QueueResult
 from firearrow.spark_tools.jobs.audit.html_report import by_name, over_time, page, shortened
 from firearrow.spark_tools.jobs.audit.summary import document, kind_of, topic_rows
 from firearrow.spark_tools.offline.store_config import group_offsets
@@ -54,7 +54,7 @@ class Reader(HTMLParser):
 @pytest.fixture
 def evil() -> StoreResult:
     """A store in which every name that comes from outside is markup."""
-    seen = StoreResult(AuditedStore(EVIL, f"/stores/{EVIL}"), state=[EVIL])
+    seen = StoreResult(StoreFolder(EVIL, f"/stores/{EVIL}"), state=[EVIL])
     seen.counts.queues.add((EVIL, 0), 7, 700)
     seen.counts.tags.add((EVIL, EVIL), 7, 700)
     seen.counts.hosts.add((EVIL,), 7, 700)
@@ -62,7 +62,7 @@ def evil() -> StoreResult:
     seen.counts.times[EVIL, 0] = (1_710_000_000_000, 1_710_000_000_001)
     seen.queues[EVIL, 0] = QueueResult(0, 7, 7, 0)
     seen.lags = [GroupLag(EVIL, EVIL, 0, 1, 0, 7)]
-    seen.findings.add(Finding(Kind.BAD_CRC, EVIL, f"/stores/{EVIL}", 5, EVIL))
+    seen.findings.add(Kind.BAD_CRC.finding(Extent(EVIL, f"/stores/{EVIL}", 5), EVIL))
     return seen
 
 
@@ -75,7 +75,7 @@ def test_names_from_outside_are_text(evil: StoreResult) -> None:
 
 
 def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
-    seen = StoreAudit(AuditedStore("a", str(golden.root)), SerialExecutor(), group_offsets).run()
+    seen = StoreAudit(StoreFolder("a", str(golden.root)), SerialExecutor(), group_offsets).run()
     html = page([seen], 50, None)
     read = Reader(html)
     assert not read.tags & {"script", "link", "img", "iframe", "object", "embed", "use", "image"}
@@ -88,7 +88,7 @@ def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
 
 
 def test_the_page_shows_what_was_seen(golden: Golden) -> None:
-    seen = StoreAudit(AuditedStore("a", str(golden.root)), SerialExecutor(), group_offsets).run()
+    seen = StoreAudit(StoreFolder("a", str(golden.root)), SerialExecutor(), group_offsets).run()
     texts = Reader(page([seen], 1000, None)).texts
     assert "no findings" in texts
     for row in topic_rows(seen):

@@ -75,7 +75,9 @@ def check_store(store: Path, arguments: tuple[str, ...] = ()) -> None:
     options = Options(delay_levels=levels[-1]) if levels else Options()
     delays_s = tuple(each // 1000 for each in options.delay_levels_ms)
     seen = verify(str(store), VerifyOptions(jobs=1, delays_s=delays_s))
-    assert seen.clean, [f"{each.kind}: {each.file} at {each.position}: {each.text}" for each in seen.findings]
+    assert seen.clean, [
+        f"{each.kind}: {each.where.file} at {each.where.position}: {each.text}" for each in seen.findings
+    ]
 
 
 class BrokerProcess:

@@ -5,16 +5,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from firearrow._native.store_checks.findings import Finding, Severity
+from firearrow.client.cli.doctor.checks import Found, NotChecked, check_of, counted, shortened
 from firearrow.client.cli.doctor.facts import Broker, Facts
-from firearrow.client.cli.doctor.finding import (
-    Finding,
-    NotChecked,
-    Said,
-    Severity,
-    check_of,
-    counted,
-    shortened,
-)
 from firearrow.client.cli.output import bytes_text
 from firearrow.client.cli.times import age_text
 from firearrow.client.cli.values import FIRST_VERSION, real, version_text
@@ -47,14 +40,14 @@ CAPACITY = re.compile(r"Total : ([\d.]+) (\w+), Free : ([\d.]+) (\w+)\.")
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-Look = Callable[[Facts, Broker, Any], Said]
+Look = Callable[[Facts, Broker, Any], Found]
 
 
-def of_machines(*needs: str) -> Callable[[Look], Callable[[Facts], Said]]:
+def of_machines(*needs: str) -> Callable[[Look], Callable[[Facts], Found]]:
     """A check of these members of the answer to GET_MACHINE; it is skipped where one is missing."""
 
-    def made(look: Look) -> Callable[[Facts], Said]:
-        def check(facts: Facts) -> Said:
+    def made(look: Look) -> Callable[[Facts], Found]:
+        def check(facts: Facts) -> Found:
             for broker in facts.asked_brokers():
                 if broker.machine is None:
                     yield NotChecked(broker.unknown, f"broker {broker.name}")
@@ -72,7 +65,7 @@ def of_machines(*needs: str) -> Callable[[Look], Callable[[Facts], Said]]:
 # ---- addresses ----
 
 
-def unreachable_brokers(facts: Facts) -> Said:
+def unreachable_brokers(facts: Facts) -> Found:
     """Addresses that brokers advertise and that cannot be reached from here"""
     for broker in facts.brokers.values():
         if broker.fault is not None:
@@ -87,7 +80,7 @@ def unreachable_brokers(facts: Facts) -> Said:
 
 
 @of_machines("listen", "advertised")
-def listen_addresses(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
+def listen_addresses(facts: Facts, broker: Broker, machine: Any) -> Found:  # noqa: ANN401
     """Listen and advertised addresses that a client on another host cannot reach"""
     listens = [_host(each) for each in machine["listen"]]
     advertised = _host(machine["advertised"] or "")
@@ -118,7 +111,7 @@ def listen_addresses(facts: Facts, broker: Broker, machine: Any) -> Said:  # noq
         )
 
 
-def broker_permission(facts: Facts) -> Said:
+def broker_permission(facts: Facts) -> Found:
     """Brokers that let no client send or read"""
     if facts.store is not None:
         yield NotChecked("a store folder does not say it")
@@ -137,7 +130,7 @@ def broker_permission(facts: Facts) -> Said:
 # ---- disk ----
 
 
-def disk_use(facts: Facts) -> Said:
+def disk_use(facts: Facts) -> Found:
     """Disks that are nearly full"""
     for broker in facts.asked_brokers():
         for what, share, at in _shares(broker):
@@ -173,7 +166,7 @@ def _shares(broker: Broker) -> Iterator[tuple[str, float, str]]:
             yield what, share, ""
 
 
-def free_bytes(facts: Facts) -> Said:
+def free_bytes(facts: Facts) -> Found:
     """Disks without space for the next files of the log, or without inodes"""
     for broker in facts.asked_brokers():
         segment = broker.number("mappedFileSizeCommitLog", SEGMENT_BYTES)
@@ -201,7 +194,7 @@ def free_bytes(facts: Facts) -> Said:
 
 
 @of_machines("flush", "log")
-def flush_mode(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
+def flush_mode(facts: Facts, broker: Broker, machine: Any) -> Found:  # noqa: ANN401
     """What a power cut loses: flush mode against the device's write cache"""
     mode, interval_ms, log = (
         machine["flush"]["mode"],
@@ -242,7 +235,7 @@ def flush_mode(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN
 
 
 @of_machines("store")
-def fsync_time(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
+def fsync_time(facts: Facts, broker: Broker, machine: Any) -> Found:  # noqa: ANN401
     """A disk that syncs slowly, or not at all"""
     slow_ms = SYNC_SLOW_MS.get(machine.get("flush", {}).get("mode", ""), SYNC_SLOW_MS["ASYNC_FLUSH"])
     taken_ms, waited_ms = machine.get("syncMs"), machine.get("syncWaitedMs")
@@ -269,7 +262,7 @@ def fsync_time(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN
 
 
 @of_machines("files")
-def file_descriptors(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
+def file_descriptors(facts: Facts, broker: Broker, machine: Any) -> Found:  # noqa: ANN401
     """A process that runs out of file descriptors"""
     used, limit = machine["files"]["used"], machine["files"]["limit"]
     if used is not None and limit and used > FILES_SHARE * limit:
@@ -282,7 +275,7 @@ def file_descriptors(facts: Facts, broker: Broker, machine: Any) -> Said:  # noq
         )
 
 
-def service_threads(facts: Facts) -> Said:
+def service_threads(facts: Facts) -> Found:
     """Threads of brokers that ended or hang"""
     for broker, status in _reporting(facts):
         for thread in status.get("threads", ()):
@@ -297,7 +290,7 @@ def service_threads(facts: Facts) -> Said:
                 )
 
 
-def unready_brokers(facts: Facts) -> Said:
+def unready_brokers(facts: Facts) -> Found:
     """Brokers that do not serve clients"""
     for broker, status in _reporting(facts):
         unready = status.get("unready")
@@ -311,7 +304,7 @@ def unready_brokers(facts: Facts) -> Said:
             )
 
 
-def table_saves(facts: Facts) -> Said:
+def table_saves(facts: Facts) -> Found:
     """Config files of brokers that are written late, slowly or not at all"""
     for broker, status in _reporting(facts):
         for save in status.get("saves", ()):
@@ -339,7 +332,7 @@ def _reporting(facts: Facts) -> Iterator[tuple[Broker, Any]]:
 
 
 @of_machines("nowMs")
-def machine_clock(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
+def machine_clock(facts: Facts, broker: Broker, machine: Any) -> Found:  # noqa: ANN401
     """A broker's clock that differs from the one here"""
     if broker.ahead_ms is not None and abs(broker.ahead_ms) > CLOCK_MS:
         yield Finding(
@@ -353,7 +346,7 @@ def machine_clock(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: 
 
 
 @of_machines("memory")
-def memory_limit(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
+def memory_limit(facts: Facts, broker: Broker, machine: Any) -> Found:  # noqa: ANN401
     """Memory limits of a container that are too tight"""
     limit, used = machine["memory"]["limit"], machine["memory"]["used"]
     if not limit:
@@ -374,7 +367,7 @@ def memory_limit(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: A
 
 
 @of_machines("lastBackup")
-def last_backup(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: ANN401
+def last_backup(facts: Facts, broker: Broker, machine: Any) -> Found:  # noqa: ANN401
     """Age of the last backup"""
     backup = machine.get("lastBackup")
     oldest_ms = max(int(real(broker.runtime.get("earliestMessageTimeStamp")) or 0), 0)
@@ -394,7 +387,7 @@ def last_backup(facts: Facts, broker: Broker, machine: Any) -> Said:  # noqa: AN
     )
 
 
-def dispatch_behind(facts: Facts) -> Said:
+def dispatch_behind(facts: Facts) -> Found:
     """Stored messages that no consumer can see yet"""
     for broker in facts.asked_brokers():
         bytes_left = real(broker.runtime.get("dispatchBehindBytes")) or 0
@@ -408,7 +401,7 @@ def dispatch_behind(facts: Facts) -> Said:
             )
 
 
-def unclean_stop(facts: Facts) -> Said:
+def unclean_stop(facts: Facts) -> Found:
     """A store that was not closed"""
     store = facts.store
     if store is not None and store.killed and not store.running:
@@ -424,8 +417,8 @@ def unclean_stop(facts: Facts) -> Said:
 # ---- versions ----
 
 
-class Fault(NamedTuple):
-    """A known fault of the clients of a language before a version (an ordinal of MQVersion)."""
+class KnownBug(NamedTuple):
+    """A bug of the clients of a language before a version (an ordinal of MQVersion)."""
 
     language: str
     before: int
@@ -434,7 +427,7 @@ class Fault(NamedTuple):
 
 
 CLIENT_FAULTS = (
-    Fault(
+    KnownBug(
         "JAVA",
         FIRST_VERSION + 180,  # V4_9_0
         "a consumer that cannot read its offset in time begins at the queue's first message, and commits that",
@@ -458,7 +451,7 @@ BROKER_FAULTS = (
 """Last version with the fault, first one, what, and the version that fixes it."""
 
 
-def client_versions(facts: Facts) -> Said:
+def client_versions(facts: Facts) -> Found:
     """Clients of versions with known faults"""
     if facts.store is not None:
         yield NotChecked("a stopped store has no clients")
@@ -479,7 +472,7 @@ def client_versions(facts: Facts) -> Said:
             )
 
 
-def broker_versions(facts: Facts) -> Said:
+def broker_versions(facts: Facts) -> Found:
     """Brokers of versions with known holes"""
     for broker in facts.asked_brokers():
         found = re.fullmatch(r"V(\d+)_(\d+)_(\d+)", broker.runtime.get("brokerVersionDesc", ""))

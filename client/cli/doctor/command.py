@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Sequence
 
+from firearrow._native.store_checks.findings import Severity
 from firearrow.client.base.errors import ConfigError, RocketMQError
 from firearrow.client.cli.command import CANNOT_REACH, FOUND_TROUBLE, OK, Call, Command
 from firearrow.client.cli.doctor import broker_checks, group_checks, replica_checks, topic_checks
+from firearrow.client.cli.doctor.checks import Examined, counted, run, shortened
 from firearrow.client.cli.doctor.cluster import Watch, cluster_facts
 from firearrow.client.cli.doctor.facts import Facts
-from firearrow.client.cli.doctor.finding import Examined, Severity, counted, run, shortened
 from firearrow.client.cli.output import Column, Output, printable
 from firearrow.client.cli.times import duration_ms
 
@@ -103,14 +104,23 @@ async def _facts(call: Call) -> Facts:
 
 
 def _show(output: Output, examined: Examined) -> None:
-    for name, finding in examined.findings:
+    for finding in examined.findings:
         if output.json:
-            output.json_line({"check": name, **finding._asdict(), "severity": finding.severity.name})
+            output.json_line(
+                {
+                    "check": finding.kind,
+                    "severity": finding.severity.name,
+                    "subject": finding.where,
+                    "found": finding.text,
+                    "why": finding.meaning,
+                    "fix": finding.repair,
+                }
+            )
             continue
-        output.text(printable(f"{finding.severity.name} {finding.subject}: {finding.found}"))
-        output.text(printable(f"  why:   {finding.why}"))
-        output.text(printable(f"  fix:   {finding.fix}"))
-        output.text(f"  check: {name}\n")
+        output.text(printable(f"{finding.severity.name} {finding.where}: {finding.text}"))
+        output.text(printable(f"  why:   {finding.meaning}"))
+        output.text(printable(f"  fix:   {finding.repair}"))
+        output.text(f"  check: {finding.kind}\n")
     for name, skipped in examined.skipped:
         if output.json:
             output.json_line({"check": name, "severity": "NOT_CHECKED", **skipped._asdict()})
@@ -122,8 +132,7 @@ def _show(output: Output, examined: Examined) -> None:
 
 
 def _summary(examined: Examined) -> str:
-    counts = [sum(finding.severity is each for _, finding in examined.findings) for each in Severity]
-    notes, warnings, critical = counts
+    notes, warnings, critical = map(examined.count, Severity)
     return (
         f"{counted(examined.checks, 'check')}: {critical} critical, {counted(warnings, 'warning')}, "
         f"{counted(notes, 'note')}, {len(examined.skipped)} not checked"
@@ -132,18 +141,17 @@ def _summary(examined: Examined) -> str:
 
 def plugin_line(examined: Examined, facts: Facts) -> str:
     """A line as Nagios, Icinga and others read it: state, text, `|`, perfdata."""
-    trouble = [finding for _, finding in examined.findings if finding.severity is not Severity.NOTE]
+    trouble = [finding for finding in examined.findings if finding.severity is not Severity.NOTE]
     word = "OK" if not trouble else examined.worst.name
-    text = shortened((f"{each.subject}: {each.found}" for each in trouble), NAMED_MAX) or _summary(examined)
+    text = shortened((f"{each.where}: {each.text}" for each in trouble), NAMED_MAX) or _summary(examined)
     return f"FIREARROW {word}: {text.replace('|', '/')} | {_perfdata(examined, facts)}"
 
 
 def _perfdata(examined: Examined, facts: Facts) -> str:
-    counts = {each: sum(finding.severity is each for _, finding in examined.findings) for each in Severity}
     values = [
-        f"critical={counts[Severity.CRITICAL]};;0",
-        f"warning={counts[Severity.WARNING]};0",
-        f"notes={counts[Severity.NOTE]}",
+        f"critical={examined.count(Severity.CRITICAL)};;0",
+        f"warning={examined.count(Severity.WARNING)};0",
+        f"notes={examined.count(Severity.NOTE)}",
         f"lag={sum(group.lag for group in facts.plain_groups())}",
         f"brokers={sum(1 for _ in facts.asked_brokers())}",
     ]

@@ -2,17 +2,10 @@
 
 from collections.abc import Iterator
 
+from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.base.names import DLQ, RETRY
+from firearrow.client.cli.doctor.checks import Found, NotChecked, check_of, counted, shortened
 from firearrow.client.cli.doctor.facts import Facts, Group, Progress, Queue
-from firearrow.client.cli.doctor.finding import (
-    Finding,
-    NotChecked,
-    Said,
-    Severity,
-    check_of,
-    counted,
-    shortened,
-)
 from firearrow.client.cli.times import age_text
 
 STANDS_MS = 60_000
@@ -28,7 +21,7 @@ NO_CLIENTS = "a stopped store has no clients"
 NEEDS_FIREARROW = "only FireArrow's broker says it"
 
 
-def group_subscriptions(facts: Facts) -> Said:
+def group_subscriptions(facts: Facts) -> Found:
     """Members of a group that subscribe differently"""
     if facts.store is not None:
         yield NotChecked(NO_CLIENTS)
@@ -51,7 +44,7 @@ def group_subscriptions(facts: Facts) -> Said:
             )
 
 
-def group_stands_still(facts: Facts) -> Said:
+def group_stands_still(facts: Facts) -> Found:
     """Consumers without progress, and the message they stand on"""
     if facts.store is not None:
         yield NotChecked(NO_CLIENTS)
@@ -62,7 +55,7 @@ def group_stands_still(facts: Facts) -> Said:
             yield _standing(facts, group, standing)
 
 
-def _standing(facts: Facts, group: Group, standing: list[tuple[Queue, Progress]]) -> Finding:
+def _standing(facts: Facts, group: Group, standing: list[tuple[Queue, Progress]]) -> Finding[str]:
     """One finding for the group, with the queue that stands for the longest time."""
     queue, progress = min(
         standing, key=lambda pair: facts.now_ms if pair[1].head is None else pair[1].head.stored_ms
@@ -82,7 +75,7 @@ def _standing(facts: Facts, group: Group, standing: list[tuple[Queue, Progress]]
     )
 
 
-def unread_expired(facts: Facts) -> Said:
+def unread_expired(facts: Facts) -> Found:
     """Messages that were deleted before their group read them"""
     for group in facts.plain_groups():
         lost = {
@@ -102,7 +95,7 @@ def unread_expired(facts: Facts) -> Said:
             )
 
 
-def unread_expires_soon(facts: Facts) -> Said:
+def unread_expires_soon(facts: Facts) -> Found:
     """Unread messages that retention will delete soon"""
     for group in facts.plain_groups():
         for queue, each in sorted(group.progress.items()):
@@ -122,7 +115,7 @@ def unread_expires_soon(facts: Facts) -> Said:
                 break
 
 
-def groups_without_members(facts: Facts) -> Said:
+def groups_without_members(facts: Facts) -> Found:
     """Groups that have read something, and have no members now"""
     if facts.store is not None:
         yield NotChecked(NO_CLIENTS)
@@ -139,7 +132,7 @@ def groups_without_members(facts: Facts) -> Said:
             )
 
 
-def ordered_queues_without_owner(facts: Facts) -> Said:
+def ordered_queues_without_owner(facts: Facts) -> Found:
     """Ordered queues that are locked by a client that is not there"""
     if facts.store is not None:
         yield NotChecked(NO_CLIENTS)
@@ -159,7 +152,7 @@ def ordered_queues_without_owner(facts: Facts) -> Said:
             )
 
 
-def more_members_than_queues(facts: Facts) -> Said:
+def more_members_than_queues(facts: Facts) -> Found:
     """Members that get no queue"""
     for group in facts.plain_groups():
         if not group.members or group.model == "BROADCASTING" or not group.subscriptions:
@@ -184,7 +177,7 @@ def more_members_than_queues(facts: Facts) -> Said:
             )
 
 
-def disabled_groups(facts: Facts) -> Said:
+def disabled_groups(facts: Facts) -> Found:
     """Groups that may not consume, though they have members or messages wait"""
     for group in facts.plain_groups():
         if group.config is not None and not group.config.consume_enabled and (group.members or group.lag):
@@ -197,7 +190,7 @@ def disabled_groups(facts: Facts) -> Said:
             )
 
 
-def retry_storms(facts: Facts) -> Said:
+def retry_storms(facts: Facts) -> Found:
     """Groups that fail again and again"""
     if facts.store is not None:
         yield NotChecked("a stopped store retries nothing")
@@ -215,7 +208,7 @@ def retry_storms(facts: Facts) -> Said:
             )
 
 
-def unread_dead_letters(facts: Facts) -> Iterator[Finding]:
+def unread_dead_letters(facts: Facts) -> Iterator[Finding[str]]:
     """Dead letters that were not read"""
     for topic in facts.topics.values():
         group = topic.group_of(DLQ)

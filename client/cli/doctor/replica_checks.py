@@ -1,8 +1,9 @@
 """Checks of replication: slaves that stopped or are late, masters that wait for no slave, two masters. Pure."""
 
+from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.admin_api.replicas import FOLLOWS, MISSING, Replica
+from firearrow.client.cli.doctor.checks import Found, NotChecked, check_of
 from firearrow.client.cli.doctor.facts import Facts
-from firearrow.client.cli.doctor.finding import Finding, NotChecked, Said, Severity, check_of
 from firearrow.client.cli.output import bytes_text
 from firearrow.client.cli.times import age_text
 
@@ -25,12 +26,12 @@ def _subject(replica: Replica) -> str:
     return f"slave{number} of {replica.broker}"
 
 
-def _unless_unseen(facts: Facts) -> Said:
+def _unless_unseen(facts: Facts) -> Found:
     if facts.store is not None:
         yield NotChecked("a store folder does not say it")
 
 
-def replicas_stopped(facts: Facts) -> Said:
+def replicas_stopped(facts: Facts) -> Found:
     """Slaves that do not follow their master, and will not until an operator acts"""
     yield from _unless_unseen(facts)
     for replica in _slaves(facts):
@@ -45,7 +46,7 @@ def replicas_stopped(facts: Facts) -> Said:
             )
 
 
-def replicas_out_of_sync(facts: Facts) -> Said:
+def replicas_out_of_sync(facts: Facts) -> Found:
     """Slaves that are not in sync, not connected, or far behind"""
     yield from _unless_unseen(facts)
     for replica in _slaves(facts):
@@ -71,7 +72,7 @@ def replicas_out_of_sync(facts: Facts) -> Said:
         )
 
 
-def replicas_missing(facts: Facts) -> Said:
+def replicas_missing(facts: Facts) -> Found:
     """Slaves that were in sync once, or have to be there, and are not"""
     yield from _unless_unseen(facts)
     for replica in _slaves(facts):
@@ -86,7 +87,7 @@ def replicas_missing(facts: Facts) -> Said:
             )
 
 
-def masters_missing(facts: Facts) -> Said:
+def masters_missing(facts: Facts) -> Found:
     """Masters that are dead, or that no name server knows while their slaves are there"""
     yield from _unless_unseen(facts)
     for replica in facts.replicas:
@@ -100,7 +101,7 @@ def masters_missing(facts: Facts) -> Said:
             )
 
 
-def sends_refused(facts: Facts) -> Said:
+def sends_refused(facts: Facts) -> Found:
     """Masters that refuse sends"""
     yield from _unless_unseen(facts)
     for replica in facts.replicas:
@@ -114,7 +115,7 @@ def sends_refused(facts: Facts) -> Said:
             )
 
 
-def sync_masters_alone(facts: Facts) -> Said:
+def sync_masters_alone(facts: Facts) -> Found:
     """SYNC_MASTERs that wait for no slave"""
     yield from _unless_unseen(facts)
     for broker in facts.asked_brokers():
@@ -128,7 +129,7 @@ def sync_masters_alone(facts: Facts) -> Said:
             )
 
 
-def two_masters(facts: Facts) -> Said:
+def two_masters(facts: Facts) -> Found:
     """Two masters of one broker name"""
     yield from _unless_unseen(facts)
     for replica in facts.replicas:

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.base import last_backup, machine
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.queue_reader import QueueReader
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.record import Record, RecordError, decode
 from firearrow.client.admin_api import records
@@ -45,7 +45,7 @@ def store_facts(folder: str) -> Facts:
 
 
 def _facts_of(root: str) -> Facts:
-    store = AuditedStore("", root)
+    store = StoreFolder("", root)
     if not os.path.isdir(store.path("commitlog")):
         raise ConfigError(f"{root} is not a store: it has no folder commitlog")
     facts = Facts(time.time_ns() // 1_000_000)
@@ -61,7 +61,7 @@ def _facts_of(root: str) -> Facts:
     return facts
 
 
-def _machine(store: AuditedStore) -> dict[str, Any]:
+def _machine(store: StoreFolder) -> dict[str, Any]:
     """What GET_MACHINE says of a broker's disks; there is no process."""
     backup = last_backup.read(store.root)
     found: dict[str, Any] = {
@@ -78,7 +78,7 @@ def _machine(store: AuditedStore) -> dict[str, Any]:
 class _StoreFiles:
     """Fills `facts` from one store. `name` stands for its broker, whose name the files do not say."""
 
-    def __init__(self, store: AuditedStore, facts: Facts, name: str) -> None:
+    def __init__(self, store: StoreFolder, facts: Facts, name: str) -> None:
         self._store = store
         self._facts = facts
         self._name = name

@@ -1,15 +1,10 @@
 """Checks of topics: readers, queues, permissions, the size of messages, and the clocks of those who sent them. Pure."""
 
+from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.admin_api.records import unread_messages
 from firearrow.client.base.names import DLQ, RETRY
+from firearrow.client.cli.doctor.checks import Found, check_of, counted
 from firearrow.client.cli.doctor.facts import BROADCASTING, Facts, Queue, QueueState, Topic
-from firearrow.client.cli.doctor.finding import (
-    Finding,
-    Said,
-    Severity,
-    check_of,
-    counted,
-)
 from firearrow.client.cli.output import bytes_text
 from firearrow.client.cli.times import age_text
 
@@ -23,7 +18,7 @@ BEHIND_MS = 300_000
 READ, WRITE = 4, 2
 
 
-def topics_without_groups(facts: Facts) -> Said:
+def topics_without_groups(facts: Facts) -> Found:
     """Topics with messages that no group reads"""
     for topic in facts.plain_topics():
         if topic.messages and not topic.groups:
@@ -36,7 +31,7 @@ def topics_without_groups(facts: Facts) -> Said:
             )
 
 
-def one_queue_topics(facts: Facts) -> Said:
+def one_queue_topics(facts: Facts) -> Found:
     """Topics with one queue, which one member of a group can read"""
     for topic in facts.plain_topics():
         queues = sum(config.write_queues for config in topic.configs.values())
@@ -50,7 +45,7 @@ def one_queue_topics(facts: Facts) -> Said:
             )
 
 
-def unreadable_queues(facts: Facts) -> Said:
+def unreadable_queues(facts: Facts) -> Found:
     """Queues that are never read: written beyond the read queues, or left when queues were taken away"""
     for topic in facts.topics.values():
         if topic.group_of(DLQ) is not None:
@@ -104,7 +99,7 @@ def _unread(facts: Facts, topic: Topic, queues: list[tuple[Queue, QueueState]], 
     return ", ".join([*texts, f"{unknown:,} that no group has read"] if unknown else texts)
 
 
-def draining_queues(facts: Facts) -> Said:
+def draining_queues(facts: Facts) -> Found:
     """Queues that are read and not written any more: they can be taken away once they are read"""
     for topic in facts.plain_topics():
         for broker, config in sorted(topic.configs.items()):
@@ -126,7 +121,7 @@ def draining_queues(facts: Facts) -> Said:
                 )
 
 
-def topic_permissions(facts: Facts) -> Said:
+def topic_permissions(facts: Facts) -> Found:
     """Topics that no client may write or read"""
     for topic in facts.plain_topics():
         for broker, config in sorted(topic.configs.items()):
@@ -141,7 +136,7 @@ def topic_permissions(facts: Facts) -> Said:
                 )
 
 
-def skewed_queues(facts: Facts) -> Said:
+def skewed_queues(facts: Facts) -> Found:
     """Topics with most messages in one queue"""
     for topic in facts.topics.values():
         if topic.group_of(DLQ) is None and topic.group_of(RETRY) is None and not topic.is_plain:
@@ -175,7 +170,7 @@ def _is_written(topic: Topic, broker: str) -> bool:
     return config is None or bool(config.perm & WRITE)
 
 
-def big_messages(facts: Facts) -> Said:
+def big_messages(facts: Facts) -> Found:
     """Messages of 1 MiB or more"""
     for topic in facts.topics.values():
         big = [each for each in topic.newest if each.bytes >= BIG_BYTES]
@@ -191,7 +186,7 @@ def big_messages(facts: Facts) -> Said:
             )
 
 
-def client_clocks(facts: Facts) -> Said:
+def client_clocks(facts: Facts) -> Found:
     """Clients whose clock differs from the broker's: born times against store times"""
     for topic in facts.plain_topics():
         ahead = [each for each in topic.newest if each.born_ms - each.stored_ms > AHEAD_MS]

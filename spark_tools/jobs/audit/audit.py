@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from firearrow._native.audit.audit import StoreAudit, StoreResult
-from firearrow._native.audit.findings import Finding, Kind
-from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.offline.store_folder import StoreFolder
+from firearrow._native.store_checks.audit import StoreAudit, StoreResult
+from firearrow._native.store_checks.findings import Extent, Kind
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.audit.duplicate_ids import Duplicates, find_duplicates
@@ -31,10 +31,10 @@ from firearrow.spark_tools.offline.store_config import config_faults, group_offs
 from firearrow.spark_tools.offline.store_source import StoreSource
 
 
-def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
+def stores_of(paths: tuple[str, ...]) -> list[StoreFolder]:
     """Stores of folders, or NAME=FOLDER. InvalidOption: no store, or two of one name."""
     named = (path.partition("=") for path in StoreSource(paths).paths)
-    return [AuditedStore(name, root) for name, _, root in named]
+    return [StoreFolder(name, root) for name, _, root in named]
 
 
 JOB = "audit"
@@ -117,7 +117,7 @@ def audit(
         )
         seen.append(auditing.run())
         for path, why in config_faults(store.root):
-            seen[-1].findings.add(Finding(Kind.CONFIG, store.name, path, 0, why))
+            seen[-1].findings.add(Kind.CONFIG.finding(Extent(store.name, path, 0), why))
     doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
     result = document(seen, top, round(time.monotonic() - began, 3))
     if doubles is not None:
@@ -150,7 +150,7 @@ def show(console: Console, stores: list[StoreResult], doubles: Duplicates | None
             table.add_row(escape(kind), f"{count:,}")
         console.print(table)
         for each in seen.findings.ordered()[:SHOWN_MAX]:
-            line = f"{each.kind}: {each.file} at {each.position:,}: {each.text}"
+            line = f"{each.kind}: {each.where.file} at {each.where.position:,}: {each.text}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if doubles is not None:
         console.print(doubles.as_text, markup=False, highlight=False, soft_wrap=True)

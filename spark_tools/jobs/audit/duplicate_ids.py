@@ -13,7 +13,7 @@ import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow.spark_tools.sessions import register
 
 NAMED_MAX = 100
@@ -43,7 +43,7 @@ class Duplicates:
         return {**asdict(self), "named": [asdict(each) for each in self.named]}
 
 
-def find_duplicates(spark: SparkSession, stores: Sequence[AuditedStore]) -> Duplicates:
+def find_duplicates(spark: SparkSession, stores: Sequence[StoreFolder]) -> Duplicates:
     register(spark)
     reader = (
         spark.read.format("rocketmq").schema("topic string, uniqKey string").option("failOnDataLoss", "false")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from firearrow._native.audit.audit import StoreResult
-from firearrow._native.audit.top_counts import TopCounts
+from firearrow._native.store_checks.audit import StoreResult
+from firearrow._native.store_checks.top_counts import TopCounts
 from firearrow.spark_tools.jobs.audit.summary import QueueRow, queue_rows, topic_rows
 
 WIDTH, HEIGHT = 920, 220
@@ -177,7 +177,13 @@ def _findings(seen: StoreResult) -> Iterable[str]:
     yield _table(
         ("kind", "file", "#position", "what", "#count"),
         [
-            (str(each.kind), each.file, f"{each.position:,}", each.text, f"{each.count:,}")
+            (
+                str(each.kind),
+                each.where.file,
+                f"{each.where.position:,}",
+                each.text,
+                f"{each.where.count:,}",
+            )
             for each in listed[:FINDINGS_MAX]
         ],
     )

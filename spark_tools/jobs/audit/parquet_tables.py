@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firearrow._native.audit.audit import StoreResult
-from firearrow._native.audit.top_counts import TopCounts
+from firearrow._native.store_checks.audit import StoreResult
+from firearrow._native.store_checks.findings import as_row
+from firearrow._native.store_checks.top_counts import TopCounts
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs.audit.summary import queue_rows
 
@@ -77,7 +78,7 @@ Row = dict[str, Any]
 def write_tables(folder: Path, stores: Sequence[StoreResult]) -> list[Path]:
     """The files. InvalidOption: the folder cannot be written."""
     tables: dict[str, tuple[pa.Schema, Callable[[StoreResult], Iterable[Row]]]] = {
-        "findings": (FINDINGS, lambda seen: (each.as_row() for each in seen.findings.ordered())),
+        "findings": (FINDINGS, lambda seen: (as_row(each) for each in seen.findings.ordered())),
         "counts": (COUNTS, _counts),
         "queues": (QUEUES, lambda seen: (asdict(row) for row in queue_rows(seen))),
         "lag": (LAG, lambda seen: ({**asdict(lag), "lag": lag.lag, "gone": lag.gone} for lag in seen.lags)),

@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from firearrow._native.audit.audit import StoreResult
-from firearrow._native.audit.top_counts import TopCounts
+from firearrow._native.store_checks.audit import StoreResult
+from firearrow._native.store_checks.findings import as_row
+from firearrow._native.store_checks.top_counts import TopCounts
 from firearrow.client.base.names import DLQ, RETRY, is_system_topic
 from firearrow.spark_tools.base.source import LMQ_PREFIX
 
@@ -102,7 +103,7 @@ def _store(seen: StoreResult, top: int) -> dict[str, Any]:
         "numbers": dict(sorted(seen.numbers.items())),
         "findings": {
             "totals": dict(seen.findings.totals),
-            "listed": [each.as_row() for each in seen.findings.ordered()],
+            "listed": [as_row(each) for each in seen.findings.ordered()],
         },
         "topics": [asdict(row) for row in topic_rows(seen)[:top]],
         "queues": [asdict(row) for row in busy[:top]],

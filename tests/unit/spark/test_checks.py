@@ -1,4 +1,4 @@
-"""The native checks: nothing is counted twice, nothing outside is read, each fault is reported with its numbers."""
+"""The native checks: nothing is counted twice, nothing outside is read, each finding is reported with its numbers."""
 
 import struct
 from pathlib import Path
@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow._native.checks.findings import FaultKind, Faults
-from firearrow._native.checks.log_records import TORN, Survey
-from firearrow._native.checks.queue_entries import check_entries, count_entries, list_entries
 from firearrow._native.columnar.record_spans import End
+from firearrow._native.store_checks.findings import Kind
+from firearrow._native.store_checks.log_records import TORN, Survey
+from firearrow._native.store_checks.queue_entries import check_entries, count_entries, list_entries
+from firearrow._native.store_checks.raw_findings import RawFindings
 from tests.support.examples import examples
 from tests.support.stores import HOST, HOST_V6, open_store, properties_of, put
 
@@ -87,7 +88,7 @@ def test_every_kind_of_record_is_counted_once(log: bytes) -> None:
     assert sum(row[2] for row in survey.tags.items()) == 15
     assert {(row[1], row[2]) for row in survey.hosts.items()} == {(HOST[:4], 22), (HOST_V6[:16], 1)}
     assert [(row[0], row[2]) for row in survey.hours.items()] == [(0, 23)]
-    assert len(survey.faults) == 0
+    assert len(survey.findings) == 0
 
 
 def test_entries_that_fit_are_counted_and_the_others_named(folder: Path, log: bytes) -> None:
@@ -100,17 +101,17 @@ def test_entries_that_fit_are_counted_and_the_others_named(folder: Path, log: by
     number = next(queue.number for queue in survey.queues() if (queue.topic, queue.queue_id) == (b"A", 1))
     survey.match(number, rows, 0)
     survey.settle(number)
-    kinds = [(fault.kind, fault.number) for fault in survey.faults.listed()]
+    kinds = [(finding.kind, finding.number) for finding in survey.findings.listed()]
     assert kinds == [
-        (FaultKind.WRONG_ENTRY, 1),
-        (FaultKind.WRONG_ENTRY, 2),
-        (FaultKind.WRONG_TAGS, 3),
-        (FaultKind.NO_ENTRY, 4),
+        (Kind.WRONG_ENTRY, 1),
+        (Kind.WRONG_ENTRY, 2),
+        (Kind.WRONG_TAGS, 3),
+        (Kind.NO_ENTRY, 4),
     ]
     assert survey.queues()[number].fitting == 2
     survey.clear()
     survey.settle(number)
-    assert len(survey.faults.listed()) == 4
+    assert len(survey.findings.listed()) == 4
 
 
 def test_rows_are_matched_in_whichever_file_they_are(folder: Path, log: bytes) -> None:
@@ -121,7 +122,7 @@ def test_rows_are_matched_in_whichever_file_they_are(folder: Path, log: bytes) -
     survey.match(number, rows[:40], 0)
     survey.settle(number)
     assert survey.queues()[number].fitting == 5
-    assert not survey.faults.listed()
+    assert not survey.findings.listed()
 
 
 def test_a_walk_ends_with_its_capacity_and_goes_on(log: bytes) -> None:
@@ -188,7 +189,7 @@ def test_delayed_messages_have_their_time_as_code(tmp_path: Path) -> None:
     size = survey.log_bytes
     survey.match(queue.number, entry(0, size, 15_000), 0)
     survey.settle(queue.number)
-    assert not survey.faults.listed()
+    assert not survey.findings.listed()
 
 
 @given(st.binary(max_size=40), st.data())
@@ -235,12 +236,12 @@ SMALL_LOG = small_log()
 def test_bad_crcs_are_gone_over() -> None:
     survey = Survey()
     assert survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0) == (len(SMALL_LOG), End.LIMIT)
-    faults = survey.faults.listed()
-    assert [fault.kind for fault in faults] == [FaultKind.BAD_CRC] * 5
+    findings = survey.findings.listed()
+    assert [finding.kind for finding in findings] == [Kind.BAD_CRC] * 5
     assert survey.records == 6
     unchecked = Survey(check_crc=False)
     unchecked.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
-    assert not unchecked.faults.listed()
+    assert not unchecked.findings.listed()
 
 
 # ---- queues ----------------------------------------------------------------------------------------------------------
@@ -248,22 +249,22 @@ def test_bad_crcs_are_gone_over() -> None:
 
 def test_entries_are_counted_by_where_they_point() -> None:
     rows = BLANK_ENTRY * 2 + entry(10) + entry(200) + entry(300) + entry(FAR) + bytes(40)
-    faults = Faults()
-    seen = count_entries(rows, 50, 100, 1000, faults)
+    findings = RawFindings()
+    seen = count_entries(rows, 50, 100, 1000, findings)
     assert (seen.first, seen.end, seen.written) == (53, 56, 4)
     assert (seen.gone, seen.within, seen.beyond) == (1, 2, 1)
     assert (seen.lowest, seen.highest) == (200, 300)
-    assert len(faults) == 0
+    assert len(findings) == 0
 
 
 def test_gaps_and_disorder_are_named_where_they_are() -> None:
     rows = entry(100) + bytes(40) + entry(200) + entry(FAR) + entry(300) + entry(50) + entry(400)
-    faults = Faults()
-    seen = count_entries(rows, 0, 0, 1 << 50, faults)
-    assert [(fault.kind, fault.number, fault.times) for fault in faults.listed()] == [
-        (FaultKind.QUEUE_GAP, 1, 2),
-        (FaultKind.QUEUE_ORDER, 4, 1),
-        (FaultKind.QUEUE_ORDER, 6, 1),
+    findings = RawFindings()
+    seen = count_entries(rows, 0, 0, 1 << 50, findings)
+    assert [(finding.kind, finding.number, finding.times) for finding in findings.listed()] == [
+        (Kind.QUEUE_GAP, 1, 2),
+        (Kind.QUEUE_ORDER, 4, 1),
+        (Kind.QUEUE_ORDER, 6, 1),
     ]
     assert (seen.written, seen.end) == (6, 8)
 
@@ -273,7 +274,7 @@ def test_entries_without_records_are_reported(log: bytes) -> None:
     first = next(queue for queue in survey.queues() if queue.queue_id == 0)
     size = struct.unpack_from(">i", log)[0]
     good = entry(0, size)
-    faults = Faults()
+    findings = RawFindings()
     judged = check_entries(
         good + entry(1, size) + entry(end, 100) + entry(FAR),
         0,
@@ -283,28 +284,28 @@ def test_entries_without_records_are_reported(log: bytes) -> None:
         topic=first.topic,
         queue_id=0,
         is_lmq=False,
-        faults=faults,
+        findings=findings,
     )
     assert judged == 3
-    [lost] = faults.listed()
-    assert (lost.kind, lost.number, lost.times) == (FaultKind.LOST_RECORD, 1, 2)
-    shifted = Faults()
+    [lost] = findings.listed()
+    assert (lost.kind, lost.number, lost.times) == (Kind.LOST_RECORD, 1, 2)
+    shifted = RawFindings()
     check_entries(
-        good, 1, log, base=0, until=len(log), topic=first.topic, queue_id=0, is_lmq=False, faults=shifted
+        good, 1, log, base=0, until=len(log), topic=first.topic, queue_id=0, is_lmq=False, findings=shifted
     )
     check_entries(
-        good, 0, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=False, faults=shifted
+        good, 0, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=False, findings=shifted
     )
-    assert shifted.total(FaultKind.LOST_RECORD) == 2
-    lmq_faults = Faults()
+    assert shifted.totals()[Kind.LOST_RECORD] == 2
+    lmq_faults = RawFindings()
     check_entries(
-        good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=True, faults=lmq_faults
+        good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=True, findings=lmq_faults
     )
     assert len(lmq_faults) == 0
 
 
 def test_entries_of_a_hole_are_listed() -> None:
-    faults = Faults()
+    findings = RawFindings()
     rows = entry(10) + entry(100) + entry(199) + entry(200) + bytes(20)
-    assert list_entries(rows, 0, offset_from=100, offset_to=200, faults=faults) == 2
-    assert [(fault.number, fault.times) for fault in faults.listed()] == [(1, 2)]
+    assert list_entries(rows, 0, offset_from=100, offset_to=200, findings=findings) == 2
+    assert [(finding.number, finding.times) for finding in findings.listed()] == [(1, 2)]

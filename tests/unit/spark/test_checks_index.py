@@ -7,23 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow._native.audit.log_ranges import from_offset, group_ranges, split_log
 from firearrow._native.base.hash import java_hash
-from firearrow._native.checks.findings import FaultKind, Faults
-from firearrow._native.checks.index_files import (
-    check_chains,
-    covered_by,
-    find_keys,
-    head_of,
-    match_keys,
-    settle_keys,
-    slots_of,
-)
-from firearrow._native.checks.log_records import Survey
-from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.counters import NameCounters
 from firearrow._native.columnar.unwritten import first_written
+from firearrow._native.offline.index_file import covered_by, find_keys, head_of, slots_of
 from firearrow._native.offline.segment_files import SegmentFile
+from firearrow._native.store_checks.findings import Kind
+from firearrow._native.store_checks.index_entries import check_chains, match_keys, settle_keys
+from firearrow._native.store_checks.log_ranges import from_offset, group_ranges, split_log
+from firearrow._native.store_checks.log_records import Survey
+from firearrow._native.store_checks.queue_entries import count_entries
+from firearrow._native.store_checks.raw_findings import RawFindings
 from tests.support.examples import examples
 from tests.unit.spark.test_checks import FAR, SMALL_LOG, entry
 
@@ -61,35 +55,35 @@ def test_slots_of_an_empty_index_are_unknown() -> None:
 
 
 def test_whole_chains_have_no_faults() -> None:
-    faults = Faults()
-    assert check_chains(index_of(KEYS), 7, growing=False, faults=faults) == 40
-    assert len(faults) == 0
+    findings = RawFindings()
+    assert check_chains(index_of(KEYS), 7, growing=False, findings=findings) == 40
+    assert len(findings) == 0
 
 
 @pytest.mark.parametrize(
     ("position", "kinds"),
     [
-        (40 + 3 * 4 + 3, {FaultKind.INDEX_SLOT}),
-        (40 + 28 + 20 * 20 + 19, {FaultKind.INDEX_CHAIN}),
-        (40 + 28 + 20 * 20 + 5, {FaultKind.INDEX_ORDER}),
+        (40 + 3 * 4 + 3, {Kind.INDEX_SLOT}),
+        (40 + 28 + 20 * 20 + 19, {Kind.INDEX_CHAIN}),
+        (40 + 28 + 20 * 20 + 5, {Kind.INDEX_ORDER}),
     ],
     ids=["slot", "previous", "offset"],
 )
-def test_a_flipped_bit_breaks_a_chain(position: int, kinds: set[FaultKind]) -> None:
-    data, faults = index_of(KEYS), Faults()
+def test_a_flipped_bit_breaks_a_chain(position: int, kinds: set[Kind]) -> None:
+    data, findings = index_of(KEYS), RawFindings()
     data[position] ^= 1
-    check_chains(data, 7, growing=False, faults=faults)
-    assert {fault.kind for fault in faults.listed()} == kinds
-    assert len(faults) == 1
+    check_chains(data, 7, growing=False, findings=findings)
+    assert {finding.kind for finding in findings.listed()} == kinds
+    assert len(findings) == 1
 
 
 def test_an_index_too_short_for_its_count_is_refused() -> None:
     data = index_of(KEYS)
     for slots in (0, 10_000):
         with pytest.raises(ValueError, match="too few"):
-            check_chains(data, slots, growing=False, faults=Faults())
+            check_chains(data, slots, growing=False, findings=RawFindings())
     with pytest.raises(ValueError, match="the file has space for"):
-        check_chains(data[:-300], 7, growing=False, faults=Faults())
+        check_chains(data[:-300], 7, growing=False, findings=RawFindings())
     with pytest.raises(ValueError, match="head"):
         head_of(b"short")
 
@@ -163,8 +157,8 @@ def test_keys_are_matched_with_entries_in_order() -> None:
     keys.insert(12, (12345, keys[12][1]))
     match_keys(survey, index_of(keys), 7, offset_from=0, offset_to=len(SMALL_LOG))
     settle_keys(survey, covered_from=0, covered_to=FAR)
-    found = {(fault.kind, fault.number) for fault in survey.faults.listed()}
-    assert found == {(FaultKind.WRONG_KEY, 13), (FaultKind.NO_KEY, 2)}
+    found = {(finding.kind, finding.number) for finding in survey.findings.listed()}
+    assert found == {(Kind.WRONG_KEY, 13), (Kind.NO_KEY, 2)}
     assert (survey.keys_expected, survey.keys_found, survey.tags_found) == (18, 17, 6)
 
 
@@ -173,7 +167,7 @@ def test_keys_of_records_that_the_index_does_not_cover_are_counted() -> None:
     survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
     settle_keys(survey, covered_from=FAR, covered_to=FAR)
     assert (survey.keys_outside, survey.keys_found) == (18, 0)
-    assert not survey.faults.listed()
+    assert not survey.findings.listed()
 
 
 @given(st.binary(max_size=400), st.integers(-5, 60))
@@ -183,7 +177,7 @@ def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None
     survey = Survey(check_crc=False)
     survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
     try:
-        check_chains(data, slots, growing=False, faults=Faults())
+        check_chains(data, slots, growing=False, findings=RawFindings())
         covered_by(data, slots)
         find_keys(data, slots, range(60), offset_from=0, offset_to=FAR, most=100)
         match_keys(survey, data, slots, offset_from=0, offset_to=FAR)
@@ -193,7 +187,7 @@ def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None
     assert survey.keys_found + survey.keys_outside <= survey.keys_expected
 
 
-# ---- names, faults, gaps, ranges -------------------------------------------------------------------------------------
+# ---- names, findings, gaps, ranges -----------------------------------------------------------------------------------
 
 
 def test_names_without_limit_are_exact() -> None:
@@ -219,13 +213,11 @@ def test_a_full_table_keeps_the_busiest_and_sums_stay_exact() -> None:
     assert sum(row[3] for row in names.items()) + names.rest_bytes == 10_000 * 3 + 2000 * 7
 
 
-def test_faults_are_counted_beyond_their_list() -> None:
-    faults = Faults(3)
-    count_entries(b"".join(entry(1000 - number) for number in range(50)), 0, 0, FAR, faults)
-    assert len(faults) == 3
-    assert faults.total(FaultKind.QUEUE_ORDER) > 40
-    with pytest.raises(ValueError, match="no kind"):
-        faults.total(99)
+def test_findings_are_counted_beyond_their_list() -> None:
+    findings = RawFindings(3)
+    count_entries(b"".join(entry(1000 - number) for number in range(50)), 0, 0, FAR, findings)
+    assert len(findings) == 3
+    assert findings.totals()[Kind.QUEUE_ORDER] > 40
 
 
 @pytest.mark.parametrize("at", [0, 1, 63, 64, 65, 199, 200])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.findings import Kind
 from firearrow._native.store.message_store import MessageStore, StoreConfig
+from firearrow._native.store_checks.findings import Kind
 from firearrow.broker.maintenance.repair import Repair, RepairOptions
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from firearrow.broker.timers.wheel import SLOT, SLOTS

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.queues import QueueName, QueueResult
-from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
+from firearrow._native.store_checks.findings import Extent, Findings, Kind, StoreFinding
+from firearrow._native.store_checks.queues import QueueName, QueueResult
 
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]
 """(Group, topic) → queue id → the next offset to consume."""
@@ -36,17 +36,17 @@ class GroupLag:
         return max(0, self.first - self.offset)
 
 
-def read_offsets(store: AuditedStore, read: ReadOffsets, findings: Findings) -> Offsets:
+def read_offsets(store: StoreFolder, read: ReadOffsets, findings: Findings) -> Offsets:
     """Offsets that cannot be read are a finding and count as none."""
     try:
         return read(store.root)
     except StoreUnreadable as error:
-        findings.add(Finding(Kind.UNREADABLE, store.name, store.path("config"), 0, str(error)))
+        findings.add(Kind.UNREADABLE.finding(Extent(store.name, store.path("config"), 0), str(error)))
         return {}
 
 
 def lags(
-    store: AuditedStore, offsets: Offsets, queues: Mapping[QueueName, QueueResult], findings: Findings
+    store: StoreFolder, offsets: Offsets, queues: Mapping[QueueName, QueueResult], findings: Findings
 ) -> list[GroupLag]:
     """The lag in each queue of the store; an offset past the end of a queue is a finding."""
     found = []
@@ -61,15 +61,8 @@ def lags(
     return found
 
 
-def _beyond(store: AuditedStore, lag: GroupLag) -> Finding:
+def _beyond(store: StoreFolder, lag: GroupLag) -> StoreFinding:
     text = f"group {lag.group} is at {lag.offset} of {lag.topic}:{lag.queue_id}, which ends at {lag.end}"
-    return Finding(
-        Kind.OFFSET_BEYOND,
-        store.name,
-        store.path("config", "consumerOffset.json"),
-        0,
-        text,
-        topic=lag.topic,
-        queue_id=lag.queue_id,
-        queue_offset=lag.offset,
-    )
+    path = store.path("config", "consumerOffset.json")
+    where = Extent(store.name, path, 0, topic=lag.topic, queue_id=lag.queue_id, queue_offset=lag.offset)
+    return Kind.OFFSET_BEYOND.finding(where, text)

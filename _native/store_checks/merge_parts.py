@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from firearrow._native.audit.findings import Findings, Kind, gap_finding
-from firearrow._native.audit.log_part import PartEnd, PartResult
-from firearrow._native.audit.log_ranges import LogRange, from_offset
-from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.audit.top_counts import LogCounts
 from firearrow._native.offline.segment_files import SegmentFile, segment_at
+from firearrow._native.offline.store_folder import StoreFolder
+from firearrow._native.store_checks.findings import Findings, Kind
+from firearrow._native.store_checks.log_part import PartEnd, PartResult, gap_finding
+from firearrow._native.store_checks.log_ranges import LogRange, from_offset
+from firearrow._native.store_checks.top_counts import LogCounts
 
 Again = Callable[[Sequence[LogRange]], PartResult]
 """Checks a part again; its first record begins at the start of its first range."""
@@ -27,7 +27,7 @@ class LogResult:
 
 
 def merge_parts(
-    store: AuditedStore,
+    store: StoreFolder,
     parts: Sequence[Sequence[LogRange]],
     seen: Sequence[PartResult],
     again: Again,
@@ -68,7 +68,7 @@ def merge_parts(
 
 def _between(
     log: LogResult,
-    store: AuditedStore,
+    store: StoreFolder,
     segments: Sequence[SegmentFile],
     kind: Kind,
     interval: tuple[int, int],

@@ -8,14 +8,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from firearrow._native.audit.findings import KINDS, Finding, Findings, Kind, queue_finding
-from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.checks.findings import FaultKind, Faults
-from firearrow._native.checks.queue_entries import EntriesResult, check_entries, count_entries, list_entries
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.queue_reader import ENTRY, QueueReader
-from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files
+from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files, segment_at
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
+from firearrow._native.store_checks.findings import Extent, Findings, Kind, StoreFinding
+from firearrow._native.store_checks.queue_entries import (
+    EntriesResult,
+    check_entries,
+    count_entries,
+    list_entries,
+)
+from firearrow._native.store_checks.raw_findings import RawFinding, RawFindings
 
 QueueName = tuple[str, int]
 
@@ -50,7 +55,7 @@ class QueueResults:
         self.findings.merge(other.findings)
 
 
-def survey_queues(store: AuditedStore, names: Sequence[QueueName], log: LogBounds) -> QueueResults:
+def survey_queues(store: StoreFolder, names: Sequence[QueueName], log: LogBounds) -> QueueResults:
     seen, maps = QueueResults(), MappedFiles(1)
     for name in names:
         folder = store.path("consumequeue", name[0], str(name[1]))
@@ -58,28 +63,27 @@ def survey_queues(store: AuditedStore, names: Sequence[QueueName], log: LogBound
             files = rolled_files(folder)
             seen.queues[name] = _survey(store, name, files, log, maps, seen.findings)
         except StoreUnreadable as error:
-            seen.findings.add(
-                Finding(Kind.UNREADABLE, store.name, folder, 0, str(error), topic=name[0], queue_id=name[1])
-            )
+            where = Extent(store.name, folder, 0, topic=name[0], queue_id=name[1])
+            seen.findings.add(Kind.UNREADABLE.finding(where, str(error)))
     return seen
 
 
 def _survey(
-    store: AuditedStore,
+    store: StoreFolder,
     name: QueueName,
     files: Sequence[SegmentFile],
     log: LogBounds,
     maps: MappedFiles,
     findings: Findings,
 ) -> QueueResult:
-    faults = Faults()
+    raw = RawFindings()
     found: list[tuple[SegmentFile, EntriesResult]] = []
     for file in files:
         mapping = maps.get(file)
         if mapping is not None:
             first, bounds = -(-file.base // ENTRY.size), (log.start, log.end)
-            found.append((file, count_entries(mapping.window, first, *bounds, faults)))
-    _take(store, os.fsencode(name[0]), name[1], faults, findings)
+            found.append((file, count_entries(mapping.window, first, *bounds, raw)))
+    _add(store, os.fsencode(name[0]), name[1], raw, findings)
     while found and not found[-1][1].written:
         found.pop()
     if not found:
@@ -96,7 +100,7 @@ def _survey(
 
 
 def _find_gaps(
-    store: AuditedStore,
+    store: StoreFolder,
     name: QueueName,
     found: Sequence[tuple[SegmentFile, EntriesResult]],
     findings: Findings,
@@ -111,42 +115,30 @@ def _find_gaps(
             findings.add(_gap(store, name, os.path.basename(file.path), start, size, "nothing was written"))
 
 
-def _gap(store: AuditedStore, name: QueueName, file: str, start: int, size: int, why: str) -> Finding:
+def _gap(store: StoreFolder, name: QueueName, file: str, start: int, size: int, why: str) -> StoreFinding:
     """`start`: the byte of the queue where the gap begins."""
     count, number = size // ENTRY.size, start // ENTRY.size
-    return Finding(
-        Kind.QUEUE_GAP,
-        store.name,
-        store.path("consumequeue", name[0], str(name[1]), file),
-        start - int(file),
-        f"{count} entries are missing from queue offset {number} on: {why}",
-        topic=name[0],
-        queue_id=name[1],
-        queue_offset=number,
-        count=count,
-        bytes=size,
-    )
+    path = store.path("consumequeue", name[0], str(name[1]), file)
+    where = Extent(store.name, path, start - int(file), None, *name, number, count, size)
+    return Kind.QUEUE_GAP.finding(where, f"{count} entries are missing from queue offset {number} on: {why}")
 
 
-def _take(store: AuditedStore, topic: bytes, queue_id: int, faults: Faults, findings: Findings) -> None:
-    for kind in (FaultKind.QUEUE_GAP, FaultKind.QUEUE_ORDER):
-        findings.count(KINDS[kind], faults.total(kind))
-    for fault in faults.listed():
-        findings.name(queue_finding(store, topic, queue_id, fault))
+def _add(store: StoreFolder, topic: bytes, queue_id: int, raw: RawFindings, findings: Findings) -> None:
+    findings.extend(raw.totals(), (queue_finding(store, topic, queue_id, each) for each in raw.listed()))
 
 
 def check_queue(
-    store: AuditedStore, name: QueueName, segments: Sequence[SegmentFile], log: LogBounds, *, is_lmq: bool
+    store: StoreFolder, name: QueueName, segments: Sequence[SegmentFile], log: LogBounds, *, is_lmq: bool
 ) -> Findings:
     """Finds each entry that points to no record of the queue; with `is_lmq`, to no record at all."""
-    topic, findings, faults = os.fsencode(name[0]), Findings(), Faults()
+    topic, findings, raw = os.fsencode(name[0]), Findings(), RawFindings()
     maps, windows = MappedFiles(1), MappedFiles()
     for file in rolled_files(store.path("consumequeue", name[0], str(name[1]))):
         mapping = maps.get(file)
         if mapping is None:
             continue
         first = -(-file.base // ENTRY.size)
-        seen = count_entries(mapping.window, first, log.start, log.end, Faults())
+        seen = count_entries(mapping.window, first, log.start, log.end, RawFindings())
         for segment in segments:
             until = min(segment.end, log.end)
             window = (
@@ -162,17 +154,66 @@ def check_queue(
                     topic=topic,
                     queue_id=name[1],
                     is_lmq=is_lmq,
-                    faults=faults,
+                    findings=raw,
                 )
         for start, end in (*log.holes, *(() if log.growing else ((log.end, (1 << 63) - 1),))):
-            list_entries(mapping.window, first, offset_from=start, offset_to=end, faults=faults)
-    findings.count(Kind.LOST_RECORD, faults.total(FaultKind.LOST_RECORD))
-    for fault in faults.listed():
-        findings.name(queue_finding(store, topic, name[1], fault))
+            list_entries(mapping.window, first, offset_from=start, offset_to=end, findings=raw)
+    _add(store, topic, name[1], raw, findings)
     return findings
 
 
-def is_written(store: AuditedStore, name: QueueName, start: int, count: int) -> bool:
+def queue_finding(store: StoreFolder, topic: bytes, queue_id: int, raw: RawFinding) -> StoreFinding:
+    """Of any kind of queue entries. The folder is named if no file has the entry."""
+    folder = store.queue_folder(topic, queue_id)
+    path, base = store.path("consumequeue") if folder is None else folder, 0
+    if folder is not None and (file := _file_of(folder, raw.number)) is not None:
+        path, base = file.path, file.base
+    where = Extent(
+        store.name,
+        path,
+        raw.number * ENTRY.size - base,
+        raw.physical_offset if raw.physical_offset >= 0 else None,
+        topic.decode("utf-8", "replace"),
+        queue_id,
+        raw.number,
+        raw.times,
+        raw.size,
+    )
+    return raw.kind.finding(where, _sentence(raw) + and_others(raw.times))
+
+
+def _file_of(folder: str, number: int) -> SegmentFile | None:
+    """The file that holds an entry."""
+    try:
+        return segment_at(rolled_files(folder), number * ENTRY.size)
+    except StoreUnreadable:
+        return None
+
+
+def _sentence(raw: RawFinding) -> str:
+    number, at, seen = raw.number, raw.physical_offset, raw.seen
+    match raw.kind:
+        case Kind.NO_ENTRY:
+            return f"the record at {at} has queue offset {number}, but the queue has no such entry"
+        case Kind.WRONG_ENTRY if seen == at:
+            return f"entry {number} points to {at} with another size than the record has"
+        case Kind.WRONG_ENTRY:
+            return f"entry {number} points to {seen}, but its record is at {at}"
+        case Kind.WRONG_TAGS:
+            return f"entry {number} has tags code {seen}, but the record at {at} has other tags"
+        case Kind.LOST_RECORD:
+            return f"entry {number} points to {at}, where its record is not"
+        case Kind.QUEUE_GAP:
+            return f"nothing was written at queue offset {number}"
+        case _:
+            return f"entry {number} points to {at}, out of order: its neighbour points to {seen}"
+
+
+def and_others(count: int) -> str:
+    return f", and {count - 1} more after it" if count > 1 else ""
+
+
+def is_written(store: StoreFolder, name: QueueName, start: int, count: int) -> bool:
     """Whether the entries at queue offsets [start, start + count) are written now."""
     entries = QueueReader(store.path("consumequeue", name[0], str(name[1])))
     entries.refresh()

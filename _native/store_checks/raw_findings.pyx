@@ -1,14 +1,16 @@
-"""Faults: what a check found wrong (see findings.pxd)."""
+"""RawFindings: what a compiled check found wrong (see raw_findings.pxd)."""
 
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from collections import namedtuple
 
-# type: class Fault(NamedTuple):
-# type:     """`times` faults of one kind; the fields describe the first. See findings.pxd."""
+from firearrow._native.store_checks.findings import Kind
+
+# type: class RawFinding(NamedTuple):
+# type:     """`times` findings of one kind; the fields describe the first. See raw_findings.pxd."""
 # type:
-# type:     kind: FaultKind
+# type:     kind: Kind
 # type:     owner: int
 # type:     number: int
 # type:     physical_offset: int
@@ -16,23 +18,28 @@ from collections import namedtuple
 # type:     seen: int
 # type:     times: int
 
-Fault = namedtuple("Fault", "kind owner number physical_offset size seen times")
+RawFinding = namedtuple("RawFinding", "kind owner number physical_offset size seen times")
+KINDS = (  # type: tuple[Kind, ...]
+    Kind.BAD_CRC, Kind.NO_ENTRY, Kind.WRONG_ENTRY, Kind.WRONG_TAGS, Kind.LOST_RECORD, Kind.QUEUE_GAP,
+    Kind.QUEUE_ORDER, Kind.NO_KEY, Kind.WRONG_KEY, Kind.INDEX_CHAIN, Kind.INDEX_SLOT, Kind.INDEX_ORDER,
+)
+assert len(KINDS) == KINDS_END
 
 
 cdef inline bint joins(int kind) noexcept nogil:
-    """Whether adjacent faults of a kind are one fault: a missing part of a queue or an index."""
+    """Whether adjacent findings of a kind are one: a missing part of a queue or an index."""
     return kind == NO_ENTRY or kind == LOST_RECORD or kind == QUEUE_GAP or kind == NO_KEY
 
 
-cdef class Faults:
+cdef class RawFindings:
     def __cinit__(self, Py_ssize_t limit=1000):
         # type: (...) -> None
-        """Keeps at most `limit` faults of each kind and counts all."""
+        """Keeps at most `limit` findings of each kind and counts all."""
         if limit < 1:
-            raise ValueError(f"a list of {limit} faults")
+            raise ValueError(f"a list of {limit} findings")
         self.rows = NULL
         self.limit = limit
-        memset(self.totals, 0, sizeof(self.totals))
+        memset(self.counts, 0, sizeof(self.counts))
         memset(self.kept, 0, sizeof(self.kept))
 
     def __dealloc__(self):
@@ -45,8 +52,8 @@ cdef class Faults:
     cdef int add(
         self, int kind, int owner, int64_t number, int64_t physical_offset, int64_t size, int64_t seen
     ) except -1:
-        cdef FaultRow *row
-        self.totals[kind] += 1
+        cdef FindingRow *row
+        self.counts[kind] += 1
         if self.count and joins(kind):
             row = &self.rows[self.count - 1]
             if row.kind == kind and row.owner == owner and row.number + row.count == number:
@@ -67,7 +74,7 @@ cdef class Faults:
 
     cdef int grow(self) except -1:
         cdef Py_ssize_t capacity = max(16, self.capacity * 2)
-        cdef FaultRow *larger = <FaultRow *> realloc(self.rows, capacity * sizeof(FaultRow))
+        cdef FindingRow *larger = <FindingRow *> realloc(self.rows, capacity * sizeof(FindingRow))
         if larger is NULL:
             raise MemoryError()
         self.rows = larger
@@ -75,22 +82,21 @@ cdef class Faults:
         return 0
 
     def listed(self):
-        # type: (...) -> list[Fault]
+        # type: (...) -> list[RawFinding]
         cdef Py_ssize_t n
-        cdef FaultRow *row
+        cdef FindingRow *row
         found = []
         for n in range(self.count):
             row = &self.rows[n]
             found.append(
-                Fault(
-                    FaultKind(row.kind), row.owner, row.number, row.physical_offset, row.size, row.seen,
-                    row.count,
+                RawFinding(
+                    KINDS[row.kind], row.owner, row.number, row.physical_offset, row.size, row.seen, row.count
                 )
             )
         return found
 
-    def total(self, int kind):
-        # type: (...) -> int
-        if not 0 < kind < KINDS_END:
-            raise ValueError(f"no kind of fault: {kind}")
-        return self.totals[kind]
+    def totals(self):
+        # type: (...) -> dict[str, int]
+        """How many of each kind were found; without those that were not."""
+        cdef int n
+        return {KINDS[n]: self.counts[n] for n in range(<int> KINDS_END) if self.counts[n]}

@@ -3,7 +3,7 @@
 #
 #   walk         makes a Row for each entry and a KeyRow for each key that must exist; counts by name and hour
 #   match        compares rows of one queue with the entries of one of its files
-#   settle       rows that are still open become faults
+#   settle       rows that are still open become findings
 #   index_files  compares keys with the entries of an index file
 #   clear        drops rows and keys, for the next part of the range
 #
@@ -13,7 +13,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.checks.findings cimport Faults
+from firearrow._native.store_checks.raw_findings cimport RawFindings
 from firearrow._native.columnar.counters cimport NameCounters
 from firearrow._native.store.log.record cimport Properties, RecordView
 
@@ -46,7 +46,7 @@ cdef struct KeyRow:            # an index entry that a record must have
 
 @cython.final
 cdef class Survey:
-    cdef readonly Faults faults
+    cdef readonly RawFindings findings
     cdef readonly NameCounters tags  # Owner: number of the topic in `topic_names`.
     cdef readonly NameCounters hosts  # The address of the producer, 4 or 16 bytes.
     cdef readonly NameCounters hours  # Owner: hours since 1970, by the store time.

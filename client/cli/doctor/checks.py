@@ -1,28 +1,11 @@
-"""Finding and NotChecked: what a check has to say; `run` runs all checks. Pure."""
+"""Checks: each yields findings about a subject, such as `group billing`, or what it could not check. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
+from dataclasses import replace
 from typing import NamedTuple
 
+from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.cli.doctor.facts import Facts
-
-
-class Severity(IntEnum):
-    """A NOTE is no trouble: it may be as it should be."""
-
-    NOTE = 0
-    WARNING = 1
-    CRITICAL = 2
-
-
-class Finding(NamedTuple):
-    """`subject`: what it is about, such as `group billing`. `fix`: the command that fixes it, or what to do."""
-
-    severity: Severity
-    subject: str
-    found: str
-    why: str
-    fix: str
 
 
 class NotChecked(NamedTuple):
@@ -32,7 +15,7 @@ class NotChecked(NamedTuple):
     subject: str = ""
 
 
-Said = Iterable[Finding | NotChecked]
+Found = Iterable[Finding[str] | NotChecked]
 
 
 class Check(NamedTuple):
@@ -40,33 +23,36 @@ class Check(NamedTuple):
 
     name: str
     looks_for: str
-    run: Callable[[Facts], Said]
+    run: Callable[[Facts], Found]
 
 
 class Examined(NamedTuple):
-    """`findings` and `skipped`: with the name of their check, the worst finding first."""
+    """`findings`: the worst first; their kind is the name of their check. `skipped`: with the name of their check."""
 
     checks: int
-    findings: list[tuple[str, Finding]]
+    findings: list[Finding[str]]
     skipped: list[tuple[str, NotChecked]]
 
     @property
     def worst(self) -> Severity:
-        return max((finding.severity for _, finding in self.findings), default=Severity.NOTE)
+        return max((finding.severity for finding in self.findings), default=Severity.NOTE)
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
 
 
-def check_of(function: Callable[[Facts], Said]) -> Check:
+def check_of(function: Callable[[Facts], Found]) -> Check:
     """The name of a check is that of its function; what it looks for is the first line of its docstring."""
     line = (function.__doc__ or "").partition("\n")[0]
     return Check(function.__name__.replace("_", "-"), line, function)
 
 
 def run(checks: Sequence[Check], facts: Facts) -> Examined:
-    said = [(check.name, each) for check in checks for each in check.run(facts)]
-    findings = [(name, each) for name, each in said if isinstance(each, Finding)]
-    skipped = [(name, each) for name, each in said if isinstance(each, NotChecked)]
+    found = [(check.name, each) for check in checks for each in check.run(facts)]
+    findings = [replace(each, kind=name) for name, each in found if isinstance(each, Finding)]
+    skipped = [(name, each) for name, each in found if isinstance(each, NotChecked)]
     skipped += [("facts", NotChecked(reason)) for reason in facts.unasked]
-    findings.sort(key=lambda pair: -pair[1].severity)
+    findings.sort(key=lambda finding: -finding.severity)
     return Examined(len(checks), findings, skipped)
 
 

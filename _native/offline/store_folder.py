@@ -1,4 +1,4 @@
-"""AuditedStore: the folder of one store, damaged or not. Opens nothing for writing, takes no lock."""
+"""StoreFolder: one store, damaged or not. Opens nothing for writing, takes no lock."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ FLOCK = struct.Struct("hhqqi4x")
 
 
 @dataclass(frozen=True, slots=True)
-class AuditedStore:
+class StoreFolder:
     """`name`: the broker name, for reports. Picklable."""
 
     name: str

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.groups import GroupLag, ReadOffsets, lags, read_offsets
-from firearrow._native.audit.index import IndexFileInfo, check_index, has_keys, index_files
-from firearrow._native.audit.log_part import LogPart, PartResult, PartSettings
-from firearrow._native.audit.log_ranges import LogRange, group_ranges, split_log
-from firearrow._native.audit.merge_parts import LogResult, merge_parts
-from firearrow._native.audit.queues import (
+from firearrow._native.offline.segment_files import SegmentFile, missing
+from firearrow._native.offline.store_folder import StoreFolder
+from firearrow._native.store_checks.findings import Extent, Findings, Kind
+from firearrow._native.store_checks.groups import GroupLag, ReadOffsets, lags, read_offsets
+from firearrow._native.store_checks.index_files import IndexFileInfo, check_index, has_keys, index_files
+from firearrow._native.store_checks.log_part import LogPart, PartResult, PartSettings
+from firearrow._native.store_checks.log_ranges import LogRange, group_ranges, split_log
+from firearrow._native.store_checks.merge_parts import LogResult, merge_parts
+from firearrow._native.store_checks.queues import (
     LogBounds,
     QueueName,
     QueueResult,
@@ -28,9 +30,7 @@ from firearrow._native.audit.queues import (
     is_written,
     survey_queues,
 )
-from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.audit.top_counts import LogCounts
-from firearrow._native.offline.segment_files import SegmentFile, missing
+from firearrow._native.store_checks.top_counts import LogCounts
 
 QUEUES_PER_TASK = 256
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class SerialExecutor:
 class StoreResult:
     """The result of an audit of one store. `state`: notes that are not findings."""
 
-    store: AuditedStore
+    store: StoreFolder
     state: list[str] = field(default_factory=list)
     segments: int = 0
     log: LogBounds = field(default_factory=lambda: LogBounds(0, 0))
@@ -80,7 +80,7 @@ class StoreResult:
 class LogPartTask:
     """Checks one part of the log. Picklable."""
 
-    store: AuditedStore
+    store: StoreFolder
     index: tuple[IndexFileInfo, ...]
     settings: PartSettings
 
@@ -97,7 +97,7 @@ class StoreAudit:
 
     def __init__(
         self,
-        store: AuditedStore,
+        store: StoreFolder,
         executor: Executor,
         offsets: ReadOffsets,
         *,
@@ -162,23 +162,14 @@ class StoreAudit:
                 store.path("commitlog", f"{start:020d}"),
                 f"{stop - start} bytes of the log are missing",
             )
-            self.seen.findings.add(
-                Finding(Kind.MISSING_SEGMENT, store.name, path, 0, why, start, bytes=stop - start)
-            )
+            where = Extent(store.name, path, 0, start, bytes=stop - start)
+            seen.findings.add(Kind.MISSING_SEGMENT.finding(where, why))
         length = max((segment.length for segment in segments), default=0)
         for segment in segments[:-1] if self._growing else segments:
             if segment.length < length:
                 why = f"it has {segment.length} bytes, but other files have {length}"
-                self.seen.findings.add(
-                    Finding(
-                        Kind.CUT_FILE,
-                        store.name,
-                        segment.path,
-                        segment.length,
-                        why,
-                        bytes=length - segment.length,
-                    )
-                )
+                where = Extent(store.name, segment.path, segment.length, bytes=length - segment.length)
+                seen.findings.add(Kind.CUT_FILE.finding(where, why))
 
     def _note_no_index(self, segments: Sequence[SegmentFile]) -> None:
         store = self._store
@@ -188,7 +179,7 @@ class StoreAudit:
         why = (
             "there are no index files, but messages have keys; skip the index if messageIndexEnable is false"
         )
-        self.seen.findings.add(Finding(Kind.INDEX_FILE, store.name, store.path("index"), 0, why))
+        self.seen.findings.add(Kind.INDEX_FILE.finding(Extent(store.name, store.path("index"), 0), why))
 
     def _note_what_was_not_checked(self) -> None:
         seen, store = self.seen, self._store
@@ -248,8 +239,8 @@ class StoreAudit:
 
     def _add_entries(self, findings: Findings) -> None:
         """Entries that are already listed with their records are not listed again."""
-        known = [each for each in findings.listed if self.seen.findings.names(each.file, each.position)]
-        findings.totals[str(Kind.LOST_RECORD)] -= sum(each.count for each in known)
+        known = [each for each in findings.listed if self.seen.findings.is_listed_at(each.where)]
+        findings.totals[Kind.LOST_RECORD] -= sum(each.where.count for each in known)
         findings.listed = [each for each in findings.listed if each not in known]
         findings.totals = +findings.totals
         self.seen.findings.merge(findings)
@@ -260,10 +251,11 @@ class StoreAudit:
         if not self._growing:
             return
         for each in [each for each in self.seen.findings.listed if each.kind is Kind.NO_ENTRY]:
-            assert each.topic is not None
-            assert each.queue_id is not None
-            assert each.queue_offset is not None
-            if is_written(self._store, (each.topic, each.queue_id), each.queue_offset, each.count):
+            where = each.where
+            assert where.topic is not None
+            assert where.queue_id is not None
+            assert where.queue_offset is not None
+            if is_written(self._store, (where.topic, where.queue_id), where.queue_offset, where.count):
                 self.seen.findings.retract(each)
 
     def _look_at_index(self, index: Sequence[IndexFileInfo]) -> None:
@@ -285,6 +277,6 @@ def _index_from(segments: Sequence[SegmentFile], index: Sequence[IndexFileInfo])
 
 
 def _check_queue_entries(
-    store: AuditedStore, segments: Sequence[SegmentFile], log: LogBounds, task: tuple[QueueName, bool]
+    store: StoreFolder, segments: Sequence[SegmentFile], log: LogBounds, task: tuple[QueueName, bool]
 ) -> Findings:
     return check_queue(store, task[0], segments, log, is_lmq=task[1])

@@ -10,28 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from firearrow._native.audit.findings import (
-    KINDS,
-    Finding,
-    Findings,
-    Kind,
-    gap_finding,
-    log_finding,
-    queue_finding,
-)
-from firearrow._native.audit.index import IndexFileInfo
-from firearrow._native.audit.log_ranges import LogRange
-from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.audit.top_counts import LogCounts
-from firearrow._native.checks.findings import Fault, FaultKind
-from firearrow._native.checks.index_files import match_keys, settle_keys
-from firearrow._native.checks.log_records import TORN, Survey, SurveyedQueue
 from firearrow._native.columnar.record_spans import End, find
 from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
 from firearrow._native.offline.queue_reader import QueueReader
 from firearrow._native.offline.segment_files import SegmentFile, segment_at
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
+from firearrow._native.store_checks.findings import Extent, Findings, Kind, StoreFinding
+from firearrow._native.store_checks.index_entries import match_keys, settle_keys
+from firearrow._native.store_checks.index_files import IndexFileInfo
+from firearrow._native.store_checks.log_ranges import LogRange
+from firearrow._native.store_checks.log_records import TORN, Survey, SurveyedQueue
+from firearrow._native.store_checks.queues import and_others, queue_finding
+from firearrow._native.store_checks.raw_findings import RawFinding
+from firearrow._native.store_checks.top_counts import LogCounts
 
 ENTRIES_AT_ONCE = 1 << 18
 CHUNK_BYTES = 64 << 20
@@ -66,7 +59,7 @@ class PartEnd(StrEnum):
 class PartSettings:
     """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds; empty: not known.
     `index_from`: the index has the keys of records from this physical offset on. `trims`, `deletions` and `topics`: see
-    `AuditedStore`."""
+    `StoreFolder`."""
 
     check_crc: bool = True
     with_index: bool = True
@@ -99,7 +92,7 @@ class LogPart:
 
     def __init__(
         self,
-        store: AuditedStore,
+        store: StoreFolder,
         ranges: Sequence[LogRange],
         index: Sequence[IndexFileInfo],
         settings: PartSettings,
@@ -308,18 +301,34 @@ class LogPart:
             key = queue.topic, queue.queue_id
             if not self._judged.get(key, True):
                 seen.numbers["deleted" if key in self._deleted else "unjudged"] += queue.messages
-        for fault_kind, kind in KINDS.items():
-            seen.findings.count(kind, survey.faults.total(fault_kind))
-        for fault in survey.faults.listed():
-            seen.findings.name(self._finding(fault, queues))
+        seen.findings.extend(
+            survey.findings.totals(), (self._finding(each, queues) for each in survey.findings.listed())
+        )
 
-    def _finding(self, fault: Fault, queues: Sequence[SurveyedQueue]) -> Finding:
-        if fault.kind is FaultKind.WRONG_KEY:
-            return self._index[fault.owner].finding(self._store, fault)
-        if fault.kind in (FaultKind.BAD_CRC, FaultKind.NO_KEY):
-            return log_finding(self._store, self._segments(), fault)
-        queue = queues[fault.owner]
-        return queue_finding(self._store, queue.topic, queue.queue_id, fault)
+    def _finding(self, raw: RawFinding, queues: Sequence[SurveyedQueue]) -> StoreFinding:
+        if raw.kind is Kind.WRONG_KEY:
+            return self._index[raw.owner].finding(self._store, raw)
+        if raw.kind is Kind.BAD_CRC:
+            return self._in_log(raw, "the body does not match the record's CRC", raw.size)
+        if raw.kind is Kind.NO_KEY:
+            return self._in_log(raw, f"a key with hash {raw.seen} is not in the index", 0)
+        queue = queues[raw.owner]
+        return queue_finding(self._store, queue.topic, queue.queue_id, raw)
+
+    def _in_log(self, raw: RawFinding, text: str, size: int) -> StoreFinding:
+        at = raw.physical_offset
+        segment = segment_at(self._segments(), at)
+        assert segment is not None, "a record that was walked is in a segment"
+        where = Extent(self._store.name, segment.path, at - segment.base, at, count=raw.times, bytes=size)
+        return raw.kind.finding(where, text + and_others(raw.times))
+
+
+def gap_finding(
+    store: StoreFolder, segment: SegmentFile, kind: Kind, start: int, end: int, why: str
+) -> StoreFinding:
+    """Physical offsets [start, end), `start` in the segment, hold no record."""
+    where = Extent(store.name, segment.path, start - segment.base, start, bytes=end - start)
+    return kind.finding(where, f"{end - start} bytes are not a record: {why}")
 
 
 def _begin(entries: QueueReader) -> int:

@@ -5,7 +5,7 @@ from libc.string cimport memchr, memcmp, memset
 
 from firearrow._native.base.memory cimport prefetch_read
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.checks.findings cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
+from firearrow._native.store_checks.raw_findings cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
 from firearrow._native.columnar.record_spans cimport CACHE_LINE
 from firearrow._native.base.hash cimport body_crc, index_hash, java_hash_more
 from firearrow._native.store.log.key_index cimport keys_of
@@ -103,7 +103,7 @@ cdef class Survey:
     def __cinit__(
         self, *, bint check_crc=True, bint with_keys=True, delays_ms=(),
         Py_ssize_t names_max=8192, Py_ssize_t rows_max=1 << 20, Py_ssize_t keys_max=1 << 21,
-        Py_ssize_t faults_max=1000, deletions=(),
+        Py_ssize_t findings_max=1000, deletions=(),
     ):
         # type: (bool, bool, Sequence[int], int, int, int, int, Mapping[bytes, tuple[int, int]]) -> None
         """`delays_ms`: of the delay levels, from 1 on; empty: not known, so that any time of delivery
@@ -112,7 +112,7 @@ cdef class Survey:
         self.check_crc, self.with_keys = check_crc, with_keys
         self.delays_ms = tuple(delays_ms)
         self.deletions = dict(deletions)
-        self.faults = Faults(faults_max)
+        self.findings = RawFindings(findings_max)
         self.tags, self.hosts = NameCounters(names_max), NameCounters(names_max)
         self.hours = NameCounters(names_max)
         self.topics, self.queue_names = NameCounters(), NameCounters()
@@ -130,7 +130,7 @@ cdef class Survey:
         """Check the records from position `start` that begin before `stop`: (next position, why it ended).
 
         End.LIMIT before `stop`: `rows_max` or `keys_max` was reached; match, settle and `clear` first.
-        End.TORN: `torn` states why. A record with a bad CRC is a fault, and the walk continues.
+        End.TORN: `torn` states why. A record with a bad CRC is a finding, and the walk continues.
         """
         cdef const uint8_t[::1] data_view = memoryview(window).cast("B")
         cdef int64_t length = data_view.shape[0]
@@ -157,7 +157,7 @@ cdef class Survey:
                 prefetch_read(data + at + view.size)
                 prefetch_read(data + at + 2 * <int64_t> view.size - CACHE_LINE)
             if self.check_crc and view.body.length and body_crc(view.body.at, view.body.length) != view.crc:
-                self.faults.add(BAD_CRC, -1, self.records, view.physical_offset, view.size, view.crc)
+                self.findings.add(BAD_CRC, -1, self.records, view.physical_offset, view.size, view.crc)
             self.add_record(&view)
             at += view.size
         return at, End.LIMIT
@@ -339,7 +339,7 @@ cdef class Survey:
 
     def settle(self, Py_ssize_t number, int64_t trimmed_below=0, int64_t begin=0):
         # type: (...) -> None
-        """Turn rows that did not fit into faults; of records below `trimmed_below` the entries may be
+        """Turn rows that did not fit into findings; of records below `trimmed_below` the entries may be
         deleted.
 
         Records below `begin` are older than the queue: they are of a deleted topic with its name.
@@ -361,7 +361,7 @@ cdef class Survey:
                 self.deleted += 1
                 continue
             if row.state != ROW_FITS:
-                self.faults.add(
+                self.findings.add(
                     NO_ENTRY if row.state == ROW_OPEN
                     else WRONG_ENTRY if row.state == ROW_OTHER else WRONG_TAGS,
                     <int> number, row.queue_offset, row.physical_offset, row.size, row.seen,

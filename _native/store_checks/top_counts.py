@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from firearrow._native.checks.log_records import Survey
 from firearrow._native.columnar.counters import NameCounters
+from firearrow._native.store_checks.log_records import Survey
 
 NAMES_MAX = 8192
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.checks.findings cimport LOST_RECORD, QUEUE_GAP, QUEUE_ORDER, Faults
+from firearrow._native.store_checks.raw_findings cimport LOST_RECORD, QUEUE_GAP, QUEUE_ORDER, RawFindings
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_record
 
@@ -36,9 +36,10 @@ EntriesResult = namedtuple("EntriesResult", "first end written within gone beyon
 
 
 def count_entries(
-    window not None, int64_t first, int64_t log_from, int64_t log_to, Faults faults not None, int owner=-1
+    window not None, int64_t first, int64_t log_from, int64_t log_to, RawFindings findings not None,
+    int owner=-1,
 ):
-    # type: (Window, int, int, int, Faults, int) -> EntriesResult
+    # type: (Window, int, int, int, RawFindings, int) -> EntriesResult
     """Count the entries of a queue's file, the first of which has queue offset `first`.
 
     Unwritten entries before written ones are QUEUE_GAP, physical offsets that decrease are QUEUE_ORDER."""
@@ -62,7 +63,7 @@ def count_entries(
         if empty_from >= 0:
             while empty_from < n:
                 if get_i32(&rows[empty_from * ENTRY_BYTES + ENTRY_AT_SIZE]) == 0:
-                    faults.add(QUEUE_GAP, owner, first + empty_from, -1, ENTRY_BYTES, -1)
+                    findings.add(QUEUE_GAP, owner, first + empty_from, -1, ENTRY_BYTES, -1)
                 empty_from += 1
             empty_from = -1
         written += 1
@@ -76,11 +77,11 @@ def count_entries(
             if start < 0:
                 start = first + n
         if offset < before:
-            faults.add(QUEUE_ORDER, owner, first + n, offset, size, before)
+            findings.add(QUEUE_ORDER, owner, first + n, offset, size, before)
             continue
         following = next_physical_offset(&rows[0], n, count)
         if following >= before and following < offset:
-            faults.add(QUEUE_ORDER, owner, first + n, offset, size, following)
+            findings.add(QUEUE_ORDER, owner, first + n, offset, size, following)
         else:
             before = offset
     return EntriesResult(start, end, written, within, gone, beyond, lowest, highest)
@@ -95,9 +96,9 @@ cdef int64_t next_physical_offset(const uint8_t *entries, int64_t n, int64_t cou
 
 def check_entries(
     window not None, int64_t first, log not None, *, int64_t base, int64_t until, bytes topic not None,
-    int32_t queue_id, bint is_lmq, Faults faults not None, int owner=-1,
+    int32_t queue_id, bint is_lmq, RawFindings findings not None, int owner=-1,
 ):
-    # type: (Window, int, Window, int, int, bytes, int, bool, Faults, int) -> int
+    # type: (Window, int, Window, int, int, bytes, int, bool, RawFindings, int) -> int
     """Compare entries that point into [`base`, `until`) with the records of that segment; returns how many.
 
     Those that do not fit are LOST_RECORD.
@@ -124,15 +125,15 @@ def check_entries(
             and memcmp(view.topic.at, name, name_length) == 0
         ))
         if not fits:
-            faults.add(LOST_RECORD, owner, first + n, base + position, size, -1)
+            findings.add(LOST_RECORD, owner, first + n, base + position, size, -1)
     return compared
 
 
 def list_entries(
-    window not None, int64_t first, *, int64_t offset_from, int64_t offset_to, Faults faults not None,
+    window not None, int64_t first, *, int64_t offset_from, int64_t offset_to, RawFindings findings not None,
     int owner=-1,
 ):
-    # type: (Window, int, int, int, Faults, int) -> int
+    # type: (Window, int, int, int, RawFindings, int) -> int
     """How many entries point into [`offset_from`, `offset_to`), where there are no records: each is
     LOST_RECORD."""
     cdef const uint8_t[::1] rows = memoryview(window).cast("B")
@@ -142,5 +143,5 @@ def list_entries(
         offset, size = get_i64(&rows[n * ENTRY_BYTES]), get_i32(&rows[n * ENTRY_BYTES + ENTRY_AT_SIZE])
         if size != 0 and size != PRE_BLANK_SIZE and offset_from <= offset < offset_to:
             listed += 1
-            faults.add(LOST_RECORD, owner, first + n, offset, size, -1)
+            findings.add(LOST_RECORD, owner, first + n, offset, size, -1)
     return listed

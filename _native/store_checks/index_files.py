@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firearrow._native.audit.findings import KINDS, Finding, Findings, Kind
-from firearrow._native.audit.store_files import AuditedStore
-from firearrow._native.checks.findings import Fault, FaultKind, Faults
-from firearrow._native.checks.index_files import IndexHeader, check_chains, head_of, slots_of
 from firearrow._native.columnar.record_spans import walk
+from firearrow._native.offline.index_file import IndexHeader, head_of, slots_of
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile
+from firearrow._native.offline.store_folder import StoreFolder
+from firearrow._native.store_checks.findings import Extent, Findings, Kind, StoreFinding
+from firearrow._native.store_checks.index_entries import check_chains
+from firearrow._native.store_checks.raw_findings import RawFinding, RawFindings
 
 HEAD_BYTES, SLOT_BYTES, ENTRY_BYTES = 40, 4, 20
 KEYED = {b"KEYS": "keys", b"UNIQ_KEY": "unique key"}
@@ -42,29 +43,25 @@ class IndexFileInfo:
     def position(self, entry: int) -> int:
         return HEAD_BYTES + self.slots * SLOT_BYTES + entry * ENTRY_BYTES
 
-    def finding(self, store: AuditedStore, fault: Fault) -> Finding:
-        """The finding for a fault of kind WRONG_KEY or INDEX_*."""
-        number, position = fault.number, self.position(fault.number)
-        match fault.kind:
-            case FaultKind.WRONG_KEY:
-                at, key_hash = fault.physical_offset, fault.seen
+    def finding(self, store: StoreFolder, raw: RawFinding) -> StoreFinding:
+        """Of kind WRONG_KEY or INDEX_*."""
+        number, position = raw.number, self.position(raw.number)
+        match raw.kind:
+            case Kind.WRONG_KEY:
+                at, key_hash = raw.physical_offset, raw.seen
                 text = f"entry {number} points to {at}, where no record has a key of hash {key_hash}"
-            case FaultKind.INDEX_SLOT:
+            case Kind.INDEX_SLOT:
                 position = HEAD_BYTES + number * SLOT_BYTES
-                text = (
-                    f"slot {number} points to {fault.seen}, but its newest entry is {fault.physical_offset}"
-                )
-            case FaultKind.INDEX_ORDER:
-                text = f"entry {number} points to {fault.physical_offset}, out of order"
+                text = f"slot {number} points to {raw.seen}, but its newest entry is {raw.physical_offset}"
+            case Kind.INDEX_ORDER:
+                text = f"entry {number} points to {raw.physical_offset}, out of order"
             case _:
-                text = f"entry {number} does not point to the previous entry of its slot, but to {fault.seen}"
-        offset = fault.physical_offset if fault.kind is not FaultKind.INDEX_SLOT else None
-        return Finding(
-            KINDS[fault.kind], store.name, self.path, position, text, physical_offset=offset, bytes=fault.size
-        )
+                text = f"entry {number} does not point to the previous entry of its slot, but to {raw.seen}"
+        offset = raw.physical_offset if raw.kind is not Kind.INDEX_SLOT else None
+        return raw.kind.finding(Extent(store.name, self.path, position, offset, bytes=raw.size), text)
 
 
-def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFileInfo]:
+def index_files(store: StoreFolder, slots: int = 0) -> list[IndexFileInfo]:
     """Oldest first. `slots` 0: found from the files; files of the same size have the same number of slots."""
     maps, found = MappedFiles(1), []
     slots_by_length: dict[int, int] = {}
@@ -90,36 +87,30 @@ def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFileInfo]:
     ]
 
 
-def check_index(store: AuditedStore, files: Sequence[tuple[IndexFileInfo, bool]]) -> tuple[Findings, int]:
+def check_index(store: StoreFolder, files: Sequence[tuple[IndexFileInfo, bool]]) -> tuple[Findings, int]:
     """Checks files, each given with whether it still grows: (findings, entries)."""
     findings, maps, entries = Findings(), MappedFiles(1), 0
     for file, growing in files:
         mapping = maps.get(file.segment)
         if mapping is None:
             continue
+        whole = Extent(store.name, file.path, 0, bytes=len(mapping.window))
         if not file.slots:
             if file.head.next_entry > 1 or len(mapping.window) < HEAD_BYTES:
                 why = "the number of its slots cannot be determined: give it with --index-slots"
-                findings.add(
-                    Finding(Kind.INDEX_FILE, store.name, file.path, 0, why, bytes=len(mapping.window))
-                )
+                findings.add(Kind.INDEX_FILE.finding(whole, why))
             continue
-        faults = Faults()
+        raw = RawFindings()
         try:
-            entries += check_chains(mapping.window, file.slots, growing=growing, faults=faults)
+            entries += check_chains(mapping.window, file.slots, growing=growing, findings=raw)
         except ValueError as error:
-            findings.add(
-                Finding(Kind.INDEX_FILE, store.name, file.path, 0, str(error), bytes=len(mapping.window))
-            )
+            findings.add(Kind.INDEX_FILE.finding(whole, str(error)))
             continue
-        for kind in (FaultKind.INDEX_CHAIN, FaultKind.INDEX_SLOT, FaultKind.INDEX_ORDER):
-            findings.count(KINDS[kind], faults.total(kind))
-        for fault in faults.listed():
-            findings.name(file.finding(store, fault))
+        findings.extend(raw.totals(), (file.finding(store, each) for each in raw.listed()))
     return findings, entries
 
 
-def has_keys(store: AuditedStore, segments: Sequence[SegmentFile]) -> bool:
+def has_keys(store: StoreFolder, segments: Sequence[SegmentFile]) -> bool:
     """Whether one of the first messages in some file of the log has a key."""
     log = LogFiles(store.path("commitlog"), MappedFiles(1))
     for segment in segments:
