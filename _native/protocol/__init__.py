@@ -2,5 +2,6 @@
 
 - `access_model`: users, resources, policies, with the texts of Apache's bodies
 - `authorization`: whether a user may do something on a resource from an address
-- `queue_allocation`: how the members of a group split the queues of a topic, as Apache's strategies do
+- `fastjson`: the JSON dialect of fastjson 1.x, in which Apache's files and bodies are written
+- `message_queue`: one queue of a topic at one broker, and how the members of a group split them
 """

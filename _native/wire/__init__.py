@@ -5,7 +5,6 @@
 - `command`: one request or response as a Python object
 - `connection`: one peer, on a transport of the loop or on a poller's socket
 - `fast_send`: the client's fast path for plain messages
-- `fastjson`: reads fastjson 1.x output that is not valid JSON
 - `frame`: finds complete frames in a byte window
 - `header`: scans a command's header in place, JSON or binary
 - `json`: scans JSON in place, without creating objects

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from firearrow._native.protocol.access_model import Action, Resource
 from firearrow._native.protocol.authorization import Need
+from firearrow._native.protocol.fastjson import loads_body, message_queue
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base.fastjson import loads_body, message_queue
 from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.subscriptions import HeartbeatData
 from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hmac
 
+from firearrow._native.protocol.message_queue import java_order
 from firearrow._native.wire.command import RemotingCommand
 
 ACCESS_KEY, SIGNATURE, SECURITY_TOKEN = "AccessKey", "Signature", "SecurityToken"
@@ -23,7 +24,7 @@ def content(request: RemotingCommand, *, always_without_query: bool = False) -> 
     if always_without_query or request.version <= V4_9_3:
         left_out.add(UNIQUE_KEY_QUERY)
     names = [name for name in ext if name not in left_out]
-    names.sort(key=None if all(map(str.isascii, names)) else _java_order)
+    names.sort(key=None if all(map(str.isascii, names)) else java_order)
     return "".join([ext[name] for name in names]).encode("utf-8", "replace") + request.body
 
 
@@ -57,7 +58,3 @@ def sign(request: RemotingCommand, access_key: str, secret: str) -> None:
     request.ext[ACCESS_KEY] = access_key
     digest = hmac.digest(secret.encode(), content(request), "sha1")
     request.ext[SIGNATURE] = base64.b64encode(digest).decode("ascii")
-
-
-def _java_order(name: str) -> bytes:
-    return name.encode("utf-16-be", "surrogatepass")

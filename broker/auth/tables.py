@@ -7,6 +7,7 @@ decided before is void. Loop thread; `to_json` may run in another one.
 
 from collections.abc import Callable, Iterator
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.protocol.access_model import (
     Acl,
     PolicyType,
@@ -18,7 +19,6 @@ from firearrow._native.protocol.access_model import (
 )
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, Policies, no_permission
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables import json_fields
 

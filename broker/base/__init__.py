@@ -8,7 +8,6 @@
 - `disk_space`: how full the disks of a store are, and what to do about it (Apache's isSpaceToDelete)
 - `errors`: errors that become an answer, and errors that stop the start
 - `event_counts`: counters and histograms of what happens beside plain sends and pulls, as the metrics name them
-- `fastjson`: the JSON dialect of fastjson 1.x, in which Apache's files and bodies are written
 - `file_reads`: reads of files that may hang, or that are not files, never on the loop
 - `log_output`: standard output and error of a server and its log file, written by threads, and the handler of its log
 - `message`: a message to put into the store, with its properties as a dict

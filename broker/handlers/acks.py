@@ -8,12 +8,12 @@ import binascii
 from collections.abc import Callable
 
 from firearrow._native.fastpath.write_batch import WriteBatch
+from firearrow._native.protocol.fastjson import loads_body
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
-from firearrow.broker.base.fastjson import loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.checkpoints import AckMessage

@@ -7,11 +7,12 @@ without a list the client keeps its queues; after an empty list it gives up all 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from firearrow._native.protocol.fastjson import dumps, loads_body
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import allocation, json_fields, name_rules
 from firearrow.broker.tables.clients import BROADCASTING, ClientTable
@@ -99,7 +100,7 @@ class AssignmentHandler:
     async def _queues(self, assignment: AssignmentRequest, mode: RequestMode) -> Queues | None:
         options = self._config.options
         if assignment.model == CLUSTERING and assignment.topic.startswith(name_rules.LMQ_PREFIX):
-            queues: Queues | None = [MessageQueue(options.broker_name, 0, assignment.topic)]
+            queues: Queues | None = [MessageQueue(assignment.topic, options.broker_name, 0)]
         else:
             queues = await self._route(assignment.topic)
         if assignment.model == BROADCASTING or queues is None or not options.server_assigns:

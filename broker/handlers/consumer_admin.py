@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import orjson
 
+from firearrow._native.protocol import fastjson
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
-from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
@@ -329,7 +329,7 @@ class ProgressHandler:
         }
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(self._config.options.broker_name, queue_id, topic)
+        return MessageQueue(topic, self._config.options.broker_name, queue_id)
 
 
 def _time_text(at_ms: int) -> str:

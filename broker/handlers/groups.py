@@ -3,11 +3,11 @@
 Request codes 200, 225, 207, 201, 352, 353.
 """
 
+from firearrow._native.protocol.fastjson import dumps, loads_body
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import json_fields, name_rules

@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
+from firearrow._native.protocol.fastjson import dumps, loads_body, message_queue
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body, message_queue
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks

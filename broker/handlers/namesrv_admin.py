@@ -5,9 +5,10 @@
 - `KvHandler`: PUT_KV_CONFIG 100, GET_KV_CONFIG 101, DELETE_KV_CONFIG 102, GET_KVLIST_BY_NAMESPACE 219.
 """
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.broker.base import fastjson, properties
+from firearrow.broker.base import properties
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.json_fields import items, members

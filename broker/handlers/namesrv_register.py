@@ -8,9 +8,9 @@ decides.
 import asyncio
 import zlib
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Peer, Routes, with_host
 from firearrow.broker.tables.dataversion import DataVersion

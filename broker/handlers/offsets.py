@@ -7,12 +7,12 @@
 
 from collections.abc import Callable
 
+from firearrow._native.protocol.fastjson import dumps
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import dumps
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
+from firearrow._native.protocol.fastjson import loads_body
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.audit_log import AuditLog, audit_change
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.quotas.quota_check import KINDS, QuotaCheck
 from firearrow.broker.quotas.quota_table import (

@@ -7,12 +7,13 @@ notified (220).
 
 import asyncio
 
+from firearrow._native.protocol.fastjson import JsonError, dumps, loads_body
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import LanguageCode, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import JsonError, MessageQueue, dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.clients import ClientTable, ConsumerGroup
@@ -216,7 +217,7 @@ class ResetsHandler:
 
     def _queues(self, topic: str, targets: dict[int, int]) -> dict[MessageQueue, int]:
         broker = self._config.options.broker_name
-        return {MessageQueue(broker, queue_id, topic): target for queue_id, target in targets.items()}
+        return {MessageQueue(topic, broker, queue_id): target for queue_id, target in targets.items()}
 
 
 def _body(queues: dict[MessageQueue, int]) -> bytes:

@@ -6,6 +6,7 @@
   §6.4).
 """
 
+from firearrow._native.protocol.fastjson import dumps
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -13,7 +14,6 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import dumps
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer, Routes

@@ -7,13 +7,14 @@
 import logging
 from collections.abc import Callable
 
+from firearrow._native.protocol.fastjson import dumps, loads_body
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import json_fields, name_rules
@@ -166,7 +167,7 @@ class TopicsHandler:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         broker = self._config.options.broker_name
         count = max(config.read_queues, config.write_queues)
-        table = {MessageQueue(broker, n, topic): self._queue_stats(topic, n) for n in range(count)}
+        table = {MessageQueue(topic, broker, n): self._queue_stats(topic, n) for n in range(count)}
         windows = self._stats.view("TOPIC_PUT_NUMS", topic)
         tps = 0.0 if windows is None else windows[0].tps
         return request.answer(body=dumps({"offsetTable": table, "topicPutTps": tps}))

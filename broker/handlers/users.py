@@ -3,16 +3,16 @@
 Bodies and remarks are Apache's. Unlike there, only Super users see passwords.
 """
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.protocol.access_model import User, UserType
+from firearrow._native.protocol.fastjson import loads_body
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.access_control import AccessControl
 from firearrow.broker.auth.audit_log import AuditLog, audit_change
 from firearrow.broker.auth.tables import AclTable, UserTable
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import json_fields
 

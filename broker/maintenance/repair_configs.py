@@ -6,7 +6,7 @@ A damaged file is restored from its valid `.bak`; offsets beyond the end of a qu
 from collections.abc import Mapping
 from pathlib import Path
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.maintenance.quarantine import Quarantine
 from firearrow.broker.maintenance.verify import FILES, config_fault, read_object
 from firearrow.broker.tables.config_file import ConfigFile

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.offline.store_folder import StoreFolder
+from firearrow._native.protocol import fastjson
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
 from firearrow._native.store.log.checkpoint import NUMBERS
 from firearrow._native.store_checks.audit import StoreAudit, StoreResult
 from firearrow._native.store_checks.findings import Extent, Findings, Kind, StoreFinding
 from firearrow.broker.append.progress_journal import HEAD, SPARE, entries_of
-from firearrow.broker.base import fastjson
 from firearrow.broker.maintenance.lock import check_folder
 from firearrow.broker.maintenance.process_pool import ProcessExecutor
 from firearrow.broker.maintenance.verify_timers import check_timer_files

@@ -7,7 +7,7 @@ reaches the revive topic one second before its messages become visible again, an
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from firearrow.broker.base.fastjson import dumps, loads
+from firearrow._native.protocol.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.pop.receipt_handles import parse_number
 from firearrow.broker.tables import json_fields

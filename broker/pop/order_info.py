@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.pop.long_polling import HoldKey
 from firearrow.broker.pop.receipt_handles import kind_of
 from firearrow.broker.tables import json_fields

@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.base.peer import counted_address, ip_text
 from firearrow.broker.tables import json_fields
 

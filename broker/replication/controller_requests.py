@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import orjson
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address
 from firearrow.broker.replication.epoch_file import EPOCH_MAX

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import orjson
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.replication.pair_identity import HEX, NO_ID, stored_pair
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import ConfigFile

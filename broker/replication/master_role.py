@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.replication.expected_replicas import ExpectedReplica, parsed
 from firearrow.broker.replication.pair_identity import MASTER_ROLES

@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.json_fields import members, members_or_none

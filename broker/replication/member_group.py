@@ -7,9 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.options import Options
 from firearrow.broker.services.registration import Registrar
 from firearrow.broker.tables.json_fields import items, members, members_or_none

@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.replication.epoch_file import EPOCH_MAX
 from firearrow.broker.tables import json_fields

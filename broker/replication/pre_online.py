@@ -10,9 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.replication.slave_master import Master, MasterError

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.tables.json_fields import members, members_or_none

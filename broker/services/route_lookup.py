@@ -8,10 +8,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from firearrow._native.protocol.fastjson import loads_body
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.fastjson import MessageQueue, loads_body
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.routes import RouteTable
@@ -111,4 +112,4 @@ def _readable(topic: str, found: list[tuple[str, int, int]]) -> Queues:
     readable = [(name, count) for name, perm, count in found if perm & name_rules.PERM_READ]
     if sum(count for _, count in readable) > QUEUES_MAX:
         raise ValueError(f"readQueueNums add up to more than {QUEUES_MAX}")
-    return sorted(MessageQueue(name, number, topic) for name, count in readable for number in range(count))
+    return sorted(MessageQueue(topic, name, number) for name, count in readable for number in range(count))

@@ -5,8 +5,7 @@ Queues and clients have to be sorted; a client that is not among `clients` gets 
 
 from collections.abc import Callable, Sequence
 
-from firearrow._native.protocol.queue_allocation import averagely, by_circle
-from firearrow.broker.base.fastjson import MessageQueue
+from firearrow._native.protocol.message_queue import MessageQueue, averagely, by_circle
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
 
@@ -22,7 +21,7 @@ def for_pop(
 ) -> list[MessageQueue]:
     """The queues of the client and of the next `share_queues` clients; queue -1: all queues of a broker."""
     if share_queues <= 0 or share_queues >= len(clients) - 1:
-        brokers = dict.fromkeys(MessageQueue(queue.broker_name, -1, queue.topic) for queue in queues)
+        brokers = dict.fromkeys(MessageQueue(queue.topic, queue.broker_name, -1) for queue in queues)
         return list(brokers)
     if client not in clients:
         return []

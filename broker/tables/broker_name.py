@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.base.options import Options, host_name
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import ConfigFile

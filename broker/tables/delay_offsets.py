@@ -7,8 +7,8 @@ Key: the level, from 1; value: the next offset of its queue in SCHEDULE_TOPIC_XX
 
 from collections.abc import Callable
 
+from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion

@@ -11,8 +11,8 @@ thread; `to_json` may run in another one.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.clients import ClientTable

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from firearrow._native.wire.fastjson import DEPTH_MAX
+from firearrow._native.protocol.fastjson import DEPTH_MAX
 
 Members = Mapping[Any, Any]
 

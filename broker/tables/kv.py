@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables.config_file import UnknownFields
 

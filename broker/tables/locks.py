@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import orjson
 
+from firearrow._native.protocol.fastjson import message_queue
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.fastjson import MessageQueue, message_queue
 from firearrow.broker.tables import json_fields
 
 LOCK_LIFE_MS = 60_000

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from firearrow._native.protocol.fastjson import loads
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.fastjson import loads
 from firearrow.broker.tables.dataversion import DataVersion
 
 LIST_MAX = 1000

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.json_fields import items, members, members_or_none, number
 from firearrow.broker.tables.name_rules import PERM_READ, PERM_WRITE

@@ -6,7 +6,7 @@ Loop thread; `to_json` may run in another one.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow.broker.base.fastjson import loads, pretty
+from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import EACH, UnknownFields
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from firearrow._native.base.hash import java_hash
-from firearrow.broker.base.fastjson import loads_body
+from firearrow._native.protocol.fastjson import loads_body
 from firearrow.broker.tables import json_fields
 
 ALL = "*"

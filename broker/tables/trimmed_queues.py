@@ -7,7 +7,7 @@ above it. It is forgotten once the log starts there. Loop thread; `to_json` may 
 
 from collections.abc import Callable
 
-from firearrow.broker.base.fastjson import loads, pretty
+from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.offsets import QUEUE_ID_MAX
 

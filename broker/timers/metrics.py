@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.event_counts import DELAY, TIMER_DEQUEUED, TIMER_ENQUEUED, EventCounts
 from firearrow.broker.tables import json_fields

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -18,7 +19,6 @@ from firearrow.client.admin_api.records import Connection, ConsumerConnections, 
 from firearrow.client.base.errors import BrokerError, ClientError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.service_state import Uncopied
-from firearrow.client.rebalance import fastjson
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Where brokers move half messages after too many checks without an answer."""
@@ -141,7 +141,9 @@ class Operations(Uncopied):
             if not isinstance(config, dict):
                 continue
             attributes = {f"+{key}": value for key, value in (config.get("attributes") or {}).items()}
-            body = fastjson.dumps(config | {"consumeEnable": enabled, "attributes": attributes})
+            body = fastjson.dumps(
+                config | {"consumeEnable": enabled, "attributes": attributes}, is_sorted=False
+            )
             await calls.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
             changed.append(name)
         if not changed:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from firearrow._native.protocol import fastjson
 from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.subscription import Kind, Subscription
 
 T = TypeVar("T")
@@ -62,7 +62,8 @@ class GroupConfig:
     def encode(self) -> bytes:
         members = {key: getattr(self, name) for name, key in _GROUP_MEMBERS.items()}
         return fastjson.dumps(
-            {"groupName": self.group, **members, "groupSysFlag": 0, "attributes": self.attributes}
+            {"groupName": self.group, **members, "groupSysFlag": 0, "attributes": self.attributes},
+            is_sorted=False,
         )
 
 
@@ -149,7 +150,7 @@ class ConsumerConnections:
 def read(body: bytes, reader: Callable[["Members"], T]) -> T:
     """Decode a body with a reader. ClientError."""
     try:
-        return reader(Members(fastjson.loads(body)))
+        return reader(Members(fastjson.loads_answer(body)))
     except fastjson.JsonError as error:
         raise ClientError(f"the answer cannot be read: {error}") from error
 
@@ -250,7 +251,7 @@ def topic_stats(stats: Members) -> dict[MessageQueue, QueueRange]:
     ranges: dict[MessageQueue, QueueRange] = {}
     for key, value in stats.members("offsetTable").pairs():
         entry = Members(value)
-        ranges[fastjson.message_queue(key)] = QueueRange(
+        ranges[fastjson.queue_of(key)] = QueueRange(
             entry.number("minOffset"), entry.number("maxOffset"), entry.number("lastUpdateTimestamp")
         )
     return ranges
@@ -260,7 +261,7 @@ def consumer_lag(stats: Members) -> ConsumerLag:
     queues: dict[MessageQueue, QueueLag] = {}
     for key, value in stats.members("offsetTable").pairs():
         entry = Members(value)
-        queues[fastjson.message_queue(key)] = QueueLag(
+        queues[fastjson.queue_of(key)] = QueueLag(
             entry.number("brokerOffset"),
             entry.number("consumerOffset"),
             entry.number("pullOffset", -1),
@@ -307,9 +308,7 @@ def _subscription(topic: str, data: Members) -> Subscription:
 
 
 def reset_offsets(answer: Members) -> dict[MessageQueue, int]:
-    return {
-        fastjson.message_queue(key): _integer(value) for key, value in answer.members("offsetTable").pairs()
-    }
+    return {fastjson.queue_of(key): _integer(value) for key, value in answer.members("offsetTable").pairs()}
 
 
 def texts(answer: Members) -> dict[str, str]:

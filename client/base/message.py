@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import total_ordering
 from typing import NamedTuple
 
+from firearrow._native.protocol.message_queue import MessageQueue as MessageQueue  # noqa: PLC0414 (public)
+from firearrow._native.protocol.message_queue import java_order as java_order  # noqa: PLC0414
 from firearrow.client.base.errors import BrokerError, MessageRefused
 
 PROPERTIES_BYTES_MAX = 32767
@@ -81,31 +82,6 @@ class Message:
             raise MessageRefused(f"body must be bytes, not {type(self.body).__name__}: encode a str")
         if isinstance(self.keys, str):
             raise MessageRefused("keys must be a sequence of str: for one key write keys=[key]")
-
-
-@total_ordering
-@dataclass(frozen=True, slots=True)
-class MessageQueue:
-    """One queue of a topic at one broker.
-
-    Queues sort as in Java's clients, so that mixed groups split them in the same way.
-    """
-
-    topic: str
-    broker_name: str
-    queue_id: int
-
-    def __lt__(self, other: "MessageQueue") -> bool:
-        if self.topic != other.topic:
-            return java_order(self.topic) < java_order(other.topic)
-        if self.broker_name != other.broker_name:
-            return java_order(self.broker_name) < java_order(other.broker_name)
-        return self.queue_id < other.queue_id
-
-
-def java_order(text: str) -> bytes:
-    """A sort key that orders strings as Java's compareTo does: by UTF-16 code units."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 class SendStatus(Enum):

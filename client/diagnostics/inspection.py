@@ -7,11 +7,11 @@ loop only.
 import logging
 from typing import Protocol, runtime_checkable
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.diagnostics.reset_offsets import ResetRequest
-from firearrow.client.rebalance import fastjson
 from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")
@@ -54,7 +54,9 @@ def register_inspection_handlers(instance: ClientInstance) -> None:
         table: dict[MessageQueue, int] = {}
         if isinstance(consumer, InspectableConsumer):
             table = consumer.known_offsets(request.text_or("topic", ""))
-        return request.answer(body=fastjson.dumps({"consumerTable": {}, "messageQueueTable": table}))
+        return request.answer(
+            body=fastjson.dumps({"consumerTable": {}, "messageQueueTable": table}, is_sorted=False)
+        )
 
     async def info(request: RemotingCommand, address: str) -> RemotingCommand:
         group = request.text("consumerGroup")
@@ -64,7 +66,7 @@ def register_inspection_handlers(instance: ClientInstance) -> None:
             return request.answer(ResponseCode.SYSTEM_ERROR, text)
         log.debug("%s requests the running info of group %s", address, group)
         info_json = await consumer.running_info(stacks=request.boolean_or("jstackEnable", False))
-        return request.answer(body=fastjson.dumps(info_json))
+        return request.answer(body=fastjson.dumps(info_json, is_sorted=False))
 
     instance.register_handler(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, reset)
     instance.register_handler(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, status)

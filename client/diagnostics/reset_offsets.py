@@ -9,9 +9,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.rebalance import Rebalancer
@@ -32,7 +32,7 @@ class ResetRequest:
         """FieldError, JsonError."""
         offsets: dict[MessageQueue, int] = {}
         if request.body:
-            content = fastjson.loads(request.body)
+            content = fastjson.loads_answer(request.body)
             if not isinstance(content, dict):
                 raise fastjson.JsonError("the body must be an object with offsetTable")
             offsets = fastjson.queue_offsets(content.get("offsetTable") or {})

@@ -2,7 +2,6 @@
 
 - `allocate_strategies`: how the members of a group split the queues of a topic: Java's six strategies
 - `broker_assignment`: requests the members of a group, and the queues that a broker assigns to this member
-- `fastjson`: the JSON of Java's clients, with message queues and bare numbers as keys
 - `local_member`: LocalMember, which of this machine's members of a broadcasting group a consumer is
 - `local_offset_store`: LocalOffsetStore, the offsets of one member in a local file, for BROADCASTING
 - `offset_store`: OffsetStore, the Protocol of consumer offsets, and the table in memory that all stores share

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from firearrow._native.protocol import queue_allocation
+from firearrow._native.protocol import message_queue
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import MessageQueue, java_order
 
@@ -25,13 +25,13 @@ class Strategy(Protocol):
 def averagely(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
     """Each member gets adjacent queues. Java's `AVG`."""
     _check(client_id, queues, client_ids)
-    return queue_allocation.averagely(client_id, queues, client_ids)
+    return message_queue.averagely(client_id, queues, client_ids)
 
 
 def by_circle(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
     """Each of n members gets every n-th queue. Java's `AVG_BY_CIRCLE`."""
     _check(client_id, queues, client_ids)
-    return queue_allocation.by_circle(client_id, queues, client_ids)
+    return message_queue.by_circle(client_id, queues, client_ids)
 
 
 class FixedQueues:

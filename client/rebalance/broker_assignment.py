@@ -6,12 +6,12 @@ Both functions ask a random broker of the topic, and another one if it does not 
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.rebalance import fastjson
 from firearrow.client.remoting.client_instance import ClientInstance
 
 TIMEOUT_S = 3.0
@@ -58,7 +58,8 @@ async def query_assignment(
             "messageModel": model.value,
             "strategyName": strategy,
             "topic": topic,
-        }
+        },
+        is_sorted=False,
     )
 
     def request() -> RemotingCommand:
@@ -81,7 +82,7 @@ def _assigned(item: object) -> tuple[MessageQueue, RequestMode]:
     if not isinstance(item, dict):
         raise fastjson.JsonError("an assignment must be an object")
     mode = RequestMode.POP if item.get("mode") == RequestMode.POP.value else RequestMode.PULL
-    return fastjson.message_queue(item["messageQueue"]), mode
+    return fastjson.queue_of(item["messageQueue"]), mode
 
 
 async def _ask(
@@ -90,7 +91,7 @@ async def _ask(
     answer, address = await instance.call_any(topic, request, timeout_s)
     check(answer, address)
     try:
-        content = fastjson.loads(answer.body)
+        content = fastjson.loads_answer(answer.body)
     except fastjson.JsonError as error:
         raise ClientError(f"{address}: {error}") from error
     if not isinstance(content, dict):

@@ -11,9 +11,9 @@ import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from firearrow._native.protocol import fastjson
 from firearrow.client.base.errors import OffsetUnknown
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 
 log = logging.getLogger("firearrow.client")
@@ -115,7 +115,7 @@ class OffsetFile:
             self._keep_backup()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         table = {queue: merged[queue] for queue in sorted(merged)}
-        self._replace(fastjson.dumps({"offsetTable": table}, pretty=True))
+        self._replace(fastjson.pretty({"offsetTable": table}, is_sorted=False))
         self._known, self._stamp = merged, _stamp(self.path)
 
     def _replace(self, text: bytes) -> None:
@@ -139,14 +139,14 @@ class OffsetFile:
 def _offsets(path: Path) -> dict[MessageQueue, int] | None:
     """None if there is no file, or if it is empty."""
     try:
-        if path.stat().st_size > fastjson.BYTES_MAX:
-            raise fastjson.JsonError(f"the file has over {fastjson.BYTES_MAX} bytes")
+        if path.stat().st_size > fastjson.ANSWER_BYTES_MAX:
+            raise fastjson.JsonError(f"the file has over {fastjson.ANSWER_BYTES_MAX} bytes")
         text = path.read_bytes()
     except FileNotFoundError:
         return None
     if not text:
         return None
-    content = fastjson.loads(text)
+    content = fastjson.loads_answer(text)
     if not isinstance(content, dict):
         raise fastjson.JsonError("the file must contain an object with offsetTable")
     return fastjson.queue_offsets(content.get("offsetTable") or {})

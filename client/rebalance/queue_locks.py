@@ -11,11 +11,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.remoting.client_instance import ClientInstance
 
@@ -120,13 +120,13 @@ class QueueLocks:
             "mqSet": list(queues),
             "onlyThisBroker": False,
         }
-        return RemotingCommand.request(code, body=fastjson.dumps(body), oneway=oneway)
+        return RemotingCommand.request(code, body=fastjson.dumps(body, is_sorted=False), oneway=oneway)
 
 
 def _locked(body: bytes) -> set[MessageQueue]:
     """JsonError."""
-    content = fastjson.loads(body)
+    content = fastjson.loads_answer(body)
     queues = content.get("lockOKMQSet") if isinstance(content, dict) else None
     if not isinstance(queues, list):
         raise fastjson.JsonError("lockOKMQSet must be a list")
-    return {fastjson.message_queue(queue) for queue in queues}
+    return {fastjson.queue_of(queue) for queue in queues}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from firearrow.client.rebalance.fastjson import BYTES_MAX, JsonError, loads
+from firearrow._native.protocol.fastjson import ANSWER_BYTES_MAX, JsonError, loads_answer
 from firearrow.spark_tools.base.errors import StoreUnreadable
 
 QUEUES_MAX = 65536
@@ -128,11 +128,11 @@ def _read(path: str) -> object:
     """None if the file is missing or empty."""
     try:
         size = os.stat(path).st_size
-        if size > BYTES_MAX:
-            raise JsonError(f"{size} bytes, at most {BYTES_MAX}")
+        if size > ANSWER_BYTES_MAX:
+            raise JsonError(f"{size} bytes, at most {ANSWER_BYTES_MAX}")
         data = Path(path).read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StoreUnreadable(f"{path} cannot be read: {error.strerror}") from None
-    return loads(data) if data.strip() else None
+    return loads_answer(data) if data.strip() else None

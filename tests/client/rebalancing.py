@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.allocate_strategies import averagely
 from firearrow.client.rebalance.offset_store import OffsetTable
 from firearrow.client.rebalance.process_queue import ProcessQueue
@@ -109,7 +109,7 @@ def locking(*refused: MessageQueue) -> Callable[[RemotingCommand], RemotingComma
     """A broker that locks all but these."""
 
     def answer(request: RemotingCommand) -> RemotingCommand:
-        wanted = [fastjson.message_queue(one) for one in fastjson.loads(request.body)["mqSet"]]
+        wanted = [fastjson.queue_of(one) for one in fastjson.loads(request.body)["mqSet"]]
         return request.answer(
             body=fastjson.dumps({"lockOKMQSet": [one for one in wanted if one not in refused]})
         )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.consumers.push_consumer import PushConsumer
-from firearrow.client.rebalance import fastjson
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.interop.driver import Driver

@@ -5,11 +5,11 @@ from itertools import chain
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.base.options import ClientOptions, PushConsumerOptions
 from firearrow.client.consumers.push_consumer import PushConsumer
-from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.queue_locks import QueueLocks
 from firearrow.client.remoting.client_instance import ClientInstance

@@ -3,9 +3,9 @@
 import asyncio
 import json
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.rebalance import fastjson
 from tests.client.pushing import Seen, Topics, consumer
 from tests.client.raw_producer import RawProducer
 from tests.interop.peers import Peer, address

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol.fastjson import loads
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.fastjson import loads
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.groups import GroupTable

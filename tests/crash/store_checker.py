@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.store.files.errors import StoreError
 from firearrow._native.store.message_store import MessageStore, StoreConfig
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import StartError
 from tests.crash.disk import SECTOR_BYTES
 from tests.crash.expected import ExpectedState, Queue, WrittenLog

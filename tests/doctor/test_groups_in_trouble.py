@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from firearrow._native.protocol.fastjson import loads
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.admin_api.records import GroupConfig
-from firearrow.client.rebalance.fastjson import loads
 from tests.doctor.heartbeats import beat, lock
 from tests.doctor.running import doctor_of
 from tests.integration.test_due_messages import until_stored

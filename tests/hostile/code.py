@@ -13,7 +13,7 @@ LINE = re.compile(
 
 
 def constants(module: str) -> dict[str, int | float]:
-    """Named numbers in the files of a module (`broker/base/fastjson`)."""
+    """Named numbers in the files of a module (`_native/protocol/fastjson`)."""
     found: dict[str, int | float] = {}
     for kind in KINDS:
         path = ROOT / f"{module}{kind}"

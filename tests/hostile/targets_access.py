@@ -1,5 +1,6 @@
 """Parsers of users, rules, signatures, and of bodies before their handlers read them."""
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.command import RemotingCommand, WireError
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.plain_accounts import PlainAcl
@@ -7,7 +8,6 @@ from firearrow.broker.auth.remote_addresses import RemoteAddresses
 from firearrow.broker.auth.rules import rule_of
 from firearrow.broker.auth.signatures import is_signed, sign
 from firearrow.broker.auth.tables import AclTable, UserTable
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables import json_fields
 from tests.auth.every_code import CASES, encoded

@@ -4,12 +4,13 @@ import functools
 import struct
 import zlib
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.sql92.errors import InvalidExpression
 from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.received_message import decode_messages
 from firearrow._native.store.log.results import PutRefused
 from firearrow._native.wire.command import FieldError, RemotingCommand, WireError
-from firearrow.broker.base import fastjson, properties
+from firearrow.broker.base import properties
 from firearrow.broker.base.config import apply
 from firearrow.broker.base.message import properties_of, properties_text
 from firearrow.broker.base.options import Options

@@ -4,8 +4,8 @@ import json
 import socket
 from pathlib import Path
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
 

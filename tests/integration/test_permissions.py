@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from tests.integration.pops import pop
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.client_socket import ClientSocket

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from firearrow._native.protocol.fastjson import loads
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.broker.base.fastjson import loads
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull
 

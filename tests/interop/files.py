@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from firearrow._native.protocol.fastjson import dumps, loads
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base.fastjson import dumps, loads
 from tests.interop.contents import OWN_GROUPS
 from tests.interop.pending_work import ok
 from tests.support.client_socket import ClientSocket

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from tests.interop.peers import Apache, FireArrow
 from tests.interop.toolchain import java_class_path, need
 from tests.support.client_socket import ClientSocket

@@ -4,8 +4,8 @@ status, in the command line and in Apache's consumerProgress (GET_CONSUME_STATS)
 import json
 from pathlib import Path
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from tests.metrics.scrapes import Families, WatchedBroker, value, watched
 from tests.support.client_socket import ClientSocket
 from tests.support.command_line import here

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from bench.ports import free_port
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from tests.interop.peers import Apache, FireArrow, address
 from tests.replication.pairs import end_of, words
 from tests.support.broker_process import BrokerProcess

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Self
 
 from bench.ports import free_port
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from tests.replication.pairs import SIZES, end_of, fill, name_server, words
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.replication import master_watch
 from firearrow.broker.replication.master_watch import MasterWatch
 from firearrow.broker.tables.dataversion import DataVersion

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.columnar.record_spans import Spans
+from firearrow._native.protocol.fastjson import loads
 from firearrow._native.store.log.record import Record
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance.fastjson import loads
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader

@@ -5,10 +5,10 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.app.name_server import NameServer
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.tables.naming_options import NamingOptions

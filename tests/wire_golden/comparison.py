@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from firearrow._native.protocol import fastjson
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.store.log.record import Record, RecordError, decode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson, properties
-from firearrow.broker.base.fastjson import MessageQueue
+from firearrow.broker.base import properties
 from firearrow.broker.base.message import properties_of
 from tests.wire_golden.player import Exchange
 from tests.wire_golden.pops import in_order

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow.broker.base import tls
-from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.base.options import options_by_key
 from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle
 from tests.wire_golden import pops

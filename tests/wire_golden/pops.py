@@ -6,8 +6,8 @@ answered; a receipt and an acknowledgement identify their pop by its time.
 
 import time
 
+from firearrow._native.protocol.fastjson import dumps, loads
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base.fastjson import dumps, loads
 
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 WALKED = ("startOffsetInfo", "msgOffsetInfo")

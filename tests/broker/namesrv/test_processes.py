@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.broker.base.fastjson import (
+from firearrow._native.protocol.fastjson import (
     BODY_LENIENT_BYTES_MAX,
     BODY_VALUES_MAX,
     JsonError,

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from firearrow._native.wire.fastjson import DEPTH_MAX
+from firearrow._native.protocol import fastjson
+from firearrow._native.protocol.fastjson import DEPTH_MAX, JsonError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance import fastjson
-from firearrow.client.rebalance.fastjson import JsonError
 
 QUEUE = MessageQueue("Topic", "broker-a", 1)
 KEY = '{"brokerName":"broker-a","queueId":1,"topic":"Topic"}'
@@ -34,16 +33,28 @@ values = st.recursive(
 
 
 def test_what_java_wrote_comes_out_as_it_went_in() -> None:
-    assert fastjson.dumps(fastjson.loads(INFO)) == INFO
+    assert fastjson.dumps(fastjson.loads_answer(INFO), is_sorted=False) == INFO
 
 
 def test_queues_are_keys() -> None:
-    assert fastjson.loads(f'{{"offsetTable":{{{KEY}:5}}}}') == {"offsetTable": {QUEUE: 5}}
+    assert fastjson.loads_answer(f'{{"offsetTable":{{{KEY}:5}}}}') == {"offsetTable": {QUEUE: 5}}
     assert fastjson.dumps({"offsetTable": {QUEUE: 5}}) == f'{{"offsetTable":{{{KEY}:5}}}}'.encode()
 
 
+def test_a_file_has_queues_in_the_form_of_java() -> None:
+    """A member a line, also those of a key."""
+    key = '\n\t\t\t"brokerName":"broker-a",\n\t\t\t"queueId":1,\n\t\t\t"topic":"Topic"\n\t\t'
+    text = f'{{\n\t"offsetTable":{{\n\t\t{{{key}}}:5\n\t}}\n}}'
+    assert fastjson.pretty({"offsetTable": {QUEUE: 5}}, is_sorted=False).decode() == text
+
+
+def test_a_key_that_names_no_broker_is_refused() -> None:
+    with pytest.raises(JsonError, match="without valid topic, brokerName or queueId"):
+        fastjson.loads_answer('{"offsetTable":{{"queueId":1,"topic":"Topic"}:5}}')
+
+
 def test_bare_numbers_are_keys_and_a_comma_may_hang() -> None:
-    assert fastjson.loads('{0:"a", -1 : [1,2,],}') == {"0": "a", "-1": [1, 2]}
+    assert fastjson.loads_answer('{0:"a", -1 : [1,2,],}') == {"0": "a", "-1": [1, 2]}
     assert fastjson.dumps({0: "a"}) == b'{0:"a"}'
 
 
@@ -51,7 +62,7 @@ def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
     as_text = json.dumps({KEY: 5})
     as_list = '[{"brokerName":"broker-a","offset":5,"queueId":1,"topic":"Topic"}]'
     for text in (f"{{{KEY}:5}}", as_text, as_list):
-        assert fastjson.queue_offsets(fastjson.loads(text)) == {QUEUE: 5}
+        assert fastjson.queue_offsets(fastjson.loads_answer(text)) == {QUEUE: 5}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,7 @@ def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
 )
 def test_invalid_offsets_are_refused(text: str, says: str) -> None:
     with pytest.raises(JsonError, match=says):
-        fastjson.queue_offsets(fastjson.loads(text))
+        fastjson.queue_offsets(fastjson.loads_answer(text))
 
 
 @pytest.mark.parametrize(
@@ -86,61 +97,61 @@ def test_invalid_offsets_are_refused(text: str, says: str) -> None:
 )  # fmt: skip
 def test_invalid_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(JsonError):
-        fastjson.loads(text)
+        fastjson.loads_answer(text)
 
 
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000, "{{" * 100_000, "[0,{0:" * 100_000])
 def test_depth_has_an_end(deep: str) -> None:
     with pytest.raises(JsonError, match=f"nested deeper than {DEPTH_MAX}|no value|no key"):
-        fastjson.loads(deep)
+        fastjson.loads_answer(deep)
 
 
 def test_depth_ends_where_it_says() -> None:
     def nested(depth: int) -> str:
         return "[" * depth + "{0:1}" + "]" * depth
 
-    assert fastjson.loads(nested(DEPTH_MAX - 1)), "the number within is a level, too"
+    assert fastjson.loads_answer(nested(DEPTH_MAX - 1)), "the number within is a level, too"
     with pytest.raises(JsonError, match="nested deeper"):
-        fastjson.loads(nested(DEPTH_MAX))
+        fastjson.loads_answer(nested(DEPTH_MAX))
 
 
 def test_size_ends_where_it_says() -> None:
-    whole = b" " * (fastjson.BYTES_MAX - 1) + b"5"
-    assert fastjson.loads(whole) == 5
-    with pytest.raises(JsonError, match=f"at most {fastjson.BYTES_MAX}"):
-        fastjson.loads(whole + b" ")
+    whole = b" " * (fastjson.ANSWER_BYTES_MAX - 1) + b"5"
+    assert fastjson.loads_answer(whole) == 5
+    with pytest.raises(JsonError, match=f"at most {fastjson.ANSWER_BYTES_MAX}"):
+        fastjson.loads_answer(whole + b" ")
 
 
 @given(values)
 @example({QUEUE: {QUEUE: [QUEUE.topic]}})
 def test_what_is_written_is_read(value: object) -> None:
-    for pretty in (False, True):
-        assert fastjson.loads(fastjson.dumps(value, pretty=pretty)) == value
+    for write in (fastjson.dumps, fastjson.pretty):
+        assert fastjson.loads_answer(write(value, is_sorted=False)) == value
 
 
 @pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 64, 10**300])
 def test_integers_beyond_64_bits_are_exact(number: int) -> None:
-    assert fastjson.loads(f"[{number}]") == [number], "JSON"
-    assert fastjson.loads(f"{{0:{number}}}") == {"0": number}, "and what is none"
+    assert fastjson.loads_answer(f"[{number}]") == [number], "JSON"
+    assert fastjson.loads_answer(f"{{0:{number}}}") == {"0": number}, "and what is none"
 
 
 def test_deep_and_long_is_read_or_refused() -> None:
     """`json` reads long integers, and goes deeper since Python 3.12; 1024 levels, those of orjson, are the limit."""
     with suppress(JsonError):
-        assert fastjson.loads("[" * 1020 + "9" * 19 + "]" * 1020)
+        assert fastjson.loads_answer("[" * 1020 + "9" * 19 + "]" * 1020)
     with pytest.raises(JsonError, match="nested deeper"):
-        fastjson.loads("[" * 1025 + "9" * 19 + "]" * 1025)
+        fastjson.loads_answer("[" * 1025 + "9" * 19 + "]" * 1025)
 
 
 @given(scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars))
 def test_all_json_is_read(value: object) -> None:
-    assert fastjson.loads(json.dumps(value)) == value
+    assert fastjson.loads_answer(json.dumps(value)) == value
 
 
 @given(st.binary() | st.text(alphabet='{}[]":,\\ 019-truefalsenl\n'))
 def test_noise_is_a_value_or_refused(noise: bytes | str) -> None:
     try:
-        fastjson.loads(noise)
+        fastjson.loads_answer(noise)
     except JsonError:
         pass
 
@@ -148,7 +159,7 @@ def test_noise_is_a_value_or_refused(noise: bytes | str) -> None:
 @given(st.integers(0, len(INFO) - 1), st.integers(0, 255))
 def test_a_changed_byte_is_a_value_or_refused(at: int, byte: int) -> None:
     try:
-        fastjson.loads(INFO[:at] + bytes([byte]) + INFO[at + 1 :])
+        fastjson.loads_answer(INFO[:at] + bytes([byte]) + INFO[at + 1 :])
     except JsonError:
         pass
 
@@ -156,4 +167,4 @@ def test_a_changed_byte_is_a_value_or_refused(at: int, byte: int) -> None:
 @given(st.integers(0, len(INFO) - 1))
 def test_a_cut_text_is_refused(at: int) -> None:
     with pytest.raises(JsonError):
-        fastjson.loads(INFO[:at])
+        fastjson.loads_answer(INFO[:at])

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import RequestTimeout
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance import fastjson
 from tests.client.rebalancing import FOUR, LOCK, MEMBERS, UNLOCK, Round, locking, of_members
 from tests.client.rounds import FakeInstance
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import OffsetUnknown, RequestTimeout
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.rebalance import fastjson
 from tests.client.rebalancing import (
     ASSIGN,
     FOUR,

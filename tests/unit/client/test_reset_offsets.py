@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.diagnostics.reset_offsets import OffsetReset, ResetRequest
-from firearrow.client.rebalance import fastjson
 from tests.client.rebalancing import FOUR, MEMBERS, Round, of_members
 from tests.client.records import received
 from tests.client.rounds import FakeInstance

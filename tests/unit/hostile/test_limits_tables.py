@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow.broker.base import properties
-from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.tables import (
     attributes,
     clients,
@@ -201,7 +201,7 @@ def test_queues_with_offsets() -> None:
 
 def test_locked_queues() -> None:
     locks = RebalanceLocks(CLOCK, locks_max=2)
-    queues = [MessageQueue("b", n, "T") for n in range(3)]
+    queues = [MessageQueue("T", "b", n) for n in range(3)]
     assert locks.lock("G", "c", queues[:2]) == queues[:2]
     with pytest.raises(LocksFull, match="at most 2"):
         locks.lock("G", "c", queues[2:])

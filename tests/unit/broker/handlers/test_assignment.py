@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.base.fastjson import MessageQueue
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.tables.request_modes import InvalidRequestMode, RequestMode, RequestModes
 from tests.support.handler_harness import HandlerHarness
@@ -28,7 +28,7 @@ class AssignmentHarness(HandlerHarness):
     async def queues(self, topic: str) -> list[MessageQueue] | None:
         if topic not in self.topics:
             return None
-        return [MessageQueue(name, number, topic) for name in ("a", "b") for number in range(4)]
+        return [MessageQueue(topic, name, number) for name in ("a", "b") for number in range(4)]
 
     def join(self, client: str, group: str = "G", model: str = "CLUSTERING") -> None:
         consumer = {

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from tests.golden import Recorded, session, sessions
 from tests.support.handler_harness import HandlerHarness
 from tests.support.peers import RecordedPeer

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.handlers.groups import LIST_MAX
 from firearrow.broker.tables.groups import GroupConfig
 from tests.support.handler_harness import HandlerHarness

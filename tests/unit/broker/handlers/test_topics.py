@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from firearrow._native.protocol import fastjson
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
-from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.handlers.topics import LIST_MAX
 from firearrow.broker.tables.topics import TopicConfig
 from tests.support.handler_harness import HandlerHarness
@@ -170,7 +170,7 @@ def test_what_a_topic_holds() -> None:
     assert (unknown.code, unknown.remark) == (17, "topic[U] not exist")
     wide = fastjson.loads(harness.ask(202, {"topic": "BenchmarkTest"}).body)["offsetTable"]
     assert len(wide) == 1024
-    assert MessageQueue("broker-a", 1023, "BenchmarkTest") in wide
+    assert MessageQueue("BenchmarkTest", "broker-a", 1023) in wide
 
 
 def test_cleaning_keeps_what_is_in_use() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.base import fastjson
 from firearrow.broker.tables.routes import MinBrokerChange
 from tests.support.name_server_harness import NameServerHarness, config, register_body
 from tests.support.peers import RecordedPeer

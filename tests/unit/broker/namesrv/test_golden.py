@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from tests.golden import Recorded, session, sessions
 from tests.support.name_server_harness import NameServerHarness
 from tests.support.peers import RecordedPeer

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables import kv as bounds
 from firearrow.broker.tables.config_file import ConfigFile

@@ -2,9 +2,9 @@
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.support.name_server_harness import HERE, NameServerHarness, register_request

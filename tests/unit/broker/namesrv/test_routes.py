@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base import fastjson
 from firearrow.broker.tables import routes as bounds
 from tests.support.name_server_harness import HERE, NameServerHarness, config, register_body
 from tests.support.peers import RecordedPeer

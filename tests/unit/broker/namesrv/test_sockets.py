@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.app.name_server import NameServer
-from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.server import Server

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow._native.protocol.queue_allocation import averagely, by_circle
-from firearrow.broker.base.fastjson import MessageQueue
+from firearrow._native.protocol.message_queue import MessageQueue, averagely, by_circle
 from firearrow.broker.tables.allocation import STRATEGIES, for_pop
 
 
 def queues(count: int, *brokers: str) -> list[MessageQueue]:
-    return [MessageQueue(broker, n, "T") for broker in brokers or ("a",) for n in range(count)]
+    return [MessageQueue("T", broker, n) for broker in brokers or ("a",) for n in range(count)]
 
 
 def clients(count: int) -> list[str]:
@@ -50,7 +49,7 @@ def test_an_unknown_client_gets_nothing(name: str) -> None:
 def test_pop_without_a_share_gets_every_broker_as_a_whole(share: int) -> None:
     """No share, or one that covers all clients: queue -1 of each broker, also for an unknown client."""
     found = for_pop(averagely, "x", queues(4, "a", "b"), clients(3), share)
-    assert found == [MessageQueue("a", -1, "T"), MessageQueue("b", -1, "T")]
+    assert found == [MessageQueue("T", "a", -1), MessageQueue("T", "b", -1)]
 
 
 def test_pop_with_a_share_gets_the_queues_of_the_next_clients() -> None:

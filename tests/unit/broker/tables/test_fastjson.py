@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.base.fastjson import (
+from firearrow._native.protocol.fastjson import (
     DEPTH_MAX,
     LENIENT_BYTES_MAX,
     JsonError,
-    MessageQueue,
     dumps,
     loads,
     message_queue,
     pretty,
 )
+from firearrow._native.protocol.message_queue import MessageQueue
 
-queues = st.builds(MessageQueue, st.text(), st.integers(-(2**31), 2**31 - 1), st.text())
+queues = st.builds(MessageQueue, st.text(), st.text(), st.integers(-(2**31), 2**31 - 1))
 scalars = (
     st.none()
     | st.booleans()
@@ -59,7 +59,7 @@ def test_what_is_written_is_read_back(value: object) -> None:
         ("{ -1 : [1,2] }", {"-1": [1, 2]}),
         ('{"a{1:":{1:2}}', {"a{1:": {"1": 2}}),
         ('{"x\\",{3:4":5,6:7}', {'x",{3:4': 5, "6": 7}),
-        ('{{"brokerName":"b","queueId":1,"topic":"t"}:10}', {MessageQueue("b", 1, "t"): 10}),
+        ('{{"brokerName":"b","queueId":1,"topic":"t"}:10}', {MessageQueue("t", "b", 1): 10}),
         ('{a:1,"b":[true,false,null,-1.5e3,],}', {"a": 1, "b": [True, False, None, -1500.0]}),
         ('{"m":{"$ref":"$.x"}}', {"m": {"$ref": "$.x"}}),
         ('{"v":1}\n', {"v": 1}),
@@ -78,10 +78,10 @@ def test_forms_of_fastjson_are_read(text: str, value: object) -> None:
         ({"b": 1, "a": [True, None, 0.0]}, b'{"a":[true,null,0.0],"b":1}'),
         ({10: 1, 9: 2}, b"{9:2,10:1}"),
         (
-            {"offsetTable": {MessageQueue("b", 0, "t"): 5}},
+            {"offsetTable": {MessageQueue("t", "b", 0): 5}},
             b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}',
         ),
-        ({"set": [MessageQueue("b", 0, "t")]}, b'{"set":[{"brokerName":"b","queueId":0,"topic":"t"}]}'),
+        ({"set": [MessageQueue("t", "b", 0)]}, b'{"set":[{"brokerName":"b","queueId":0,"topic":"t"}]}'),
         ({"ü\n": '"\\'}, '{"ü\\n":"\\"\\\\"}'.encode()),
     ],
 )
@@ -169,6 +169,6 @@ def test_no_foreign_object_or_endless_nesting_is_written() -> None:
 
 
 def test_only_complete_queues_are_message_queues() -> None:
-    assert message_queue({"topic": "t", "queueId": 3}) == MessageQueue("", 3, "t")
+    assert message_queue({"topic": "t", "queueId": 3}) == MessageQueue("t", "", 3)
     for value in ({"topic": "t"}, {"topic": 1, "queueId": 0}, {"topic": "t", "queueId": True}, "t", None):
         assert message_queue(value) is None

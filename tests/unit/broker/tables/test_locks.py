@@ -2,11 +2,11 @@
 
 import pytest
 
-from firearrow.broker.base.fastjson import MessageQueue
+from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow.broker.tables.locks import LOCK_LIFE_MS, REMEMBERED_MS, LocksFull, RebalanceLocks
 from tests.support.clock import ManualClock
 
-Q0, Q1 = MessageQueue("b", 0, "T"), MessageQueue("b", 1, "T")
+Q0, Q1 = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
 
 
 def test_one_client_of_a_group_owns_a_queue() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.base import fastjson
+from firearrow._native.protocol import fastjson
 from firearrow.broker.tables import offsets as module
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, InvalidOffset

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import orjson
 import pytest
 
-from firearrow._native.wire.fastjson import DEPTH_MAX
-from firearrow.broker.base.fastjson import dumps, loads
+from firearrow._native.protocol.fastjson import DEPTH_MAX, dumps, loads
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.tables import config_file
 from firearrow.broker.tables.config_file import ConfigFile
