@@ -16,7 +16,6 @@ from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 from collections import namedtuple
 
 import firearrow._native.columnar.property_edits as edits_module
-# type: from firearrow._native.columnar.property_edits import BROKER_OWN as BROKER_OWN
 # type: from firearrow._native.columnar.property_edits import PropertyEdits as PropertyEdits
 # type: from firearrow._native.columnar.property_edits import REPLAY_BROKER as REPLAY_BROKER
 # type: from firearrow._native.columnar.property_edits import REPLAY_JOB as REPLAY_JOB
@@ -24,7 +23,7 @@ import firearrow._native.columnar.property_edits as edits_module
 # type: from firearrow._native.columnar.property_edits import REPLAY_QUEUE as REPLAY_QUEUE
 # type: from firearrow._native.columnar.property_edits import REPLAY_TOPIC as REPLAY_TOPIC
 from firearrow._native.columnar.property_edits import (  # re-exported
-    BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,  # no-cython-lint
+    REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,  # no-cython-lint
 )
 from firearrow._native.store.log.record import RecordError
 

@@ -14,6 +14,8 @@ from firearrow._native.store.files.layout cimport (
 )
 from firearrow._native.store.log.record cimport RecordView, Text
 
+from firearrow._native.protocol.name_rules import BROKER_OWN
+
 # type: REPLAY_JOB: str
 # type: REPLAY_BROKER: str
 # type: REPLAY_TOPIC: str
@@ -23,16 +25,6 @@ from firearrow._native.store.log.record cimport RecordView, Text
 REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC = "REPLAY_JOB", "REPLAY_BROKER", "REPLAY_TOPIC"
 REPLAY_QUEUE, REPLAY_OFFSET = "REPLAY_QUEUE", "REPLAY_OFFSET"
 REPLAYS = frozenset({REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET})
-BROKER_OWN = frozenset({  # type: frozenset[str]
-    "MSG_REGION", "TRACE_ON", "CLUSTER", "__CRC32#", "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME",
-    "REAL_TOPIC", "REAL_QID", "DELAY", "TIMER_DELAY_LEVEL", "TIMER_DELAY_SEC", "TIMER_DELAY_MS",
-    "TIMER_DELIVER_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
-    "TIMER_DEL_UNIQKEY", "TRAN_MSG", "PGROUP", "__transactionId__", "TRANSACTION_CHECK_TIMES",
-    "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME",
-    "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET",
-})
-"""Names of properties that brokers set, or that would take effect again: delays, timers, transactions, POP.
-"""
 
 
 cdef class PropertyEdits:

@@ -15,12 +15,12 @@ from firearrow._native.fastpath.quotas import Quotas
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.fastpath.topic_cache import PlainTopics
+from firearrow._native.protocol import name_rules
 from firearrow.broker.base.message import Property, properties_text
 from firearrow.broker.base.message_ids import unique_ids
 from firearrow.broker.base.options import Options
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.handlers.pull import PullHandler
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.members import LANGUAGES
 from firearrow.broker.tables.topics import TopicConfig
 

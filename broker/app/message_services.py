@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.protocol import name_rules
 from firearrow.broker.app.pop_services import PopServices
 from firearrow.broker.app.timer_services import TimerServices
 from firearrow.broker.append.appender import Appender
@@ -31,7 +32,6 @@ from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, Pend
 from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.replication.pair_tables import PairProgress
 from firearrow.broker.services.timers import Periodic
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.subscription_filter import FilterCache

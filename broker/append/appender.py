@@ -8,6 +8,7 @@ Counts nothing in the statistics and answers nothing by itself.
 from collections.abc import Callable
 
 from firearrow._native.fastpath.write_batch import WriteBatch
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import InnerMessage, MessageStore, PutResult
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -15,7 +16,6 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.tables import name_rules
 
 TRANSACTION_BITS, TRANSACTION_COMMIT = 0xC, 0x8
 LEVEL_DIGITS_MAX = 9

@@ -13,6 +13,7 @@ import heapq
 import logging
 from collections.abc import Iterator
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, PutStatus, QueueEntry
 from firearrow.broker.append.appender import Appender
@@ -21,7 +22,6 @@ from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 
 log = logging.getLogger("firearrow.delay_levels")

@@ -7,13 +7,13 @@ dead letters, and is counted and logged; Apache stores it where no consumer read
 
 import logging
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import PutRefused, PutStatus
 from firearrow.broker.append.retry_routing import DLQ_QUEUES, RetryRouting
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.event_counts import REDIRECTED, SENT_TO_DLQ, TO_DEAD_LETTERS, TO_QUEUE, EventCounts
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicTable
 
 log = logging.getLogger("firearrow.due_messages")

@@ -13,12 +13,12 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from firearrow._native.protocol import fastjson
+from firearrow._native.protocol import fastjson, name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message import Property
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import ConfigFile
 
 log = logging.getLogger("firearrow.delay_levels")

@@ -6,13 +6,13 @@ message's properties, so that recovery can rebuild the LMQs. Loop thread.
 
 from collections.abc import Callable, Iterable
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import name_rules
 
 NOT_DISPATCHED = frozenset((name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC))
 NOT_DISPATCHED_PREFIXES = (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.SYSTEM_TOPIC_PREFIX)

@@ -6,11 +6,11 @@ Loop thread.
 import random
 from typing import NoReturn
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.event_counts import RETRIED, SENT_TO_DLQ, EventCounts
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable

@@ -6,13 +6,13 @@ Stores nothing. Loop thread.
 import random
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
 
 V1 = {

@@ -1,9 +1,9 @@
 """StoreFacts: what rules know about the broker: its cluster, and whose message is at an offset. Loop thread."""
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import RecordError, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
-from firearrow.broker.tables import name_rules
 
 WITH_REAL_TOPIC = frozenset(
     (name_rules.HALF_TOPIC, name_rules.DISCARD_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.TIMER_TOPIC)

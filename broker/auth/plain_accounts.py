@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cache
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.access_model import (
     Action,
     Decision,
@@ -23,7 +24,6 @@ from firearrow._native.protocol.authorization import Need
 from firearrow.broker.auth import plain_yaml
 from firearrow.broker.auth.bodies import Policies
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
-from firearrow.broker.tables import name_rules
 
 NAME_CHARS_MIN = 7
 """Of access keys and secret keys."""

@@ -9,6 +9,7 @@ the handler would refuse it as well.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.access_model import Action, Resource
 from firearrow._native.protocol.authorization import Need
 from firearrow._native.wire.codes import RequestCode
@@ -19,7 +20,6 @@ from firearrow.broker.base.message import Property, properties_of
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.pop.checkpoints import revive_topic
 from firearrow.broker.pop.receipt_handles import normal_topic
-from firearrow.broker.tables import name_rules
 
 NEEDS_MAX = 20_000
 """Rights of a request: while they are looked up, all others wait."""

@@ -8,6 +8,7 @@ import binascii
 from collections.abc import Callable
 
 from firearrow._native.fastpath.write_batch import WriteBatch
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads_body
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -23,7 +24,7 @@ from firearrow.broker.pop.receipt_handles import (
     ReceiptHandle,
     real_topic,
 )
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.topics import TopicTable
 
 BATCH_MAX = 1024

@@ -7,6 +7,7 @@ without a list the client keeps its queues; after an empty list it gives up all 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps, loads_body
 from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -14,7 +15,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.tables import allocation, json_fields, name_rules
+from firearrow.broker.tables import allocation, json_fields
 from firearrow.broker.tables.clients import BROADCASTING, ClientTable
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.request_modes import POP, PULL, InvalidRequestMode, RequestMode, RequestModes

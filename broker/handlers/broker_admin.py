@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
+from firearrow._native.protocol.name_rules import group_fault
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -26,7 +27,6 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats, Window
 from firearrow.broker.tables import json_fields
-from firearrow.broker.tables.name_rules import group_fault
 
 VERSION_DESC = f"V5_{(PROTOCOL_VERSION - 413) // 20}_{(PROTOCOL_VERSION - 413) % 20 // 2}"
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Generator
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps, loads_body
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -17,7 +18,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Peer, Routes
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.clients import WARN_PAUSE_MS, ClientsFull, ClientTable, ConsumerGroup
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.members import Member

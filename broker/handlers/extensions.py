@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -20,7 +21,6 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.peer import OpenConnection, Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.paging import limit_of
 

@@ -3,6 +3,7 @@
 Request codes 200, 225, 207, 201, 352, 353.
 """
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps, loads_body
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -10,7 +11,7 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.attributes import InvalidAttribute
 from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup
 from firearrow.broker.tables.offsets import ConsumerOffsets

@@ -8,13 +8,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from firearrow._native.protocol import fastjson
+from firearrow._native.protocol import fastjson, name_rules
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes, with_host
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.routes import BrokerData, RouteTable, TopicFlag

@@ -9,6 +9,7 @@ import random
 from typing import NamedTuple
 
 from firearrow._native.fastpath.long_polling import weight_without_body
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import GetStatus, MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -21,7 +22,6 @@ from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
 from firearrow.broker.pop.pop import PopQuery, PopResult, PopService
 from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.quotas.quota_check import QuotaCheck
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription

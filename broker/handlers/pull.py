@@ -7,6 +7,7 @@ import logging
 from typing import NamedTuple
 
 from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldService, weight_without_body
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import GetResult, GetStatus
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -14,7 +15,6 @@ from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.offsets import InvalidOffset
 from firearrow.broker.tables.subscription_filter import EntryFilter, FilterCache

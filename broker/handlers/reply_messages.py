@@ -7,6 +7,7 @@ that cannot be stored is only logged, as with Apache.
 import logging
 import socket
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -21,7 +22,6 @@ from firearrow.broker.base.message import Message, Property, properties_of, prop
 from firearrow.broker.base.message_ids import host_bytes, offset_id
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.topics import TopicTable
 

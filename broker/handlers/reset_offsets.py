@@ -9,6 +9,7 @@ import asyncio
 
 from firearrow._native.protocol.fastjson import JsonError, dumps, loads_body
 from firearrow._native.protocol.message_queue import MessageQueue
+from firearrow._native.protocol.name_rules import group_fault
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import LanguageCode, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -19,7 +20,6 @@ from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.clients import ClientTable, ConsumerGroup
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.members import Member
-from firearrow.broker.tables.name_rules import group_fault
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset, queue_id_fault
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 

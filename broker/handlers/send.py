@@ -6,6 +6,7 @@ SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
 from collections.abc import Callable
 
 from firearrow._native.fastpath.request_times import PutCounts
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import InnerMessage, PutRefused, PutResult, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -19,7 +20,6 @@ from firearrow.broker.base.message import Message, Property, properties_of
 from firearrow.broker.base.message_ids import host_bytes, offset_id, unique_ids
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicConfig
 
 COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700

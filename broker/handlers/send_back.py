@@ -1,5 +1,6 @@
 """CONSUMER_SEND_MSG_BACK (36): retries a message that a consumer could not consume. Loop thread."""
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -15,7 +16,6 @@ from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.quotas.quota_check import QuotaCheck
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.topics import TopicConfig
 

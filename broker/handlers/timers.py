@@ -6,6 +6,7 @@
   §6.4).
 """
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -18,7 +19,6 @@ from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.topics import TopicTable
 from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recall_message

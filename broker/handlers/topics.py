@@ -7,8 +7,10 @@
 import logging
 from collections.abc import Callable
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps, loads_body
 from firearrow._native.protocol.message_queue import MessageQueue
+from firearrow._native.protocol.name_rules import LMQ_PREFIX
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -17,11 +19,10 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.deleted_topics import DeletedTopics
-from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
 from firearrow.broker.tables.topics import FILTER_TYPES, InvalidTopic, TopicConfig, TopicTable

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import orjson
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.offsets import queue_id_fault
 from firearrow.broker.tables.topics import TopicConfig
 from firearrow.broker.tables.trimmed_queues import TrimsFull

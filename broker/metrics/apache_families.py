@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from firearrow._native.fastpath.request_times import BOUNDS_US, SIZE_BOUNDS
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.base.event_counts import EVENTS
 from firearrow.broker.metrics.exposition import (
@@ -25,7 +26,6 @@ from firearrow.broker.metrics.exposition import (
     limited,
 )
 from firearrow.broker.metrics.sources import Sources
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import PASSIVELY
 from firearrow.broker.transactions.half_topics import HalfTopics
 

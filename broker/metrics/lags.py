@@ -6,8 +6,8 @@ A snapshot of many rows is used again for a few seconds, by scrapes, the status 
 import asyncio
 
 from firearrow._native.metrics.lag_table import LagTable
+from firearrow._native.protocol import name_rules
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 
 SLICE_ROWS = 500
 """Rows that are read, in about a millisecond, before the loop may do other work."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from firearrow._native.fastpath.request_times import BOUNDS_US
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.group_commit import FLUSH_BOUNDS_US
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.poller import TURN_BOUNDS_US
@@ -24,7 +25,6 @@ from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.quotas.quota_check import KINDS
 from firearrow.broker.quotas.quota_table import CONNECTIONS, RATES
 from firearrow.broker.replication.log_times import ReplicaLag
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.members import LANGUAGES
 
 US_IN_S = 1_000_000

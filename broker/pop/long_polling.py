@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from firearrow._native.fastpath.long_polling import BYTES_MAX, REQUEST_BYTES
+from firearrow._native.protocol import name_rules
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.pop.receipt_handles import retry_topic
-from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.pop")
 

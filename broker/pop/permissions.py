@@ -6,6 +6,7 @@ moving it.
 
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -13,7 +14,6 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.pop.receipt_handles import retry_topic
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicConfig, TopicTable

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import GetResult, GetStatus, MessageStore, PutResult
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
@@ -22,7 +23,6 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.pop.checkpoints import PopCheckPoint, revive_topic
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.pop.receipt_handles import kind_of, receipt_handle_text
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.subscription_filter import EntryFilter
 

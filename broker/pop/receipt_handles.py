@@ -5,7 +5,7 @@ Apache: property POP_CK, ExtraInfoUtil, KeyBuilder.
 
 from typing import NamedTuple
 
-from firearrow.broker.tables import name_rules
+from firearrow._native.protocol import name_rules
 
 ORDER_REVIVE_QUEUE = 999
 """The revive queue in the receipt handle of a message that was popped in order: it has no check point."""

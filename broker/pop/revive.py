@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
 from firearrow.broker.append.appender import Appender
@@ -39,7 +40,6 @@ from firearrow.broker.pop.checkpoints import (
     revive_topic,
 )
 from firearrow.broker.pop.receipt_handles import normal_topic, retry_topic
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 
 log = logging.getLogger("firearrow.revive")

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from firearrow._native.fastpath.quotas import DELAY_MAX_S, IN, OUT, Quotas
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
@@ -31,7 +32,6 @@ from firearrow.broker.quotas.quota_table import (
     USER,
     QuotaTable,
 )
-from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.quotas")
 

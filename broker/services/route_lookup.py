@@ -8,13 +8,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads_body
 from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.routes import RouteTable
 
 log = logging.getLogger("firearrow.route_lookup")

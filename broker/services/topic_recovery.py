@@ -7,9 +7,9 @@ thread.
 
 import logging
 
+from firearrow._native.protocol.name_rules import LMQ_PREFIX
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.tables.deleted_topics import DeletedTopics
-from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 from firearrow.broker.tables.trimmed_queues import TrimmedQueues

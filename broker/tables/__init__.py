@@ -14,7 +14,6 @@
 - `lmq`: topics and groups of LMQs (`enableLmq`): names that start with %LMQ%, kept in no table and no file
 - `locks`: which client of a group may consume a queue in order, and `rebalanceLock.json`
 - `members`: the members of one group: each client once, on the newest of its connections
-- `name_rules`: names with a special meaning, and which names topics and groups may have
 - `naming_options`: the name server's options under Apache's keys
 - `offsets`: how far each group has consumed each queue, and `consumerOffset.json`
 - `paging`: pages of large tables (5.3 and later): which names a page has, and how large an answer may be

@@ -3,7 +3,7 @@
 Such a topic has one queue, such a group the default configuration. Loop thread.
 """
 
-from firearrow.broker.tables import name_rules
+from firearrow._native.protocol import name_rules
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 

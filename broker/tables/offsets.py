@@ -10,9 +10,10 @@ from typing import NamedTuple
 import orjson
 
 from firearrow._native.base.offset_text import OffsetLines
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.config_file import VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from firearrow._native.protocol import fastjson
+from firearrow._native.protocol.name_rules import PERM_READ, PERM_WRITE
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.json_fields import items, members, members_or_none, number
-from firearrow.broker.tables.name_rules import PERM_READ, PERM_WRITE
 from firearrow.broker.tables.topics import TopicConfig
 
 INFLATED_BYTES_MAX = 32 << 20

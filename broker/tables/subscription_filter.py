@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 from weakref import finalize
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.sql92.errors import Incomparable, InvalidExpression
 from firearrow._native.store.log.properties import property_values
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Property as Names
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscription
 
 SQL92 = "SQL92"

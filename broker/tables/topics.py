@@ -6,9 +6,10 @@ Loop thread; `to_json` may run in another one.
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes
 from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion

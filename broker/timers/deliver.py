@@ -7,6 +7,7 @@ that a kill repeats none. Loop thread.
 
 import logging
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, PutStatus
 from firearrow.broker.append.appender import Appender
@@ -14,7 +15,6 @@ from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.rules import parse_number
 
 log = logging.getLogger("firearrow.timers")

@@ -13,11 +13,11 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Property
-from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.deliver import TimerDelivery
 from firearrow.broker.timers.log import DELETE, ROLL, TimerRecord
 from firearrow.broker.timers.metrics import TimerMetrics

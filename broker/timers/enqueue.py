@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firearrow._native.base.hash import java_hash
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, QueueEntry
 from firearrow.broker.base.message import Property
-from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.deliver import NEVER_WAITED_MS, TimerDelivery
 from firearrow.broker.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
 from firearrow.broker.timers.metrics import TimerMetrics

@@ -7,10 +7,10 @@ thread, at start.
 
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
-from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.rules import parse_number
 
 SLICE = 1000

@@ -7,8 +7,8 @@ import base64
 import binascii
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import name_rules
 
 VERSION = "v1"
 FIELDS = 5

@@ -12,12 +12,12 @@ Loop thread, at start.
 
 import logging
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.options import TIMER_STEPS_MS
-from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.checkpoint import TimerCheckpoint
 from firearrow.broker.timers.log import RECORD_LAYOUT, TimerLog, TimerRecord
 from firearrow.broker.timers.rules import parse_number

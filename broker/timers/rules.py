@@ -8,12 +8,12 @@ import random
 from collections.abc import Callable
 from typing import NoReturn
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base import property_rules
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.options import Options
-from firearrow.broker.tables import name_rules
 
 DIGITS_MAX = 18
 """More digits would not fit Java's long."""

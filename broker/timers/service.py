@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.append.appender import Appender
@@ -18,7 +19,6 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.checkpoint import TimerCheckpoint
 from firearrow.broker.timers.deliver import TimerDelivery
 from firearrow.broker.timers.dequeue import TimerDequeue

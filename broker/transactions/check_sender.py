@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import replace
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import PutResult
 from firearrow._native.wire.codes import RequestCode
@@ -15,7 +16,6 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.peer import HeldAccess, Peer
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.transactions.half_message import real_queue
 

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow.broker.append.appender import Appender
@@ -21,7 +22,6 @@ from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.event_counts import GIVEN_UP
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.check_sender import CheckRequestSender

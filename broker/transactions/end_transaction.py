@@ -6,6 +6,7 @@ ignored.
 
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutStatus
 from firearrow._native.wire.codes import ResponseCode
@@ -17,7 +18,6 @@ from firearrow.broker.base.event_counts import COMMITTED, FINISH_LATENCY, ROLLED
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.op_messages import OpEntry, OpMessageWriter
 from firearrow.broker.transactions.open_halves import OpenHalfMessages

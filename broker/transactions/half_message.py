@@ -6,13 +6,13 @@ A half message is the producer's message in another topic; its own topic and que
 
 from dataclasses import replace
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, TRANSACTION_COMMIT, delay_level
 from firearrow.broker.base import property_rules
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import name_rules
 
 DISCARD_TOPIC = name_rules.DISCARD_TOPIC
 GROUP = "CID_RMQ_SYS_TRANS"

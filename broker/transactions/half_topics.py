@@ -5,10 +5,10 @@ Each call reads the half messages that are open and were not read before, and dr
 
 from collections import Counter
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
-from firearrow.broker.tables import name_rules
 from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
 KNOWN_MAX = 10_000

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firearrow._native.fastpath.write_batch import WriteBatch
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -20,7 +21,6 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import name_rules
 from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
 log = logging.getLogger("firearrow.transactions")

@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import Iterator
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
@@ -21,7 +22,6 @@ from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.tables import name_rules
 from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.check_sender import CheckRequestSender
 from firearrow.broker.transactions.check_service import CheckService

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
+from firearrow._native.protocol.name_rules import is_system_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.admin_api import records
@@ -29,7 +30,7 @@ from firearrow.client.admin_api.requests import AdminCalls, integer_of, millisec
 from firearrow.client.base import process_exit
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import Namespace, check_group, check_topic, is_system_topic
+from firearrow.client.base.names import Namespace, check_group, check_topic
 from firearrow.client.base.options import ClientOptions, client_options
 from firearrow.client.base.service_state import Startable
 from firearrow.client.remoting.client_instance import ClientInstance

@@ -2,28 +2,12 @@
 
 import re
 
+from firearrow._native.protocol import name_rules
 from firearrow.client.base.errors import ConfigError
 
-RETRY, DLQ = "%RETRY%", "%DLQ%"
-TOPIC_CHARS_MAX, GROUP_CHARS_MAX = 127, 120
+RETRY, DLQ = name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX
 ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
-SYSTEM_TOPICS = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-SYSTEM_PREFIX = "rmq_sys_"
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 NOT_FOR_SENDING = frozenset(
     {
         "SCHEDULE_TOPIC_XXXX",
@@ -38,25 +22,13 @@ NOT_FOR_SENDING = frozenset(
 
 def check_topic(topic: str) -> str:
     """Return the name. ConfigError: blank, too long, or with characters that brokers refuse."""
-    return _check("topic", topic, TOPIC_CHARS_MAX)
+    return _check("topic", topic, name_rules.TOPIC_CHARS_MAX)
 
 
 def check_group(group: str) -> str:
     if group in RESERVED_GROUPS:
         raise ConfigError(f"group {group} is reserved: choose another name")
-    return _check("group", group, GROUP_CHARS_MAX)
-
-
-def retry_topic(group: str) -> str:
-    return RETRY + group
-
-
-def dlq_topic(group: str) -> str:
-    return DLQ + group
-
-
-def is_system_topic(topic: str) -> bool:
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+    return _check("group", group, name_rules.GROUP_CHARS_MAX)
 
 
 class Namespace:
@@ -72,7 +44,11 @@ class Namespace:
 
     def wrap(self, resource: str) -> str:
         """The name as brokers know it. A name that has the prefix, and a system name, stay as they are."""
-        if not self.name or is_system_topic(resource) or resource.startswith(SYSTEM_GROUP_PREFIX):
+        if (
+            not self.name
+            or name_rules.is_system_topic(resource)
+            or resource.startswith(name_rules.SYSTEM_GROUP_PREFIX)
+        ):
             return resource
         kind, plain = _kind(resource)
         return resource if plain.startswith(self._prefix) else kind + self._prefix + plain

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 import orjson
 
+from firearrow._native.protocol.name_rules import dlq_topic, retry_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -16,7 +17,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.requests import integer_of
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, RocketMQError, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import DLQ, check_group, dlq_topic, retry_topic
+from firearrow.client.base.names import DLQ, check_group
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, count
 from firearrow.client.cli.message_view import Decode, Wanted, body_text, message_row, pattern
 from firearrow.client.cli.output import Column, Kind

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from firearrow._native.protocol.name_rules import dlq_topic, retry_topic
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
 from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, QueueRange
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, TransportError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import dlq_topic, retry_topic
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, positive
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.times import now_ms, time_ms

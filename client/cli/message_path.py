@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from firearrow._native.protocol.name_rules import dlq_topic, retry_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
@@ -17,7 +18,6 @@ from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.admin_api.message_queries import MessageQueries
 from firearrow.client.base.errors import ClientError, OnlyFireArrow
 from firearrow.client.base.message import MessageQueue, Property
-from firearrow.client.base.names import dlq_topic, retry_topic
 from firearrow.client.cli.half_messages import HALF_TOPIC, HalfState, half_state
 from firearrow.client.cli.send_delay import DEFAULT_LEVELS, delay_levels
 from firearrow.client.cli.times import age_text, now_ms, time_text

@@ -6,57 +6,11 @@ The body, tags, keys, sharding key, flag, the unique id and all properties of it
 
 from collections.abc import Mapping
 
+from firearrow._native.protocol.name_rules import BROKER_OWN, RETRIED, is_system_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message, Property
-from firearrow.client.base.names import DLQ, RETRY, is_system_topic
+from firearrow.client.base.names import DLQ, RETRY
 
-BROKERS_OWN = frozenset(
-    [
-        "MSG_REGION",
-        "TRACE_ON",
-        "CLUSTER",
-        "__CRC32#",
-        "MIN_OFFSET",
-        "MAX_OFFSET",
-        "CONSUME_START_TIME",
-        "REAL_TOPIC",
-        "REAL_QID",
-        "DELAY",
-        "TIMER_DELAY_LEVEL",
-        "TIMER_DELAY_SEC",
-        "TIMER_DELAY_MS",
-        "TIMER_DELIVER_MS",
-        "TIMER_OUT_MS",
-        "TIMER_ENQUEUE_MS",
-        "TIMER_DEQUEUE_MS",
-        "TIMER_ROLL_TIMES",
-        "TIMER_DEL_UNIQKEY",
-        "TRAN_MSG",
-        "PGROUP",
-        "__transactionId__",
-        "TRANSACTION_CHECK_TIMES",
-        "CHECK_IMMUNITY_TIME_IN_SECONDS",
-        "TRAN_PREPARED_QUEUE_OFFSET",
-        "POP_CK",
-        "POP_CK_OFFSET",
-        "1ST_POP_TIME",
-        "INNER_NUM",
-        "INNER_BASE",
-        "INNER_MULTI_DISPATCH",
-        "INNER_MULTI_QUEUE_OFFSET",
-    ]
-)
-RETRIED = frozenset(
-    [
-        "RETRY_TOPIC",
-        "ORIGIN_MESSAGE_ID",
-        "RECONSUME_TIME",
-        "MAX_RECONSUME_TIMES",
-        "DLQ_ORIGIN_TOPIC",
-        "DLQ_ORIGIN_MESSAGE_ID",
-        "ORIGIN_GROUP",
-    ]
-)
 SENT_APART = frozenset(
     {Property.KEYS, Property.TAGS, Property.WAIT, Property.UNIQUE_KEY, Property.SHARDING_KEY}
 )
@@ -67,7 +21,7 @@ ORIGINS = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
 
 def message_again(stored: ReceivedMessage, topic: str) -> Message:
     """The message to send. BodyUnreadable."""
-    dropped = BROKERS_OWN | RETRIED | SENT_APART
+    dropped = BROKER_OWN | RETRIED | SENT_APART
     properties = {name: value for name, value in stored.properties.items() if name not in dropped}
     return Message(
         topic,

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from firearrow._native.protocol import name_rules
 from firearrow.client.admin_api.records import READ, WRITE
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.base.names import DLQ, RETRY, SYSTEM_GROUP_PREFIX, is_system_topic
+from firearrow.client.base.names import DLQ, RETRY
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -16,11 +17,6 @@ PERMISSIONS = {"rw": READ | WRITE, "r": READ, "w": WRITE, "none": 0}
 AT_ONCE = 16
 FIRST_VERSION = 213
 """Ordinal of V4_0_0 in Apache's MQVersion: two for each release, ten releases for each minor version."""
-SYSTEM_GROUPS = frozenset(
-    {"TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "SELF_TEST_C_GROUP"}
-    | {"CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL"}
-    | {"CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "DEFAULT_PRODUCER", "DEFAULT_CONSUMER", "TOOLS_PRODUCER"}
-)
 
 
 def perm_text(perm: int) -> str:
@@ -66,11 +62,11 @@ def version_text(ordinal: int) -> str:
 
 def is_of_user(topic: str, system_topics: Iterable[str] = ()) -> bool:
     """Neither a system topic nor a retry or dead letter topic."""
-    return not (is_system_topic(topic) or topic.startswith((RETRY, DLQ)) or topic in system_topics)
+    return not (name_rules.is_system_topic(topic) or topic.startswith((RETRY, DLQ)) or topic in system_topics)
 
 
 def is_system_group(group: str) -> bool:
-    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+    return name_rules.is_system_group(group) or group == "TOOLS_PRODUCER"
 
 
 async def of_each(items: Sequence[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:

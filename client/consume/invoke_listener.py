@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from firearrow._native.protocol.name_rules import retry_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.hooks import ConsumeContext, ConsumeHook, run_hook
 from firearrow.client.base.message import MessageQueue, Property
-from firearrow.client.base.names import Namespace, retry_topic
+from firearrow.client.base.names import Namespace
 from firearrow.client.consume.consume_results import (
     FAILED,
     SUSPENDED,

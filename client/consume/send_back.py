@@ -8,12 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from firearrow._native.protocol.name_rules import retry_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import RocketMQError, check
 from firearrow.client.base.message import Message, Property
-from firearrow.client.base.names import Namespace, retry_topic
+from firearrow.client.base.names import Namespace
 from firearrow.client.remoting.routes import LOGICAL_BROKER
 
 log = logging.getLogger("firearrow.client")

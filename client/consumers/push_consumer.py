@@ -10,10 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Self, TypeVar, Unpack, overload
 
+from firearrow._native.protocol.name_rules import retry_topic
 from firearrow.client.base.errors import ConfigError, NotRunning
 from firearrow.client.base.hooks import ConsumerHooks, check_known
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import check_group, check_topic, retry_topic
+from firearrow.client.base.names import check_group, check_topic
 from firearrow.client.base.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler, check_handler

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 
+from firearrow._native.protocol.name_rules import retry_topic
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import NoRoute
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import Message, MessageQueue
-from firearrow.client.base.names import retry_topic
 from firearrow.client.base.options import ConsumeFromWhere, MessageModel
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.consume.concurrent_service import ConcurrentService

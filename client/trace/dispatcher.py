@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from firearrow._native.protocol.name_rules import GROUP_CHARS_MAX
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import Message
-from firearrow.client.base.names import GROUP_CHARS_MAX
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.trace.records import TraceRecord, searchable
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from firearrow._native.columnar.arrow_import import ListArray, StringArray
 from firearrow._native.columnar.row_encoder import RowEncoder
+from firearrow._native.protocol.name_rules import BROKER_OWN
 from firearrow.client.base.message import Property
 from firearrow.spark_tools.arrow.columns import COLUMNS
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.provenance import (
-    BROKER_OWN,
     NAMES,
     REPLAY_BROKER,
     REPLAY_JOB,

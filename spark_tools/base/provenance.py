@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from firearrow._native.columnar.property_edits import (
-    BROKER_OWN,
     REPLAY_BROKER,
     REPLAY_JOB,
     REPLAY_OFFSET,
@@ -18,31 +17,16 @@ from firearrow._native.columnar.property_edits import (
 from firearrow.client.base.message import MessageQueue
 
 __all__ = [
-    "BROKER_OWN",
     "NAMES",
     "REPLAY_BROKER",
     "REPLAY_JOB",
     "REPLAY_OFFSET",
     "REPLAY_QUEUE",
     "REPLAY_TOPIC",
-    "RETRIED",
     "Provenance",
 ]
 
 NAMES = (REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET)
-RETRIED = frozenset(
-    {
-        "RETRY_TOPIC",
-        "ORIGIN_MESSAGE_ID",
-        "RECONSUME_TIME",
-        "MAX_RECONSUME_TIMES",
-        "DLQ_ORIGIN_TOPIC",
-        "DLQ_ORIGIN_MESSAGE_ID",
-        "ORIGIN_GROUP",
-    }
-)
-"""Properties that a message gets on its way through retries to the dead letters: dropped when it starts
-over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
+from firearrow._native.protocol.name_rules import BROKER_OWN
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption, SparkToolsError
-from firearrow.spark_tools.base.provenance import BROKER_OWN
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.arguments import (

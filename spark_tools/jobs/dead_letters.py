@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from firearrow._native.columnar.record_spans import Spans
+from firearrow._native.protocol.name_rules import is_system_topic
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import DLQ, RETRY, is_system_topic
+from firearrow.client.base.names import DLQ, RETRY
 from firearrow.client.send.queue_selection import hash_index
 from firearrow.spark_tools.jobs.queue_mapping import Queues
 

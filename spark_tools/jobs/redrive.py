@@ -10,9 +10,8 @@ from typing import Annotated
 
 import typer
 
-from firearrow.client.base.names import dlq_topic
+from firearrow._native.protocol.name_rules import BROKER_OWN, RETRIED, dlq_topic
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.base.provenance import BROKER_OWN, RETRIED
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
     RunArguments,

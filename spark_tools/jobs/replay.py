@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from firearrow._native.protocol.name_rules import BROKER_OWN
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.base.provenance import BROKER_OWN
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from firearrow._native.protocol.name_rules import is_system_topic
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import is_system_topic
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.source import SourceReader
 from firearrow.spark_tools.plan.offsets import queue_ids

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from firearrow._native.protocol.name_rules import dlq_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.client.base.names import dlq_topic
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import Answer
 from firearrow.client.consumers.push_consumer import PushConsumer

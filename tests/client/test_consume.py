@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from firearrow._native.protocol.name_rules import retry_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.base.names import retry_topic
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import Accepted, Answer, ConsumeResult, DeadLetter, Retry
 from firearrow.client.consumers.push_consumer import PushConsumer

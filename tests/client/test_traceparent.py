@@ -4,9 +4,9 @@ committed messages. tests/interop/test_cli_messages.py has resent and redriven o
 import asyncio
 from collections.abc import Callable
 
+from firearrow._native.protocol.name_rules import dlq_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message
-from firearrow.client.base.names import dlq_topic
 from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions, PullConsumerOptions
 from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.consumers.pop_consumer import PopConsumer

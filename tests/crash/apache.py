@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
+from firearrow._native.protocol.name_rules import RETRY_PREFIX, is_system_topic
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.tables.name_rules import RETRY_PREFIX, is_system_topic
 from tests.crash import folder
 from tests.crash.cuts import Cut, drawn, image_of
 from tests.crash.disk import Disk

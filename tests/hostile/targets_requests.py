@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import message_ids, properties
 from firearrow.broker.http import messages
-from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.subscription_filter import CompiledFilter
 from tests.auth.every_code import CASES, encoded
 from tests.hostile.fuzz import Target

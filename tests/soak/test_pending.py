@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from firearrow.broker.tables import name_rules
+from firearrow._native.protocol import name_rules
 from tests.support.harness import Harness
 from tests.support.stores import drop_segments
 from tests.support.timer_harness import TimerHarness

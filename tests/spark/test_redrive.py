@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol.name_rules import RETRIED
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import DeadLetter
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.base.provenance import RETRIED, Provenance
+from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.jobs.dead_letters import DeadLetterRoute, origin
 from firearrow.spark_tools.jobs.redrive import cli
 from tests.spark.replaying import Job, bodies, file_hashes, job, stored

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
-from firearrow.spark_tools.base.provenance import BROKER_OWN, Provenance
+from firearrow._native.protocol.name_rules import BROKER_OWN
+from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.jobs.replay import cli
 from tests.interop.driver import Driver, Event

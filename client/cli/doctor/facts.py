@@ -7,29 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from firearrow._native.protocol.name_rules import LMQ_PREFIX, is_system_group, is_system_topic
 from firearrow.client.admin_api.records import Connection, GroupConfig, TopicConfig, unread_messages
 from firearrow.client.admin_api.replicas import Replica
-from firearrow.client.base.names import DLQ, RETRY, SYSTEM_GROUP_PREFIX, is_system_topic
+from firearrow.client.base.names import DLQ, RETRY
 
 BROADCASTING = "BROADCASTING"
-LOGICAL_PREFIXES = ("%LMQ%", "__syslo__")
-SYSTEM_GROUPS = frozenset(
-    {
-        "DEFAULT_PRODUCER",
-        "DEFAULT_CONSUMER",
-        "SCHEDULE_CONSUMER",
-        "__MONITOR_CONSUMER",
-        "CLIENT_INNER_PRODUCER",
-        "SELF_TEST_P_GROUP",
-        "TOOLS_CONSUMER",
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_OWNER",
-    }
-)
+LOGICAL_PREFIXES = (LMQ_PREFIX, "__syslo__")
 
 
 class Queue(NamedTuple):
@@ -145,7 +129,7 @@ class Group:
 
     @property
     def is_plain(self) -> bool:
-        return self.name not in SYSTEM_GROUPS and not self.name.startswith(SYSTEM_GROUP_PREFIX)
+        return not is_system_group(self.name)
 
 
 class Lock(NamedTuple):

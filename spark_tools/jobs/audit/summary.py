@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from firearrow._native.protocol.name_rules import is_system_topic
 from firearrow._native.store_checks.audit import StoreResult
 from firearrow._native.store_checks.findings import as_row
 from firearrow._native.store_checks.top_counts import TopCounts
-from firearrow.client.base.names import DLQ, RETRY, is_system_topic
+from firearrow.client.base.names import DLQ, RETRY
 from firearrow.spark_tools.base.source import LMQ_PREFIX
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"

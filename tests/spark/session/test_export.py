@@ -11,8 +11,8 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
+from firearrow._native.protocol.name_rules import is_system_topic
 from firearrow.client.base.compression import COMPRESSED, open_body
-from firearrow.client.base.names import is_system_topic
 from firearrow.spark_tools.arrow.columns import ALL
 from firearrow.spark_tools.arrow.export_manifest import ExportManifest
 from firearrow.spark_tools.arrow.parquet_writer import Layout

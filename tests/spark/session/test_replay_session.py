@@ -14,10 +14,10 @@ import orjson
 import pytest
 from pyspark import TaskContext
 
+from firearrow._native.protocol.name_rules import BROKER_OWN
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.base.provenance import BROKER_OWN
 from firearrow.spark_tools.jobs import planning, send_task, task_runner
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from firearrow._native.protocol.name_rules import GROUP_CHARS_MAX
 from firearrow.client.base.errors import ConnectionLost
 from firearrow.client.base.message import Message
-from firearrow.client.base.names import GROUP_CHARS_MAX
 from firearrow.client.base.options import ClientOptions
 from firearrow.client.trace.dispatcher import (
     BODY_BYTES_MAX,

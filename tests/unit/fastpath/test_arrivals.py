@@ -6,7 +6,7 @@ import pytest
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldService, Queue
-from firearrow.broker.tables import name_rules
+from firearrow._native.protocol import name_rules
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 

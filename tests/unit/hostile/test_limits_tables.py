@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.message_queue import MessageQueue
 from firearrow.broker.base import properties
 from firearrow.broker.tables import (
@@ -12,7 +13,6 @@ from firearrow.broker.tables import (
     clients,
     groups,
     json_fields,
-    name_rules,
     paging,
     subscriptions,
 )

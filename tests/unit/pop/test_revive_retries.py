@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.protocol.name_rules import TIMER_TOPIC
 from firearrow.broker.base.message import Message
 from firearrow.broker.pop.checkpoints import PopCheckPoint, deliver_ms
 from firearrow.broker.pop.revive import RETRY_MS, RETRY_MS_MAX
-from firearrow.broker.tables.name_rules import TIMER_TOPIC
 from firearrow.broker.tables.topics import TopicTable
 from tests.pop.revive_harness import INVISIBLE_MS, RETRY, ReviveHarness, filled
 

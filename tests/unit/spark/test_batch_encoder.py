@@ -8,7 +8,6 @@ import pytest
 
 from firearrow._native.columnar.batch_encoder import (
     BATCH_COUNT_MAX,
-    BROKER_OWN,
     REPLAY_BROKER,
     REPLAY_JOB,
     REPLAY_OFFSET,
@@ -20,6 +19,7 @@ from firearrow._native.columnar.batch_encoder import (
     single,
 )
 from firearrow._native.columnar.record_spans import Spans, from_answer
+from firearrow._native.protocol.name_rules import BROKER_OWN
 from firearrow._native.store.log.record import RecordError
 from firearrow.client.base.message import MessageQueue, decode_properties
 from firearrow.spark_tools.base.provenance import NAMES, Provenance

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import pytest
 
+from firearrow._native.protocol.name_rules import group_fault, topic_fault
 from firearrow.broker.tables.attributes import InvalidAttribute, parsed
-from firearrow.broker.tables.name_rules import group_fault, topic_fault
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicSettings, TopicTable
 from tests.broker.tables.golden_config import config_file, lines
 from tests.support.clock import ManualClock

@@ -1,4 +1,7 @@
-"""Names with a special meaning, and which names topics and groups may have. Constants and pure functions."""
+"""Names with a special meaning, and which names topics and groups may have. Constants and pure functions.
+
+`BROKER_OWN` and `RETRIED` are dropped when a stored message is sent again.
+"""
 
 import re
 
@@ -56,6 +59,56 @@ SYSTEM_GROUPS = frozenset(
         *PREDEFINED_GROUPS,
     )
 )
+
+BROKER_OWN = frozenset(
+    {
+        "MSG_REGION",
+        "TRACE_ON",
+        "CLUSTER",
+        "__CRC32#",
+        "MIN_OFFSET",
+        "MAX_OFFSET",
+        "CONSUME_START_TIME",
+        "REAL_TOPIC",
+        "REAL_QID",
+        "DELAY",
+        "TIMER_DELAY_LEVEL",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELAY_MS",
+        "TIMER_DELIVER_MS",
+        "TIMER_OUT_MS",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_DEQUEUE_MS",
+        "TIMER_ROLL_TIMES",
+        "TIMER_DEL_UNIQKEY",
+        "TRAN_MSG",
+        "PGROUP",
+        "__transactionId__",
+        "TRANSACTION_CHECK_TIMES",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "1ST_POP_TIME",
+        "INNER_NUM",
+        "INNER_BASE",
+        "INNER_MULTI_DISPATCH",
+        "INNER_MULTI_QUEUE_OFFSET",
+    }
+)
+"""Properties that brokers set, or that would take effect again: delays, timers, transactions, POP."""
+RETRIED = frozenset(
+    {
+        "RETRY_TOPIC",
+        "ORIGIN_MESSAGE_ID",
+        "RECONSUME_TIME",
+        "MAX_RECONSUME_TIMES",
+        "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "ORIGIN_GROUP",
+    }
+)
+"""Properties that a message gets on its way through retries to the dead letters: dropped when it starts over."""
 
 TOPIC_CHARS_MAX = 127
 RETRY_TOPIC_CHARS_MAX = 255
