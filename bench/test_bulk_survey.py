@@ -18,7 +18,6 @@ from firearrow._native.store_checks.index_entries import check_chains
 from firearrow._native.store_checks.log_records import Survey
 from firearrow._native.store_checks.queue_entries import count_entries
 from firearrow._native.store_checks.raw_findings import RawFindings
-from firearrow.spark_tools.offline.store_config import group_offsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 MESSAGES = 200_000
@@ -118,9 +117,7 @@ def test_check_chains(benchmark: BenchmarkFixture, written: Written) -> None:
 def test_whole_audit(benchmark: BenchmarkFixture, written: Written, check_crc: bool) -> None:
     store = StoreFolder("survey", str(written.root))
     seen = benchmark(
-        lambda: StoreAudit(
-            store, SerialExecutor(), group_offsets, check_crc=check_crc, index_slots=SLOTS
-        ).run()
+        lambda: StoreAudit(store, SerialExecutor(), check_crc=check_crc, index_slots=SLOTS).run()
     )
     assert not seen.findings
     assert seen.numbers["keys_found"] == 2 * MESSAGES

@@ -1,5 +1,6 @@
 """Reads a store's files in place, while a broker runs or not: writes nothing, takes no lock.
 
+- `config_tables`: reads config files of a store: any object, and the offsets of groups
 - `index_file`: reads an index file: its header, its slots, the entries of a few keys
 - `index_reader`: looks up a few keys in the key index of a store
 - `log_file`: the commit log of one store: finds the file that holds a physical offset

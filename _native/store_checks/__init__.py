@@ -1,4 +1,4 @@
-"""Checks a store's files: records, queues, index, groups. Independent of Spark and of the broker.
+"""Checks a store's files: records, queues, index, groups, timer, config. Independent of Spark and of the broker.
 
 - `audit`: audits one store, from its log to its consumer groups
 - `findings`: what a check found wrong, how bad it is, what it means and what repairs it
@@ -12,5 +12,7 @@
 - `queue_entries`: counts the entries of a queue's file and compares them with their records
 - `queues`: checks the files of queues
 - `raw_findings`: what a compiled check found, before it has a file and a sentence
+- `small_files`: checks config files, the checkpoint and the broker's progress journal
+- `timer_files`: checks the timer's files
 - `top_counts`: counts messages and bytes by topic, queue, tag, hour and producer host
 """

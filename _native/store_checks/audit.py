@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from firearrow._native.offline.segment_files import SegmentFile, missing
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store_checks.findings import Extent, Findings, Kind
-from firearrow._native.store_checks.groups import GroupLag, ReadOffsets, lags, read_offsets
+from firearrow._native.store_checks.groups import GroupLag, lags, read_offsets
 from firearrow._native.store_checks.index_files import IndexFileInfo, check_index, has_keys, index_files
 from firearrow._native.store_checks.log_part import LogPart, PartResult, PartSettings
 from firearrow._native.store_checks.log_ranges import LogRange, group_ranges, split_log
@@ -99,7 +99,6 @@ class StoreAudit:
         self,
         store: StoreFolder,
         executor: Executor,
-        offsets: ReadOffsets,
         *,
         check_crc: bool = True,
         with_index: bool = True,
@@ -108,7 +107,6 @@ class StoreAudit:
         range_bytes: int = 128 << 20,
     ) -> None:
         self._store, self._executor, self._range_bytes = store, executor, range_bytes
-        self._offsets = offsets
         self._growing = store.is_running()
         self._settings = PartSettings(
             check_crc,
@@ -126,7 +124,7 @@ class StoreAudit:
         began = time.monotonic()
         seen, store = self.seen, self._store
         segments, end = store.segments(), None
-        offsets = read_offsets(store, self._offsets, seen.findings)
+        offsets = read_offsets(store, seen.findings)
         if self._growing:
             end = store.log_end()
             segments = store.segments()

@@ -6,9 +6,10 @@ them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
+from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 Where = TypeVar("Where")
@@ -144,6 +145,10 @@ INDEX_DAMAGE = frozenset(
 )
 
 
+Add = Callable[[Kind, Path, int, str], None]
+"""Adds a finding: its kind, file, position there and text."""
+
+
 @dataclass(slots=True)
 class Findings:
     """Of one store."""
@@ -159,6 +164,10 @@ class Findings:
 
     def add(self, finding: StoreFinding) -> None:
         self.extend({finding.kind: finding.where.count}, (finding,))
+
+    def add_in(self, store: str, kind: Kind, path: Path, position: int, text: str) -> None:
+        """`partial(findings.add_in, store)` is an `Add` for that store."""
+        self.add(kind.finding(Extent(store, str(path), position), text))
 
     def extend(self, totals: Mapping[str, int], listed: Iterable[StoreFinding]) -> None:
         """Add findings, of which there are `totals` of each kind; some of them are listed."""

@@ -1,17 +1,13 @@
 """Lag of consumer groups, from the store's `config` folder."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from firearrow._native.offline.config_tables import GroupOffsets, group_offsets
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store_checks.findings import Extent, Findings, Kind, StoreFinding
 from firearrow._native.store_checks.queues import QueueName, QueueResult
-
-Offsets = Mapping[tuple[str, str], Mapping[int, int]]
-"""(Group, topic) → queue id → the next offset to consume."""
-ReadOffsets = Callable[[str], Offsets]
-"""Reads the offsets of the store in that folder. StoreUnreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +32,17 @@ class GroupLag:
         return max(0, self.first - self.offset)
 
 
-def read_offsets(store: StoreFolder, read: ReadOffsets, findings: Findings) -> Offsets:
+def read_offsets(store: StoreFolder, findings: Findings) -> GroupOffsets:
     """Offsets that cannot be read are a finding and count as none."""
     try:
-        return read(store.root)
+        return group_offsets(store.root)
     except StoreUnreadable as error:
         findings.add(Kind.UNREADABLE.finding(Extent(store.name, store.path("config"), 0), str(error)))
         return {}
 
 
 def lags(
-    store: StoreFolder, offsets: Offsets, queues: Mapping[QueueName, QueueResult], findings: Findings
+    store: StoreFolder, offsets: GroupOffsets, queues: Mapping[QueueName, QueueResult], findings: Findings
 ) -> list[GroupLag]:
     """The lag in each queue of the store; an offset past the end of a queue is a finding."""
     found = []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.protocol import name_rules
+from firearrow._native.store.log.journal_entries import Entry
 from firearrow.broker.app.pop_services import PopServices
 from firearrow.broker.app.timer_services import TimerServices
 from firearrow.broker.append.appender import Appender
@@ -18,7 +19,7 @@ from firearrow.broker.append.delay_levels import DelayService
 from firearrow.broker.append.due_routing import DueRouting
 from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.append.lmq import LmqDispatch
-from firearrow.broker.append.progress_journal import Entry, Kind
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.append.retry_routing import RetryRouting
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes

@@ -10,9 +10,6 @@ At start the valid entries are compacted into one file: repeated kills do not ad
 need not be noted again. Without disk space for a file, a start continues the newest one. If later there is no
 space for a new file, the full one is compacted into the spare file that is kept for this case, and becomes
 the spare file itself.
-
-Layout, big-endian: an entry is crc32 u32 (of all that follows), kind u8, length of the name u16, number i32,
-value i64, end i64, name. A file ends at the first entry that is incomplete.
 """
 
 import contextlib
@@ -20,20 +17,17 @@ import errno
 import logging
 import mmap
 import os
-import struct
 import threading
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
 
 from firearrow._native.base.durable_files import fsync_dir, make_dirs
+from firearrow._native.store.log.journal_entries import HEAD, SPARE, Entry, entries_of
 from firearrow._native.store.log.journal_page import JournalPage
 
 log = logging.getLogger("firearrow.journal")
 
-HEAD = struct.Struct(">IBHiqq")
 FILE_BYTES = 1 << 20
 HEAD_BYTES = HEAD.size
 OFFSET_MAX = (1 << 62) - 1
@@ -43,7 +37,7 @@ NAME_BYTES_MAX = 600
 FULL_FILES_MAX = 16
 """Most full files waiting for a sync; above it, the loop thread syncs them all."""
 SYNC_FAILED = "the journal cannot be flushed, a power cut may lose progress: %s"
-DRAFT, SPARE = "packing", "spare"
+DRAFT = "packing"
 COMPACTED_BYTES_MAX = FILE_BYTES * 3 // 4
 """A file that would be larger when compacted is not compacted: it would be full again at once."""
 
@@ -60,16 +54,6 @@ class Kind(IntEnum):
 CANCEL = Kind.CANCEL  # a module constant: faster than an enum look-up for each note
 SINGLE = frozenset({Kind.TIMER, Kind.DECIDED})
 """Each value counts; of the other kinds a later value replaces an earlier one."""
-
-
-class Entry(NamedTuple):
-    """The kind defines what `name`, `number` and `value` mean."""
-
-    kind: int
-    name: str
-    number: int
-    value: int
-    end: int
 
 
 class Journal:
@@ -461,15 +445,3 @@ def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytea
 def encoded(entry: Entry) -> bytes:
     """The bytes of an entry in a file."""
     return bytes(_encoded(entry.kind, entry.name.encode(), entry.number, entry.value, entry.end))
-
-
-def entries_of(data: bytes) -> Iterator[Entry]:
-    """The entries of a file, up to the first incomplete one."""
-    start = 0
-    while start + HEAD_BYTES <= len(data):
-        crc, kind, length, number, value, end = HEAD.unpack_from(data, start)
-        stop = start + HEAD_BYTES + length
-        if kind == 0 or stop > len(data) or zlib.crc32(data[start + 4 : stop]) != crc:
-            return
-        yield Entry(kind, data[start + HEAD_BYTES : stop].decode("utf-8", "replace"), number, value, end)
-        start = stop

@@ -15,5 +15,4 @@
 - `stat`: a store in numbers: sizes, messages by topic and queue, times, groups with their lag, waste
 - `store_layout`: derives the file sizes of a store from its files
 - `verify`: checks a whole store, from its log to its smallest file
-- `verify_timers`: checks the timer's files: `timerwheel`, `timerlog/`, `config/timercheck`
 """

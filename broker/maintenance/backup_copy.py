@@ -13,7 +13,7 @@ from pathlib import Path
 
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
-from firearrow.broker.append.progress_journal import HEAD, entries_of
+from firearrow._native.store.log.journal_entries import end_of
 from firearrow.broker.maintenance.backup_manifest import NAME, Stamp, stamp_of
 from firearrow.broker.replication.pair_identity import forget_promotion
 
@@ -191,9 +191,7 @@ def _end_journals(folder: Path) -> None:
     """Clear each journal file after its last valid entry: the next one may be half written."""
     for path in folder.iterdir() if folder.is_dir() else ():
         data = path.read_bytes()
-        end = 0
-        for _ in entries_of(data):
-            end += HEAD.size + HEAD.unpack_from(data, end)[2]
+        end = end_of(data)
         with path.open("r+b") as file:
             file.truncate(end)
             file.truncate(len(data))

@@ -6,9 +6,10 @@ A damaged file is restored from its valid `.bak`; offsets beyond the end of a qu
 from collections.abc import Mapping
 from pathlib import Path
 
+from firearrow._native.offline.config_tables import OFFSET_FILES, read_object
 from firearrow._native.protocol import fastjson
+from firearrow._native.store_checks.small_files import State, config_state
 from firearrow.broker.maintenance.quarantine import Quarantine
-from firearrow.broker.maintenance.verify import FILES, config_fault, read_object
 from firearrow.broker.tables.config_file import ConfigFile
 
 
@@ -19,9 +20,9 @@ def repair_config(path: Path, quarantine: Quarantine, *, drop: bool, dry: bool =
     """
     main = path.with_name(path.name.removesuffix(".bak"))
     backup = Path(f"{main}.bak")
-    main_fault, backup_fault = config_fault(main), config_fault(backup)
-    bad = [each for each, fault in ((main, main_fault), (backup, backup_fault)) if fault]
-    good = [each for each, fault in ((main, main_fault), (backup, backup_fault)) if fault == ""]
+    states = {path: config_state(path).state for path in (main, backup)}
+    bad = [path for path, state in states.items() if state is State.DAMAGED]
+    good = [path for path, state in states.items() if state is State.VALID]
     if not bad or (not good and not drop):
         return None if bad else f"{main.name} is valid"
     if not dry:
@@ -36,7 +37,7 @@ def repair_config(path: Path, quarantine: Quarantine, *, drop: bool, dry: bool =
 
 def reset_offsets(root: Path, ends: Mapping[tuple[str, int], int], quarantine: Quarantine) -> None:
     """Set offsets beyond the end of an existing queue to its end. Raises StoreUnreadable, OSError."""
-    for name in FILES:
+    for name in OFFSET_FILES:
         path = root / "config" / name
         whole = dict(read_object(path))
         table = whole.get("offsetTable")

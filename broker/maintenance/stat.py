@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from firearrow._native.offline.config_tables import read_object
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
 from firearrow._native.store_checks.audit import StoreResult
 from firearrow.broker.maintenance.dump import checkpoint_row, time_text
 from firearrow.broker.maintenance.store_layout import StoreLayout
-from firearrow.broker.maintenance.verify import VerifyOptions, read_object, verify
+from firearrow.broker.maintenance.verify import VerifyOptions, verify
 
 PARTS = (
     "commitlog",

@@ -16,15 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from firearrow.broker.append.progress_journal import (
-    HEAD_BYTES,
-    NAME_BYTES_MAX,
-    Entry,
-    Journal,
-    Kind,
-    encoded,
-    entries_of,
-)
+from firearrow._native.store.log.journal_entries import Entry, entries_of
+from firearrow.broker.append.progress_journal import HEAD_BYTES, NAME_BYTES_MAX, Journal, Kind, encoded
 from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.pair_frames import JOURNAL_BYTES_MAX, FrameError
 

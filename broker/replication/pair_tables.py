@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from firearrow._native.protocol import fastjson
-from firearrow.broker.append.progress_journal import Entry
+from firearrow._native.store.log.journal_entries import Entry
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.pair_frames import FrameError, Table, TableKind
 from firearrow.broker.replication.slave_tables import follow_topics

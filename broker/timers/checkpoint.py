@@ -11,8 +11,8 @@ import struct
 import zlib
 from pathlib import Path
 
-PAGE_BYTES = 4096
-FIELDS = struct.Struct(">7q")
+from firearrow._native.store.log.timer_layout import CHECKPOINT, CHECKPOINT_BYTES
+
 FLUSHED_AT = 8
 SEAL_AT = 64
 """In the same disk sector as the fields: a power cut leaves both or neither."""
@@ -33,15 +33,15 @@ class TimerCheckpoint:
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        page = os.pread(self._fd, PAGE_BYTES, 0)
-        self.truncated = 0 < len(page) < FIELDS.size
-        page = page.ljust(PAGE_BYTES, b"\0")
+        page = os.pread(self._fd, CHECKPOINT_BYTES, 0)
+        self.truncated = 0 < len(page) < CHECKPOINT.size
+        page = page.ljust(CHECKPOINT_BYTES, b"\0")
         self.read_ms: int
         self.flushed: int
         self.queue_offset: int
-        self.read_ms, self.flushed, _, self.queue_offset, *version = FIELDS.unpack_from(page)
+        self.read_ms, self.flushed, _, self.queue_offset, *version = CHECKPOINT.unpack_from(page)
         self._state_version, self._changed_ms, self._counter = version
-        self.is_new = not any(page[: FIELDS.size])
+        self.is_new = not any(page[: CHECKPOINT.size])
         crc, state, boot = SEAL.unpack_from(page, SEAL_AT)
         self.is_ours = not self.is_new and crc == _fingerprint_of(page)
         self.is_suspect = self.is_ours and state == SUSPECT
@@ -58,9 +58,9 @@ class TimerCheckpoint:
 
     def follow(self, fields: bytes) -> None:
         """Take the progress of a master from its 56 bytes. ValueError: they are not 56."""
-        if len(fields) != FIELDS.size:
-            raise ValueError(f"a timer check point has {FIELDS.size} bytes, not {len(fields)}")
-        read_ms, _, _, queue_offset, *_ = FIELDS.unpack(fields)
+        if len(fields) != CHECKPOINT.size:
+            raise ValueError(f"a timer check point has {CHECKPOINT.size} bytes, not {len(fields)}")
+        read_ms, _, _, queue_offset, *_ = CHECKPOINT.unpack(fields)
         if read_ms < 0 or queue_offset < 0:
             raise ValueError("the timer check point has a negative field")
         self.read_ms, self.queue_offset = read_ms, queue_offset
@@ -69,9 +69,9 @@ class TimerCheckpoint:
     def further(self, fields: bytes) -> tuple[int, int] | None:
         """`read_ms` and `queue_offset` of another's 56 bytes, if they show that more was delivered than ours.
         ValueError: they are not 56."""
-        if len(fields) != FIELDS.size:
-            raise ValueError(f"a timer check point has {FIELDS.size} bytes, not {len(fields)}")
-        read_ms, _, queue_offset, *_ = FIELDS.unpack(fields)
+        if len(fields) != CHECKPOINT.size:
+            raise ValueError(f"a timer check point has {CHECKPOINT.size} bytes, not {len(fields)}")
+        read_ms, _, queue_offset, *_ = CHECKPOINT.unpack(fields)
         return None if read_ms <= self.read_ms else (read_ms, max(queue_offset, 0))
 
     def sync(self, flushed: int) -> None:
@@ -93,16 +93,16 @@ class TimerCheckpoint:
         """The 56 bytes of Apache's fields."""
         queue = self.queue_offset
         version = (self._state_version, self._changed_ms, self._counter)
-        return FIELDS.pack(self.read_ms, self.flushed, queue, queue, *version)
+        return CHECKPOINT.pack(self.read_ms, self.flushed, queue, queue, *version)
 
     def _write(self, *, closed: bool) -> None:
         fields = self.encoded()
         known = FOLLOWED if self.is_followed else CLOSED if closed else OPEN
         state = SUSPECT if self.is_suspect else known
         page = fields.ljust(SEAL_AT, b"\0") + SEAL.pack(_fingerprint_of(fields), state, self._boot)
-        os.pwrite(self._fd, page.ljust(PAGE_BYTES, b"\0"), 0)
+        os.pwrite(self._fd, page.ljust(CHECKPOINT_BYTES, b"\0"), 0)
 
 
 def _fingerprint_of(page: bytes) -> int:
     """CRC of all fields except `flushed`, which is written separately."""
-    return zlib.crc32(page[:FLUSHED_AT] + page[FLUSHED_AT + 8 : FIELDS.size])
+    return zlib.crc32(page[:FLUSHED_AT] + page[FLUSHED_AT + 8 : CHECKPOINT.size])

@@ -14,16 +14,17 @@ from typing import NamedTuple
 from firearrow._native.base.hash import java_hash
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record
+from firearrow._native.store.log.timer_layout import RECORD_LAYOUT, ROUND, Slot
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, QueueEntry
 from firearrow.broker.base.message import Property
 from firearrow.broker.timers.deliver import NEVER_WAITED_MS, TimerDelivery
-from firearrow.broker.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
+from firearrow.broker.timers.log import DEFAULT, DELETE, ROLL, TimerRecord
 from firearrow.broker.timers.metrics import TimerMetrics
 from firearrow.broker.timers.recovery import linked
 from firearrow.broker.timers.rules import parse_number
 from firearrow.broker.timers.slice_loop import SliceLoop
 from firearrow.broker.timers.timer_files import TimerFiles
-from firearrow.broker.timers.wheel import BLANK_SLOTS, ROUND, Slot
+from firearrow.broker.timers.wheel import BLANK_SLOTS
 
 log = logging.getLogger("firearrow.timers")
 

@@ -9,7 +9,6 @@ run in another one.
 
 import mmap
 import os
-import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +16,10 @@ from typing import NamedTuple
 
 from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.base.hash import java_hash
+from firearrow._native.store.log.timer_layout import BLANK, BLANK_MAGIC, MAGIC_BITS, PREV_AT, RECORD_LAYOUT
 from firearrow._native.store.recovery.timer_log import TimerLogSurvey
 
-RECORD_LAYOUT = struct.Struct(">iqiqiqiiq")
-PREV_AT = 4
-BLANK = struct.Struct(">iqi")
-BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 DEFAULT, ROLL, DELETE = 1, 2, 4
-MAGIC_BITS = 0xF
 
 
 def topic_hash(topic: str) -> int:

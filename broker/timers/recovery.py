@@ -14,15 +14,16 @@ import logging
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import decode
+from firearrow._native.store.log.timer_layout import RECORD_LAYOUT, ROUND, SLOTS, Slot
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.options import TIMER_STEPS_MS
 from firearrow.broker.timers.checkpoint import TimerCheckpoint
-from firearrow.broker.timers.log import RECORD_LAYOUT, TimerLog, TimerRecord
+from firearrow.broker.timers.log import TimerLog, TimerRecord
 from firearrow.broker.timers.rules import parse_number
 from firearrow.broker.timers.timer_files import TimerFiles
-from firearrow.broker.timers.wheel import BLANK_SLOTS, ROUND, SLOTS, Slot, TimerWheel
+from firearrow.broker.timers.wheel import BLANK_SLOTS, TimerWheel
 
 log = logging.getLogger("firearrow.timers")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.protocol import name_rules
+from firearrow._native.store.log.timer_layout import SLOTS, WHEEL_BYTES
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.append.appender import Appender
@@ -29,7 +30,7 @@ from firearrow.broker.timers.rebuild import TimerRebuild, TrustedCheckpoint
 from firearrow.broker.timers.recall_handle import delete_key
 from firearrow.broker.timers.recovery import Recovery, TimerFileCheck
 from firearrow.broker.timers.timer_files import TimerFolder
-from firearrow.broker.timers.wheel import SLOTS, WHEEL_BYTES, TimerWheel
+from firearrow.broker.timers.wheel import TimerWheel
 
 log = logging.getLogger("firearrow.timers")
 

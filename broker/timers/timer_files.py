@@ -12,12 +12,13 @@ import shutil
 from pathlib import Path
 
 from firearrow._native.base.durable_files import fsync_dir
+from firearrow._native.store.log.timer_layout import SLOTS
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.options import Options
 from firearrow.broker.tables.config_file import set_aside
 from firearrow.broker.timers.checkpoint import TimerCheckpoint
 from firearrow.broker.timers.log import TimerLog, TimerLogDamaged
-from firearrow.broker.timers.wheel import BLANK_SLOTS, SLOTS, TimerWheel
+from firearrow.broker.timers.wheel import BLANK_SLOTS, TimerWheel
 
 log = logging.getLogger("firearrow.timers")
 

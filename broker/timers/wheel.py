@@ -7,37 +7,17 @@ are pending. Loop thread, except `sync`, which may run in another one.
 
 import logging
 import os
-import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from firearrow._native.store.log.timer_layout import SLOT, SLOTS, WHEEL_BYTES, Slot, used_slots
 from firearrow.broker.tables.config_file import set_aside
 
 log = logging.getLogger("firearrow.timers")
 
-ROUND = 604_800
-"""Slots of one round: no slot is filled further ahead than this; the file holds two rounds."""
 BLANK_SLOTS = 60
 """Slots that are kept free."""
-SLOTS = 2 * ROUND
-SLOT = struct.Struct(">qqqii")
-WHEEL_BYTES = SLOTS * SLOT.size
 PAGE_BYTES = 4096
-DATA_BYTES_MAX = 1 << 20
-
-
-class Slot(NamedTuple):
-    """`time`: in steps of the precision.
-
-    `first`, `last`: positions in the timer log, -1 none. `waiting`: messages of the chain.
-    """
-
-    time: int
-    first: int = -1
-    last: int = -1
-    waiting: int = 0
-    magic: int = 0
 
 
 class TimerWheel:
@@ -128,17 +108,5 @@ class TimerWheel:
         return Slot(*SLOT.unpack(os.pread(self._fd, SLOT.size, number * SLOT.size)))
 
     def used(self) -> Iterator[Slot]:
-        """Yield every slot that was ever filled; holes of the sparse file are skipped."""
-        end = 0
-        while (start := self._data_from(end)) is not None:
-            end = min(os.lseek(self._fd, start, os.SEEK_HOLE), start + DATA_BYTES_MAX)
-            start, end = start // SLOT.size * SLOT.size, -(-end // SLOT.size) * SLOT.size
-            for fields in SLOT.iter_unpack(os.pread(self._fd, end - start, start)):
-                if fields[0] and fields[2] >= 0:
-                    yield Slot(*fields)
-
-    def _data_from(self, at: int) -> int | None:
-        try:
-            return os.lseek(self._fd, at, os.SEEK_DATA)
-        except OSError:  # ENXIO: no data after this offset
-            return None
+        """Every slot that was ever filled."""
+        return (slot for _, slot in used_slots(self._fd))

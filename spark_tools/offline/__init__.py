@@ -7,7 +7,6 @@
 - `queue_reader`: reads a range of a stored queue
 - `reader`: reads one or several stores as one source
 - `store`: the store folder of one broker: topics, queues, groups and the log
-- `store_config`: reads topics and consumer offsets from a store's `config` folder
 - `store_source`: the source made of store folders
 - `tail_check`: finds entries and torn bytes past the ends of queues
 """

@@ -5,14 +5,17 @@ Read only. One thread.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
+from firearrow._native.offline.config_tables import QUEUE_ID, group_offsets, member, read_object
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.store.files.segment_files import FILE_NAME
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import StoreUnreadable, TopicNotFound
 from firearrow.spark_tools.offline.queue import StoredQueue
-from firearrow.spark_tools.offline.store_config import QUEUE_ID, DeclaredTopics, deletions, group_offsets
+
+QUEUES_MAX = 65536
 
 
 class OfflineStore:
@@ -60,7 +63,7 @@ class OfflineStore:
     def deleted_until(self, topic: str) -> int:
         """Physical offset at which the topic was last deleted, if a FireArrow broker did so; else where the log
         begins. StoreUnreadable."""
-        return max(deletions(self.root).get(topic, 0), self.log.first)
+        return max(_deletions(self.root).get(topic, 0), self.log.first)
 
     def groups(self) -> Iterator[tuple[str, MessageQueue, int]]:
         """Yields group, queue and the next offset that the group consumes."""
@@ -120,3 +123,45 @@ def _check(root: str) -> None:
             f"{root} keeps its queues in RocksDB (consumequeue_r), which cannot be read from files: "
             "read it from its broker, with the option nameServer"
         )
+
+
+class DeclaredTopics:
+    """The topics in `topics.json`; read again only when the file has changed."""
+
+    def __init__(self, root: str) -> None:
+        self._path = os.path.join(root, "config", "topics.json")
+        self._stamp: tuple[int, int] | None = None
+        self._queues: dict[str, int] = {}
+
+    def queues(self) -> dict[str, int]:
+        """Topic → number of readable queues. StoreUnreadable."""
+        stamp = _stamp(self._path)
+        if stamp != self._stamp:
+            table = member(read_object(Path(self._path)), "topicConfigTable")
+            self._queues = {str(topic): _count(config) for topic, config in table.items()}
+            self._stamp = stamp
+        return self._queues
+
+
+def _deletions(root: str) -> dict[str, int]:
+    """Topic → the end of the log when a FireArrow broker last deleted it. StoreUnreadable."""
+    topics = read_object(Path(root, "config", "deletedTopics.json")).get("topics")
+    found: dict[str, int] = {}
+    for each in topics if isinstance(topics, list) else []:
+        if isinstance(each, dict) and type(each.get("logEnd")) is int:
+            found[str(each.get("topic"))] = each["logEnd"]
+    return found
+
+
+def _count(config: object) -> int:
+    count = config.get("readQueueNums") if isinstance(config, dict) else 0
+    return count if type(count) is int and 0 < count <= QUEUES_MAX else 0
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Modification time and size; zeros if the file does not exist."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size

@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 from firearrow._native.replication.follower import Follower
+from firearrow._native.store.log.journal_entries import Entry
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.append.progress_journal import Entry, Journal, Kind
+from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.replication.journal_stream import JournalFollower
 from tests.crash.marks import Marks
 from tests.crash.progress import GROUP, ProgressWriter

@@ -2,8 +2,9 @@
 
 import random
 
-from firearrow.broker.append.progress_journal import Entry, compacted_file
+from firearrow._native.store.log.journal_entries import Entry
 from firearrow.broker.append.progress_journal import Kind as EntryKind
+from firearrow.broker.append.progress_journal import compacted_file
 from firearrow.broker.replication import common_point, epoch_file, journal_stream, pair_frames
 from firearrow.broker.replication.epoch_file import Epoch
 from firearrow.broker.replication.pair_frames import Ack, FrameDecoder, Heartbeat, Kind, Table, TableKind

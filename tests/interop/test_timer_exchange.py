@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.log.timer_layout import CHECKPOINT
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.timers.checkpoint import FIELDS
 from tests.interop.peers import Apache, FireArrow, address
 from tests.interop.toolchain import java_class_path, need
 from tests.support.client_socket import ClientSocket
@@ -59,8 +59,8 @@ def await_checkpoint(store: Path, read_ms: int, queue_offset: int) -> None:
     path = store / "config" / "timercheck"
 
     def covers() -> bool:
-        page = path.read_bytes()[: FIELDS.size]
-        fields = FIELDS.unpack(page) if len(page) == FIELDS.size else (0,) * 4
+        page = path.read_bytes()[: CHECKPOINT.size]
+        fields = CHECKPOINT.unpack(page) if len(page) == CHECKPOINT.size else (0,) * 4
         return fields[0] >= read_ms and fields[3] >= queue_offset
 
     eventually(covers, 60, "the timer lags")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.replication.follower import Follower
-from firearrow.broker.append.progress_journal import Entry
+from firearrow._native.store.log.journal_entries import Entry
 from firearrow.broker.replication import pair_frames
 from firearrow.broker.replication.journal_stream import JournalFollower, journal_frames
 from firearrow.broker.replication.pair_frames import FrameDecoder, Kind

@@ -11,12 +11,12 @@ import pytest
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store_checks.audit import SerialExecutor, StoreAudit, StoreResult
 from firearrow._native.store_checks.findings import Kind, StoreFinding
+from firearrow._native.store_checks.small_files import unusable_config_files
 from firearrow.client import blocking
 from firearrow.client.base.message import Message
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.errors import InvalidOption, StoreUnreadable
 from firearrow.spark_tools.jobs.audit.audit import stores_of
-from firearrow.spark_tools.offline.store_config import config_faults, group_offsets
 from tests.spark.record_bytes import record_bytes
 from tests.spark.stores import SETTINGS, TOPICS, Golden, KnownStore, send_known
 from tests.support.stores import open_store, put
@@ -28,9 +28,7 @@ def audited(
     root: Path, *, range_bytes: int = 128 << 20, width: int = 4, with_index: bool = True
 ) -> StoreResult:
     store = StoreFolder(root.name, str(root))
-    return StoreAudit(
-        store, SerialExecutor(width), group_offsets, range_bytes=range_bytes, with_index=with_index
-    ).run()
+    return StoreAudit(store, SerialExecutor(width), range_bytes=range_bytes, with_index=with_index).run()
 
 
 def only(seen: StoreResult, kind: Kind) -> StoreFinding:
@@ -229,7 +227,7 @@ def test_without_crc_a_flipped_bit_of_a_body_is_not_seen(apache: Path) -> None:
     path, _, body, _ = a_record(apache)
     flip(path, body)
     store = StoreFolder("a", str(apache))
-    assert not StoreAudit(store, SerialExecutor(), group_offsets, check_crc=False).run().findings
+    assert not StoreAudit(store, SerialExecutor(), check_crc=False).run().findings
 
 
 @pytest.mark.parametrize("field", [0, 4, 28], ids=["size", "magic", "physical offset"])
@@ -343,15 +341,14 @@ def test_stores_have_separate_names(tmp_path: Path) -> None:
 
 
 def test_configs_that_cannot_be_used_are_found(apache: Path) -> None:
-    assert config_faults(str(apache)) == []
-    config = apache / "config"
+    store, config = StoreFolder("apache", str(apache)), apache / "config"
+    assert not list(unusable_config_files(store))
     (config / "topics.json").write_text('{"topicConfigTable": {')
     (config / "consumerOffset.json").write_bytes(b"")
     (config / "delayOffset.json").write_text("[]")
-    found = {Path(path).name: why for path, why in config_faults(str(apache))}
+    found = {Path(each.where.file).name: each.text for each in unusable_config_files(store)}
     assert found.pop("topics.json").startswith("it cannot be read: ")
     assert found == {"consumerOffset.json": "it is empty", "delayOffset.json": "it is not a JSON object"}
     (config / "topics.json").unlink()
-    assert (
-        dict(config_faults(str(apache)))[str(config / "topics.json")] == "it is missing, but there are queues"
-    )
+    found = {each.where.file: each.text for each in unusable_config_files(store)}
+    assert found[str(config / "topics.json")] == "it is missing, but there are queues"

@@ -14,7 +14,6 @@ from firearrow._native.store_checks.groups import GroupLag
 from firearrow._native.store_checks.queues import QueueResult
 from firearrow.spark_tools.jobs.audit.html_report import by_name, over_time, page, shortened
 from firearrow.spark_tools.jobs.audit.summary import document, kind_of, topic_rows
-from firearrow.spark_tools.offline.store_config import group_offsets
 from tests.spark.stores import Golden
 
 EVIL = "<script>alert('\"&x')</script>"
@@ -75,7 +74,7 @@ def test_names_from_outside_are_text(evil: StoreResult) -> None:
 
 
 def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
-    seen = StoreAudit(StoreFolder("a", str(golden.root)), SerialExecutor(), group_offsets).run()
+    seen = StoreAudit(StoreFolder("a", str(golden.root)), SerialExecutor()).run()
     html = page([seen], 50, None)
     read = Reader(html)
     assert not read.tags & {"script", "link", "img", "iframe", "object", "embed", "use", "image"}
@@ -88,7 +87,7 @@ def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
 
 
 def test_the_page_shows_what_was_seen(golden: Golden) -> None:
-    seen = StoreAudit(StoreFolder("a", str(golden.root)), SerialExecutor(), group_offsets).run()
+    seen = StoreAudit(StoreFolder("a", str(golden.root)), SerialExecutor()).run()
     texts = Reader(page([seen], 1000, None)).texts
     assert "no findings" in texts
     for row in topic_rows(seen):

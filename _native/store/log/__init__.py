@@ -6,6 +6,7 @@
 - `consume_queue`: the entries of one topic and queue
 - `dispatcher`: queue entries and index keys of records
 - `entry_repair_log`: queue entries that point to no valid record, each reported once
+- `journal_entries`: the entries of a file of the progress journal
 - `journal_page`: appends journal entries to a page
 - `key_index`: which records have a key
 - `properties`: selected properties of a record, found without decoding the others
@@ -13,4 +14,5 @@
 - `received_message`: a message as a consumer gets it, decoded on first use
 - `record`: message records: encode, check, decode
 - `results`: results of puts and look-ups, and the error of a refused put
+- `timer_layout`: the layout of the timer's files
 """

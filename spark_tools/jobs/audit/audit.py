@@ -18,7 +18,7 @@ from rich.table import Column, Table
 
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store_checks.audit import StoreAudit, StoreResult
-from firearrow._native.store_checks.findings import Extent, Kind
+from firearrow._native.store_checks.small_files import unusable_config_files
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.audit.duplicate_ids import Duplicates, find_duplicates
@@ -27,7 +27,6 @@ from firearrow.spark_tools.jobs.audit.parquet_tables import write_tables
 from firearrow.spark_tools.jobs.audit.spark_executor import SparkExecutor
 from firearrow.spark_tools.jobs.audit.summary import document
 from firearrow.spark_tools.jobs.program import FAILED, expand_argument_groups, program
-from firearrow.spark_tools.offline.store_config import config_faults, group_offsets
 from firearrow.spark_tools.offline.store_source import StoreSource
 
 
@@ -109,15 +108,14 @@ def audit(
         auditing = StoreAudit(
             store,
             SparkExecutor(spark, quiet=quiet),
-            group_offsets,
             check_crc=checks.crc,
             with_index=checks.index,
             delays_s=delays_s,
             index_slots=checks.index_slots,
         )
         seen.append(auditing.run())
-        for path, why in config_faults(store.root):
-            seen[-1].findings.add(Kind.CONFIG.finding(Extent(store.name, path, 0), why))
+        for finding in unusable_config_files(store):
+            seen[-1].findings.add(finding)
     doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
     result = document(seen, top, round(time.monotonic() - began, 3))
     if doubles is not None:

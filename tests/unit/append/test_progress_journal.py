@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.append.progress_journal import (
-    FILE_BYTES,
-    FULL_FILES_MAX,
-    HEAD,
-    Entry,
-    Journal,
-    Kind,
-    entries_of,
-)
+from firearrow._native.store.log.journal_entries import HEAD, Entry, entries_of
+from firearrow.broker.append.progress_journal import FILE_BYTES, FULL_FILES_MAX, Journal, Kind
 
 RUN = "firearrow-0123456789abcdef"
 

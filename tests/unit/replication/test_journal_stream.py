@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.log.journal_entries import Entry
 from firearrow.broker.append import progress_journal
-from firearrow.broker.append.progress_journal import Entry, Journal, Kind, compacted, compacted_file
+from firearrow.broker.append.progress_journal import Journal, Kind, compacted, compacted_file
 from firearrow.broker.replication import journal_stream, pair_frames
 from firearrow.broker.replication.journal_stream import JournalFollower, entries_in, journal_frames
 from firearrow.broker.replication.pair_frames import FrameDecoder, FrameError

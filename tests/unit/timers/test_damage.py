@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.log.timer_layout import SLOT, SLOTS
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.store_checks.findings import Kind
 from firearrow.broker.maintenance.repair import Repair, RepairOptions
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
-from firearrow.broker.timers.wheel import SLOT, SLOTS
 from tests.support import timer_harness
 from tests.support.killed_writes import Killed, killed_after
 from tests.support.timer_harness import NOW, TimerHarness

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.log.record import decode
+from firearrow._native.store.log.timer_layout import RECORD_LAYOUT, SLOT, Slot
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.timers.enqueue import record_of, slot_ms
-from firearrow.broker.timers.log import RECORD_LAYOUT, TimerLog
+from firearrow.broker.timers.log import TimerLog
 from firearrow.broker.timers.recovery import linked
-from firearrow.broker.timers.wheel import SLOT, Slot, TimerWheel
+from firearrow.broker.timers.wheel import TimerWheel
 from tests.support.timer_harness import TIMER, TimerHarness
 from tests.unit.store.test_golden import CONFIG, Golden
 

@@ -1,33 +1,37 @@
-"""Checks the timer's files: `timerwheel`, `timerlog/`, `config/timercheck`. Reads only; skips the wheel's
-holes.
+"""Checks the timer's files: `timerwheel`, `timerlog/`, `config/timercheck`. Reads only.
 
 Slots that were delivered, or that refer to records before the start of the timer log, are history and not
 checked.
 """
 
-import os
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
-from firearrow._native.store_checks.findings import Extent, Findings, Kind
-from firearrow.broker.timers.checkpoint import FIELDS, PAGE_BYTES
-from firearrow.broker.timers.log import MAGIC_BITS, RECORD_LAYOUT
-from firearrow.broker.timers.wheel import DATA_BYTES_MAX, SLOT, SLOTS, Slot
+from firearrow._native.store.log.timer_layout import (
+    CHECKPOINT,
+    CHECKPOINT_BYTES,
+    MAGIC_BITS,
+    RECORD_LAYOUT,
+    SLOT,
+    SLOTS,
+    WHEEL_BYTES,
+    Slot,
+    used_slots,
+)
+from firearrow._native.store_checks.findings import Add, Kind
 
+AddTimer = Callable[[Path, int, str], None]
 STEP_MS = 1000
 """Apache's precision; of a wheel with another precision, other slots are checked."""
-Add = Callable[[Path, int, str], None]
 
 
-def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
-    def add(path: Path, position: int, text: str) -> None:
-        findings.add(Kind.TIMER.finding(Extent(Path(root).name, str(path), position), text))
-
-    check, wheel, folder = (Path(root, name) for name in ("config/timercheck", "timerwheel", "timerlog"))
+def check_timer_files(root: Path, add_any: Add, notes: list[str]) -> None:
+    add = partial(add_any, Kind.TIMER)
+    check, wheel, folder = (root / name for name in ("config/timercheck", "timerwheel", "timerlog"))
     try:
         files = rolled_files(str(folder))
         read_ms = _check(check, add)
@@ -45,17 +49,17 @@ def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
         add(Path(error.filename or folder), 0, f"it cannot be read: {error.strerror}")
 
 
-def _check(path: Path, add: Add) -> int:
+def _check(path: Path, add: AddTimer) -> int:
     """Check the checkpoint; return the time of the first undelivered slot in ms."""
     if not path.exists():
         return 0
     data = path.read_bytes()
     if not data:  # a broker that stopped before its first write
         return 0
-    if len(data) < FIELDS.size or len(data) % PAGE_BYTES:
-        add(path, 0, f"it has {len(data)} bytes, not {PAGE_BYTES}")
+    if len(data) < CHECKPOINT.size or len(data) % CHECKPOINT_BYTES:
+        add(path, 0, f"it has {len(data)} bytes, not {CHECKPOINT_BYTES}")
         return 0
-    read_ms, flushed, *_ = FIELDS.unpack_from(data)
+    read_ms, flushed, *_ = CHECKPOINT.unpack_from(data)
     if read_ms < 0 or flushed < 0:
         add(
             path,
@@ -88,25 +92,23 @@ class TimerRecords:
         return int(prev) if whole and -1 <= prev < position else None
 
 
-def _wheel(path: Path, read_ms: int, timer_records: TimerRecords, add: Add) -> None:
+def _wheel(path: Path, read_ms: int, timer_records: TimerRecords, add: AddTimer) -> None:
     size = path.stat().st_size
-    if size != SLOTS * SLOT.size:
-        add(path, 0, f"it has {size} bytes, not {SLOTS * SLOT.size}")
+    if size != WHEEL_BYTES:
+        add(path, 0, f"it has {size} bytes, not {WHEEL_BYTES}")
         return
     seen: set[int] = set()
-    for number, slot in _used(path):
-        if slot.time % SLOTS != number:
-            add(
-                path,
-                number * SLOT.size,
-                f"slot {number} has the time {slot.time}, which belongs to another slot",
-            )
-        elif slot.time * STEP_MS >= read_ms and slot.last >= timer_records.start:
-            _chain(path, number, slot, timer_records, seen, add)
+    with path.open("rb") as file:
+        for number, slot in used_slots(file.fileno()):
+            if slot.time % SLOTS != number:
+                text = f"slot {number} has the time {slot.time}, which belongs to another slot"
+                add(path, number * SLOT.size, text)
+            elif slot.time * STEP_MS >= read_ms and slot.last >= timer_records.start:
+                _chain(path, number, slot, timer_records, seen, add)
 
 
 def _chain(
-    path: Path, number: int, slot: Slot, timer_records: TimerRecords, seen: set[int], add: Add
+    path: Path, number: int, slot: Slot, timer_records: TimerRecords, seen: set[int], add: AddTimer
 ) -> None:
     """Check the chain from the slot's last record to its first; no record may be in two chains."""
     at = slot.last
@@ -130,28 +132,3 @@ def _chain(
         if at == slot.first:
             return
         at = previous
-
-
-def _used(path: Path) -> Iterator[tuple[int, Slot]]:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        end = 0
-        while (start := _data_from(fd, end)) is not None:
-            end = min(os.lseek(fd, start, os.SEEK_HOLE), start + DATA_BYTES_MAX)
-            start, end = start // SLOT.size * SLOT.size, -(-end // SLOT.size) * SLOT.size
-            data = os.pread(fd, end - start, start)
-            whole = data[: len(data) // SLOT.size * SLOT.size]
-            for number, fields in enumerate(struct.iter_unpack(SLOT.format, whole), start // SLOT.size):
-                if fields[0] and fields[2] >= 0:
-                    yield number, Slot(*fields)
-            if not whole:
-                return
-    finally:
-        os.close(fd)
-
-
-def _data_from(fd: int, at: int) -> int | None:
-    try:
-        return os.lseek(fd, at, os.SEEK_DATA)
-    except OSError:  # ENXIO: no data after this offset
-        return None
