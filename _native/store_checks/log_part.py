@@ -7,8 +7,7 @@ range of a part, if it begins inside a segment, searches for a record. Reads onl
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 
 from firearrow._native.columnar.record_spans import End, find
 from firearrow._native.columnar.unwritten import first_written
@@ -34,6 +33,7 @@ SYSTEM_PREFIXES = (b"rmq_sys_", b"RMQ_SYS_", b"SCHEDULE_TOPIC_XXXX", b"%LMQ%")
 QUEUES_MAX = 8192
 """Queues whose file lists are cached."""
 OFFSET_MAX = (1 << 63) - 1
+UNWRITTEN = "nothing was written here"
 COUNTED = (
     "records",
     "log_bytes",
@@ -45,14 +45,6 @@ COUNTED = (
     "tags_found",
     "keys_outside",
 )
-
-
-class PartEnd(StrEnum):
-    """What follows the last record of a part."""
-
-    NOTHING = "nothing"
-    UNWRITTEN = "unwritten"
-    TORN = "torn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +63,28 @@ class PartSettings:
     topics: frozenset[bytes] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes from physical offset `start` on that are not a record: torn, or nothing was written there."""
+
+    start: int
+    is_torn: bool
+    why: str
+
+    def then(self, later: "Gap | None") -> "Gap":
+        """This gap, which goes on with a later one."""
+        return (
+            self if later is None or self.is_torn or not later.is_torn else replace(later, start=self.start)
+        )
+
+
 @dataclass(slots=True)
 class PartResult:
-    """The result of a part of the log. Physical offsets; -1: no record begins in the part."""
+    """The result of a part of the log. `records`: where the first one begins and the last one ends, physical offsets.
+    `rest`: what follows the last one."""
 
-    start: int = -1
-    end: int = -1
-    rest: PartEnd = PartEnd.NOTHING
-    rest_start: int = -1
-    rest_why: str = ""
+    records: tuple[int, int] | None = None
+    rest: Gap | None = None
     findings: Findings = field(default_factory=Findings)
     counts: LogCounts = field(default_factory=LogCounts)
     fitting: dict[tuple[bytes, int], int] = field(default_factory=dict)
@@ -110,37 +115,37 @@ class LogPart:
         )
         self._maps = MappedFiles()
         self._seen = PartResult()
-        self._chunk = -1
+        self._chunk: int | None = None
         self._judged: dict[tuple[bytes, int], bool] = {}
         self._deleted: set[tuple[bytes, int]] = set()
         self._entries: dict[tuple[bytes, int], QueueReader] = {}
 
     def run(self) -> PartResult:
-        at = self._ranges[0].start if self._exact else -1
+        at = self._ranges[0].start if self._exact else None
         for part in self._ranges:
             mapping = self._maps.get(part.segment)
             if mapping is None:
                 self._seen.numbers["gone"] += 1
                 continue
-            if at < part.start:
+            if at is None or at < part.start:
                 at = self._begin(mapping, part)
-            if at >= 0:
+            if at is not None:
                 at = self._range(mapping, part, at)
             mapping.passed(min(part.stop, mapping.end) - mapping.base)
         self._finish()
         return self._seen
 
-    def _begin(self, mapping: MappedFile, part: LogRange) -> int:
-        """The offset of the first record of a range that may begin inside a record; -1: none."""
+    def _begin(self, mapping: MappedFile, part: LogRange) -> int | None:
+        """The offset of the first record of a range that may begin inside a record."""
         if part.start == part.segment.base:
             return part.start
         start, data_end = part.start - mapping.base, min(part.stop - mapping.base, mapping.data_end)
         found = find(mapping.window, start, data_end, base=mapping.base) if start < data_end else -1
         if found >= 0:
             return mapping.base + found
-        unwritten = start >= data_end or first_written(mapping.window, start, data_end) >= data_end
-        self._remains(part.start, PartEnd.UNWRITTEN if unwritten else PartEnd.TORN, "no record begins there")
-        return -1
+        is_torn = start < data_end and first_written(mapping.window, start, data_end) < data_end
+        self._remains(Gap(part.start, is_torn, "no record begins there"))
+        return None
 
     def _range(self, mapping: MappedFile, part: LogRange, at: int) -> int:
         """Checks from `at` to the range's end; returns where the next record begins, if known."""
@@ -148,7 +153,7 @@ class LogPart:
         while at < stop:
             goal = min(stop, at + CHUNK_BYTES)
             next_position, end = self._survey.walk(mapping.window, at - base, goal - base, base=base)
-            if self._chunk < 0:
+            if self._chunk is None:
                 self._chunk = at
             if base + next_position > at:
                 self._records(at, base + next_position, end)
@@ -164,11 +169,10 @@ class LogPart:
     def _records(self, start: int, end: int, why: End) -> None:
         """Whole records, or a blank, are in [start, end); bytes skipped before them are inside the log."""
         seen = self._seen
-        if seen.rest is not PartEnd.NOTHING and seen.end >= 0:
-            self._inside(seen.rest_start, start, seen.rest, seen.rest_why)
-        if seen.start < 0:
-            seen.start = start
-        seen.rest, seen.end = PartEnd.NOTHING, end
+        first = start if seen.records is None else seen.records[0]
+        if seen.rest is not None and seen.records is not None:
+            self._inside(seen.rest, start)
+        seen.records, seen.rest = (first, end), None
         seen.numbers["blanks"] += why is End.BLANK
 
     def _pass(self, mapping: MappedFile, at: int, stop: int, why: End) -> int:
@@ -177,31 +181,25 @@ class LogPart:
         data_end = min(stop, base + mapping.data_end)
         written = first_written(mapping.window, at - base, data_end - base) + base if at < data_end else stop
         if why is End.UNWRITTEN and written >= data_end:
-            self._remains(at, PartEnd.UNWRITTEN, "nothing was written here")
+            self._remains(Gap(at, is_torn=False, why=UNWRITTEN))
             return stop
         found = find(mapping.window, at - base + 1, data_end - base, base=base) if at + 1 < data_end else -1
-        torn = why is End.TORN
-        self._remains(
-            at,
-            PartEnd.TORN if torn else PartEnd.UNWRITTEN,
-            TORN[self._survey.torn] if torn else "nothing was written here",
-        )
-        if found < 0 and not torn:
-            self._seen.rest, self._seen.rest_why = PartEnd.TORN, f"bytes from {written} on are not a record"
+        if why is End.TORN:
+            self._remains(Gap(at, is_torn=True, why=TORN[self._survey.torn]))
+        elif found < 0:
+            self._remains(Gap(at, is_torn=True, why=f"bytes from {written} on are not a record"))
+        else:
+            self._remains(Gap(at, is_torn=False, why=UNWRITTEN))
         return stop if found < 0 else base + found
 
-    def _remains(self, start: int, rest: PartEnd, why: str) -> None:
-        seen = self._seen
-        if seen.rest is PartEnd.NOTHING:
-            seen.rest_start, seen.rest, seen.rest_why = start, rest, why
-        elif seen.rest is PartEnd.UNWRITTEN and rest is PartEnd.TORN:
-            seen.rest, seen.rest_why = rest, why
+    def _remains(self, gap: Gap) -> None:
+        self._seen.rest = gap if self._seen.rest is None else self._seen.rest.then(gap)
 
-    def _inside(self, start: int, end: int, rest: PartEnd, why: str) -> None:
-        segment = segment_at(self._segments(), start)
+    def _inside(self, gap: Gap, end: int) -> None:
+        segment = segment_at(self._segments(), gap.start)
         assert segment is not None, "walked bytes are in a segment"
-        kind = Kind.TORN if rest is PartEnd.TORN else Kind.HOLE
-        self._seen.findings.add(gap_finding(self._store, segment, kind, start, end, why))
+        kind = Kind.TORN if gap.is_torn else Kind.HOLE
+        self._seen.findings.add(gap_finding(self._store, segment, kind, gap.start, end, gap.why))
 
     def _segments(self) -> list[SegmentFile]:
         return [part.segment for part in self._ranges]
@@ -211,7 +209,7 @@ class LogPart:
     def _settle(self, until: int) -> None:
         """Compare the records walked since the last call, then forget them."""
         survey = self._survey
-        if self._chunk >= 0 and until > self._chunk:
+        if self._chunk is not None and until > self._chunk:
             if self._store.has_queues():
                 for queue in survey.queues():
                     if queue.low >= 0:
@@ -219,7 +217,7 @@ class LogPart:
             if self._index:
                 self._match_keys(self._chunk, until)
         survey.clear()
-        self._chunk = -1
+        self._chunk = None
 
     def _match(self, queue: SurveyedQueue) -> None:
         if not self._is_judged(queue):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from firearrow._native.offline.segment_files import SegmentFile, segment_at
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store_checks.findings import Findings, Kind
-from firearrow._native.store_checks.log_part import PartEnd, PartResult, gap_finding
+from firearrow._native.store_checks.log_part import OFFSET_MAX, Gap, PartResult, gap_finding
 from firearrow._native.store_checks.log_ranges import LogRange, from_offset
 from firearrow._native.store_checks.top_counts import LogCounts
 
@@ -17,9 +17,9 @@ Again = Callable[[Sequence[LogRange]], PartResult]
 
 @dataclass(slots=True)
 class LogResult:
-    """`end`: of the last record, -1 if there is none."""
+    """`end`: of the last record, 0 before the first one."""
 
-    end: int = -1
+    end: int = 0
     findings: Findings = field(default_factory=Findings)
     counts: LogCounts = field(default_factory=LogCounts)
     fitting: Counter[tuple[bytes, int]] = field(default_factory=Counter)
@@ -37,33 +37,34 @@ def merge_parts(
     """`seen` is in the order of `parts`, which follow each other in the log."""
     log = LogResult()
     segments = [each.segment for part in parts for each in part]
-    rest, rest_start, why = PartEnd.NOTHING, -1, ""
+    rest: Gap | None = None
     for ranges, part in zip(parts, seen, strict=True):
-        if 0 <= (part.start if part.start >= 0 else part.rest_start) < log.end:
+        if begin_of(part) < log.end:
             # A record reaches into this part, past what looked like its first record.
             left = from_offset(ranges, log.end)
             part = again(left) if left else PartResult()  # noqa: PLW2901 (it takes the other's place)
-        if part.start >= 0:
-            start = rest_start if rest is not PartEnd.NOTHING else max(log.end, segments[0].base)
-            if start < part.start:
-                _between(
-                    log,
-                    store,
-                    segments,
-                    Kind.HOLE if rest is PartEnd.UNWRITTEN else Kind.TORN,
-                    (start, part.start),
-                    why,
-                )
-            log.end, rest, rest_start, why = part.end, part.rest, part.rest_start, part.rest_why
-        elif rest is PartEnd.NOTHING:
-            rest, rest_start, why = part.rest, part.rest_start, part.rest_why
-        elif rest is PartEnd.UNWRITTEN and part.rest is PartEnd.TORN:
-            rest, why = part.rest, part.rest_why
+        if part.records is not None:
+            first, end = part.records
+            start = max(log.end, segments[0].base) if rest is None else rest.start
+            if start < first:
+                kind = Kind.TORN if rest is None or rest.is_torn else Kind.HOLE
+                _between(log, store, segments, kind, (start, first), "" if rest is None else rest.why)
+            log.end, rest = end, part.rest
+        else:
+            rest = part.rest if rest is None else rest.then(part.rest)
         _merge(log, part)
-    if rest is PartEnd.TORN and not growing:
-        stop = segment_at(segments, rest_start)
-        _between(log, store, segments, Kind.TORN_TAIL, (rest_start, stop.end if stop else rest_start), why)
+    if rest is not None and rest.is_torn and not growing:
+        stop = segment_at(segments, rest.start)
+        interval = rest.start, stop.end if stop else rest.start
+        _between(log, store, segments, Kind.TORN_TAIL, interval, rest.why)
     return log
+
+
+def begin_of(part: PartResult) -> int:
+    """Where its first record begins, else what is not a record; OFFSET_MAX: it has neither."""
+    if part.records is not None:
+        return part.records[0]
+    return OFFSET_MAX if part.rest is None else part.rest.start
 
 
 def _between(

@@ -112,7 +112,7 @@ class Status:
                 "name": state.name,
                 "alive": state.is_alive,
                 "busyMs": round(state.busy_s * 1000),
-                "fault": state.fault or None,
+                "fault": state.fault,
             }
             for state in self._sources.threads.states()
         ]

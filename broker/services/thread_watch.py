@@ -43,12 +43,12 @@ class WatchedThread(Protocol):
 
 
 class ThreadState(NamedTuple):
-    """`busy_s`: how long it has made no progress with its work. `fault`: in a sentence; empty: there is none."""
+    """`busy_s`: how long it has made no progress with its work. `fault`: in a sentence."""
 
     name: str
     is_alive: bool
     busy_s: float
-    fault: str
+    fault: str | None
 
 
 @dataclass(slots=True)
@@ -58,11 +58,11 @@ class _Watched:
     stops_when_hung: bool
     seen: int | None = None
     busy_s: float = 0.0
-    ended: str = ""
+    ended: str | None = None
     """Why it ended; it stays so until a restart."""
     hangs: bool = False
 
-    def fault(self) -> str:
+    def fault(self) -> str | None:
         if self.hangs and not self.ended:
             return f"the {self.thread.name} hangs for {self.busy_s:.0f} s: look for errors of the disk"
         return self.ended

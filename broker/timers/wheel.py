@@ -91,12 +91,12 @@ class TimerWheel:
         if self._stored(number).time:
             os.pwrite(self._fd, SLOT.pack(*Slot(time)), number * SLOT.size)
 
-    def last(self, time: int) -> int:
-        """Position of the last record of the slot of `time` (in steps); -1: it was cleared; -2: the file has
+    def last(self, time: int) -> int | None:
+        """Position of the last record of the slot of `time` (in steps); -1: it was cleared; None: the file has
         another time's slot there.
         """
         slot = self._stored(time % SLOTS)
-        return slot.last if slot.time == time else -2
+        return slot.last if slot.time == time else None
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
