@@ -60,6 +60,21 @@ class SerialExecutor:
         return [work(task) for task in tasks]
 
 
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """Offsets [first, end) can be read; messages and bytes are those in the log. Times ms, None without
+    messages."""
+
+    topic: str
+    queue_id: int
+    first: int | None
+    end: int | None
+    messages: int
+    bytes: int
+    first_ms: int | None
+    last_ms: int | None
+
+
 @dataclass(slots=True)
 class StoreResult:
     """The result of an audit of one store. `state`: notes that are not findings."""
@@ -74,6 +89,21 @@ class StoreResult:
     lags: list[GroupLag] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
     seconds: float = 0.0
+
+    def queue_names(self) -> list[QueueName]:
+        """Queues that have files or messages in the log, sorted."""
+        return sorted({*self.queues, *((str(key[0]), int(key[1])) for key in self.counts.queues.rows)})
+
+    def queue_rows(self) -> list[QueueRow]:
+        rows = []
+        for name in self.queue_names():
+            queue = self.queues.get(name)
+            first, end = (queue.first, queue.end) if queue is not None else (None, None)
+            messages, size = self.counts.queues.rows.get(name, (0, 0))
+            rows.append(
+                QueueRow(*name, first, end, messages, size, *self.counts.times.get(name, (None, None)))
+            )
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

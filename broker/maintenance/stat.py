@@ -105,26 +105,19 @@ def _topics(seen: StoreResult) -> list[Row]:
 
 
 def _queues(seen: StoreResult) -> list[Row]:
-    tallies, found = seen.counts, []
-    for topic, queue_id in sorted(
-        {*seen.queues, *((str(key[0]), int(key[1])) for key in tallies.queues.rows)}
-    ):
-        queue = seen.queues.get((topic, queue_id))
-        messages, size = tallies.queues.rows.get((topic, queue_id), (0, 0))
-        first_ms, last_ms = tallies.times.get((topic, queue_id), (None, None))
-        found.append(
-            {
-                "topic": topic,
-                "queueId": queue_id,
-                "first": queue.first if queue else None,
-                "end": queue.end if queue else None,
-                "messages": messages,
-                "bytes": size,
-                "firstTimestamp": first_ms,
-                "lastTimestamp": last_ms,
-            }
-        )
-    return found
+    return [
+        {
+            "topic": row.topic,
+            "queueId": row.queue_id,
+            "first": row.first,
+            "end": row.end,
+            "messages": row.messages,
+            "bytes": row.bytes,
+            "firstTimestamp": row.first_ms,
+            "lastTimestamp": row.last_ms,
+        }
+        for row in seen.queue_rows()
+    ]
 
 
 def _versions(root: str) -> Row:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from firearrow._native.store_checks.audit import StoreResult
+from firearrow._native.store_checks.audit import QueueRow, StoreResult
 from firearrow._native.store_checks.top_counts import TopCounts
-from firearrow.spark_tools.jobs.audit.summary import QueueRow, queue_rows, topic_rows
+from firearrow.spark_tools.jobs.audit.summary import topic_rows
 
 WIDTH, HEIGHT = 920, 220
 LEFT, BOTTOM, TOP = 64, 24, 10
@@ -251,7 +251,7 @@ def _tables(seen: StoreResult, top: int) -> Iterable[str]:
         ],
     )
     yield "<h3>Queues</h3>"
-    busiest = sorted(queue_rows(seen), key=lambda row: (-row.bytes, row.topic, row.queue_id))
+    busiest = sorted(seen.queue_rows(), key=lambda row: (-row.bytes, row.topic, row.queue_id))
     yield _table(
         ("topic", "#queue", "#first", "#end", "#messages in the log", "#bytes", "last stored"),
         [_queue(row) for row in busiest[:top]],

@@ -13,7 +13,6 @@ from firearrow._native.store_checks.audit import StoreResult
 from firearrow._native.store_checks.findings import as_row
 from firearrow._native.store_checks.top_counts import TopCounts
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.jobs.audit.summary import queue_rows
 
 TEXT, LONG, INT, TIME = pa.string(), pa.int64(), pa.int32(), pa.timestamp("ms", tz="UTC")
 HOUR_MS = 3_600_000
@@ -80,7 +79,7 @@ def write_tables(folder: Path, stores: Sequence[StoreResult]) -> list[Path]:
     tables: dict[str, tuple[pa.Schema, Callable[[StoreResult], Iterable[Row]]]] = {
         "findings": (FINDINGS, lambda seen: (as_row(each) for each in seen.findings.ordered())),
         "counts": (COUNTS, _counts),
-        "queues": (QUEUES, lambda seen: (asdict(row) for row in queue_rows(seen))),
+        "queues": (QUEUES, lambda seen: (asdict(row) for row in seen.queue_rows())),
         "lag": (LAG, lambda seen: ({**asdict(lag), "lag": lag.lag, "gone": lag.gone} for lag in seen.lags)),
     }
     written = []

@@ -28,21 +28,6 @@ class TopicRow:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """Offsets [first, end) can be read; messages and bytes are those in the log. Times ms, None without
-    messages."""
-
-    topic: str
-    queue_id: int
-    first: int | None
-    end: int | None
-    messages: int
-    bytes: int
-    first_ms: int | None
-    last_ms: int | None
-
-
 def kind_of(topic: str) -> str:
     if topic == HALF_TOPIC:
         return "half"
@@ -55,7 +40,7 @@ def kind_of(topic: str) -> str:
 def topic_rows(seen: StoreResult) -> list[TopicRow]:
     """Most bytes first."""
     queues: dict[str, int] = {}
-    for topic, _ in {*seen.queues, *((str(key[0]), int(key[1])) for key in seen.counts.queues.rows)}:
+    for topic, _ in seen.queue_names():
         queues[topic] = queues.get(topic, 0) + 1
     counted = seen.counts.topics().rows
     rows = [
@@ -63,19 +48,6 @@ def topic_rows(seen: StoreResult) -> list[TopicRow]:
         for topic, count in queues.items()
     ]
     return sorted(rows, key=lambda row: (-row.bytes, row.topic))
-
-
-def queue_rows(seen: StoreResult) -> list[QueueRow]:
-    tallies = seen.counts
-    names = {*seen.queues, *((str(key[0]), int(key[1])) for key in tallies.queues.rows)}
-    rows = []
-    for topic, queue_id in sorted(names):
-        queue = seen.queues.get((topic, queue_id))
-        messages, size = tallies.queues.rows.get((topic, queue_id), (0, 0))
-        first_ms, last_ms = tallies.times.get((topic, queue_id), (None, None))
-        first, end = (queue.first, queue.end) if queue is not None else (None, None)
-        rows.append(QueueRow(topic, queue_id, first, end, messages, size, first_ms, last_ms))
-    return rows
 
 
 def document(stores: Iterable[StoreResult], top: int, seconds: float) -> dict[str, Any]:
@@ -91,7 +63,7 @@ def document(stores: Iterable[StoreResult], top: int, seconds: float) -> dict[st
 
 def _store(seen: StoreResult, top: int) -> dict[str, Any]:
     tallies = seen.counts
-    busy = sorted(queue_rows(seen), key=lambda row: (-row.messages, row.topic, row.queue_id))
+    busy = sorted(seen.queue_rows(), key=lambda row: (-row.messages, row.topic, row.queue_id))
     late = sorted(seen.lags, key=lambda lag: (-lag.lag, lag.group, lag.topic, lag.queue_id))
     return {
         "name": seen.store.name,
