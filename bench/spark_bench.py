@@ -218,7 +218,7 @@ class Bench:
     def program(self, cli: Callable[..., object], *words: object) -> None:
         """A job's program as spark-submit runs it, in this session."""
         with contextlib.redirect_stdout(io.StringIO()) as output:
-            code = cli([*map(str, words), "--quiet"], standalone_mode=False)
+            code = cli([*map(str, words), "--quiet"])
         assert not code, output.getvalue()
 
 

@@ -65,5 +65,4 @@ def store(arguments: Sequence[str]) -> int:
     """Check and repair a store, and more: verify, repair, dump, stat, backup."""
     from firearrow.broker.maintenance import commands  # noqa: PLC0415 (a broker does not need it)
 
-    commands.cli(list(arguments), prog_name="firearrow store")
-    return 0
+    return commands.main(arguments)

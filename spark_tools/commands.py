@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
+from firearrow._native.base.verbs import Command, argument, call
 from firearrow.spark_tools import submit
 from firearrow.spark_tools.base.errors import REFUSALS
-from firearrow.spark_tools.base.submission import CHECKS, Passed
 from firearrow.spark_tools.submit import CannotSubmit
 
 FAILED = 1
@@ -26,7 +24,7 @@ WRONG_USAGE = 2
 @dataclass(frozen=True, slots=True)
 class Job:
     module: str
-    """Module in firearrow.spark_tools.jobs that has the Typer program `cli`."""
+    """Module in firearrow.spark_tools.jobs that has the program `cli`."""
     line: str
     jvm: str = submit.BULK_JVM
 
@@ -43,17 +41,21 @@ JOBS = {
     "copy": Job("copy_", "Copy topics between clusters, continuously.", jvm=""),
     "audit": Job("audit.audit", "Check stores in bulk: records, queues, index; count what is in them."),
 }
-PACK_LINE = "Make an archive of FireArrow for executors that do not have it."
-packing = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@packing.command(help=PACK_LINE)
-def pack(file: Annotated[Path, typer.Argument(help="The archive, e.g. firearrow.tar.gz")]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class PackArguments:
+    file: Path = argument("file", type=Path, help="the archive, such as firearrow.tar.gz")
+
+
+def pack(given: PackArguments) -> int:
+    """Make an archive of FireArrow for executors that do not have it."""
     from firearrow.spark_tools import pack as archive  # noqa: PLC0415 (rarely used)
 
-    packed = archive.pack(file)
+    packed = archive.pack(given.file)
     print(f"{packed.path}: {packed.files} files, {packed.bytes / 1e6:.1f} MB; pass to spark-submit:")
     print(" ".join(packed.arguments()))
+    return 0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,11 +70,13 @@ def main(arguments: Sequence[str]) -> int:
             return 0 if given.rest else WRONG_USAGE
         name, *rest = given.rest
         if name == "pack":
-            return _exit_code(packing, name, rest)
+            command = Command("spark pack", pack.__doc__)
+            command.only(pack, example="firearrow spark pack firearrow.tar.gz").group(PackArguments)
+            return int(call(command.parse(rest, any_value=True)))
         job = JOBS.get(name)
         if job is None:
             raise CannotSubmit(_unknown(name))
-        return _submit(job, name, given.spark, rest)
+        return _submit(job, given.spark, rest)
     except REFUSALS as error:
         print(f"firearrow spark: {error}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, CannotSubmit) else FAILED
@@ -84,11 +88,14 @@ def run_job(name: str, *arguments: object) -> int:
     job = JOBS.get(name)
     if job is None:
         raise CannotSubmit(_unknown(name))
-    return _exit_code(_cli(job), name, [str(argument) for argument in arguments])
+    try:
+        return int(_program(job)([str(argument) for argument in arguments]))
+    except SystemExit as end:  # after help or a usage error
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
 def usage() -> str:
-    lines = {name: job.line for name, job in JOBS.items()} | {"pack": PACK_LINE}
+    lines = {name: job.line for name, job in JOBS.items()} | {"pack": pack.__doc__ or ""}
     width = max(map(len, lines))
     return "\n".join(
         [
@@ -103,21 +110,7 @@ def usage() -> str:
     )
 
 
-def _exit_code(program: typer.Typer, name: str, arguments: Sequence[str]) -> int:
-    """Run the program."""
-    try:
-        typer.main.get_command(program).main(list(arguments), prog_name=f"firearrow spark {name}")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
-
-
-def _cli(job: Job) -> typer.Typer:
-    program: typer.Typer = import_module(f"firearrow.spark_tools.jobs.{job.module}").cli
-    return program
-
-
-def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str]) -> int:
+def _submit(job: Job, spark: Sequence[str], arguments: Sequence[str]) -> int:
     submit.check_packages()
 
     def checks() -> bool:
@@ -125,14 +118,14 @@ def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str])
         submit.check_java(os.environ)
         return not _runs_elsewhere(spark)
 
-    before = CHECKS.set(checks)
-    try:
-        return _exit_code(_cli(job), name, arguments)
-    except Passed:
-        submit.submit(job.file, spark, arguments, jvm=job.jvm)
-    finally:
-        CHECKS.reset(before)
-    raise AssertionError("the process was replaced")
+    program = _program(job)
+    return int(
+        program.check(arguments, checks, lambda: submit.submit(job.file, spark, arguments, jvm=job.jvm))
+    )
+
+
+def _program(job: Job) -> Any:  # noqa: ANN401 (a Program, of a package above this one)
+    return import_module(f"firearrow.spark_tools.jobs.{job.module}").cli
 
 
 def _runs_elsewhere(spark: Sequence[str]) -> bool:

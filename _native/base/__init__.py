@@ -14,4 +14,5 @@
 - `offset_text`: the text of very many offsets in Apache's config files
 - `text`: UTF-8 validation, and numbers as decimal digits
 - `vector`: a growing array in C memory
+- `verbs`: commands with their verbs and arguments, declared once
 """

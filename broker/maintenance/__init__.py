@@ -1,5 +1,6 @@
 """`firearrow store ...`: verify, repair, dump, stat, backup.
 
+- `arguments`: the arguments of its verbs, each declared once
 - `backup`: copies a store, also of a running broker, into a folder that is a consistent store itself
 - `backup_copy`: copies files with their holes and times, and the progress files so that they agree
 - `backup_manifest`: the manifest of a backup, `backup.json` in its folder: its source, and its full log files

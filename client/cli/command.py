@@ -1,4 +1,4 @@
-"""Command and Call: the verbs of a command, what all of them have in common, and what a verb gets when it runs.
+"""Command and Call: commands that work on a cluster, and what their verbs get when they run.
 
 A module of the command line has one `Command`, adds its verbs, and runs it:
 
@@ -15,9 +15,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from firearrow._native.base.command_line import WRONG_USAGE, Parser
+from firearrow._native.base import verbs
+from firearrow._native.base.command_line import WRONG_USAGE
+from firearrow._native.base.verbs import Declared, agrees
+from firearrow._native.base.verbs import Verb as Verb  # noqa: PLC0414
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import (
     ConfigError,
@@ -97,93 +100,27 @@ class Call:
             return True
         if not sys.stdin.isatty():
             raise ConfigError(f"this would {what}: add --yes to do it, or --dry-run to see what it does")
-        print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
+        return agrees(f"{what}?")
 
 
 Action = Callable[[Call], Awaitable[int | None]]
+CONNECTION: tuple[Declared, ...] = (
+    (("-n", "--namesrv"), {"metavar": "ADDR;ADDR", "help": "name servers"}),
+    (("--context",), {"metavar": "NAME", "help": "name servers and keys of `firearrow context`"}),
+    (
+        ("--timeout",),
+        {"type": positive, "default": TIMEOUT_S, "metavar": "S", "help": argparse.SUPPRESS},
+    ),
+    (("--json",), {"action": "store_true", "help": "JSON Lines, as if the output were piped"}),
+)
+"""Arguments of all verbs: connection and output."""
 
 
-class Verb:
-    """The arguments of one verb; methods return the verb, so that they can be chained.
-
-    Its parser is made when it is needed: those of all verbs of a command take longer than a verb runs.
-    """
-
-    def __init__(self, prog: str, action: Action, summary: str, example: str) -> None:
-        self.prog = prog
-        self.summary = summary
-        self._action = action
-        self._example = example
-        self._arguments: list[tuple[tuple[str, ...], dict[str, Any]]] = []
-
-    def argument(self, *names: str, **settings: Any) -> Self:  # noqa: ANN401 (argparse's own types)
-        """As `argparse.ArgumentParser.add_argument`."""
-        self._arguments.append((names, settings))
-        return self
-
-    def moving(self) -> Self:
-        """The verb moves or deletes something: `--dry-run` and `--yes`. See `Call.may`."""
-        self.argument("--dry-run", action="store_true", help="only print what would be done")
-        return self.argument("-y", "--yes", action="store_true", help="do not ask")
-
-    def parser(self) -> Parser:
-        parser = Parser(self.prog, self.summary)
-        self._fill(parser)
-        return parser
-
-    def add_to(self, verbs: "argparse._SubParsersAction[_VerbParser]", name: str) -> None:
-        parser = verbs.add_parser(name, help=self.summary, description=self.summary)
-        self._fill(parser)
-
-    def _fill(self, parser: Parser) -> None:
-        parser.epilog = f"example: {self._example}"
-        parser.set_defaults(action=self._action, prog=self.prog)
-        common = parser.add_argument_group("connection and output")
-        common.add_argument("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers")
-        common.add_argument("--context", metavar="NAME", help="name servers and keys of `firearrow context`")
-        common.add_argument(
-            "--timeout", type=positive, default=TIMEOUT_S, metavar="S", help=argparse.SUPPRESS
-        )
-        common.add_argument("--json", action="store_true", help="JSON Lines, as if the output were piped")
-        for names, settings in self._arguments:
-            parser.add_argument(*names, **settings)
-
-
-class Command:
-    """`name`: the command's words after `firearrow`. `docstring`: its first line is the summary."""
+class Command(verbs.Command):
+    """A command whose verbs work on a cluster. Their functions are coroutine functions, see `Action`."""
 
     def __init__(self, name: str, docstring: str | None) -> None:
-        self._prog = f"firearrow {name}"
-        self._summary = (docstring or "").partition("\n")[0]
-        self._verbs: dict[str, Verb] = {}
-        self._only: Verb | None = None
-
-    def verb(self, name: str, action: Action, summary: str, *, example: str) -> Verb:
-        """A verb of its own: `firearrow topic list`."""
-        verb = self._verbs[name] = Verb(f"{self._prog} {name}", action, summary, example)
-        return verb
-
-    def only(self, action: Action, *, example: str) -> Verb:
-        """The command is a verb itself: `firearrow send`."""
-        self._only = Verb(self._prog, action, self._summary, example)
-        return self._only
-
-    def parser(self) -> Parser:
-        """With all verbs."""
-        if self._only is not None:
-            return self._only.parser()
-        parser = Parser(self._prog, self._summary)
-        verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=_VerbParser)
-        for name, verb in self._verbs.items():
-            verb.add_to(verbs, name)
-        return parser
-
-    def _parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        verb = self._verbs.get(arguments[0]) if arguments else None
-        if verb is None:
-            return self.parser().parse_args(arguments)
-        return verb.parser().parse_args(arguments[1:])
+        super().__init__(name, docstring, CONNECTION)
 
     def run(self, arguments: Sequence[str]) -> int:
         """Run the verb that the arguments name; the exit code. SystemExit: help, version or wrong use."""
@@ -191,17 +128,17 @@ class Command:
             from firearrow.client.cli.candidates import print_candidates  # noqa: PLC0415 (only for a shell)
 
             return print_candidates(self.parser(), arguments[1:])
-        given = self._parse(arguments)
+        given = self.parse(arguments)
         try:
             context = chosen_context(given.context, given.namesrv)
             call = Call(given, context, Output(json=given.json))
-            return asyncio.run(_run(given.action, call)) or OK
+            return asyncio.run(_run(given.verb.action, call)) or OK
         except (ConfigError, MessageRefused, OnlyFireArrow) as error:
-            return _failed(given.prog, error, WRONG_USAGE)
+            return _failed(given.verb.prog, error, WRONG_USAGE)
         except (NoNameServer, TransportError) as error:
-            return _failed(given.prog, error, CANNOT_REACH)
+            return _failed(given.verb.prog, error, CANNOT_REACH)
         except RocketMQError as error:
-            return _failed(given.prog, error, FOUND_TROUBLE)
+            return _failed(given.verb.prog, error, FOUND_TROUBLE)
         except KeyboardInterrupt:
             return INTERRUPTED
         except BrokenPipeError:  # such as `| head`
@@ -210,7 +147,7 @@ class Command:
         except OSError as error:  # a full disk: those of connections and files are caught where they occur
             _discard_output()
             file = "the output" if error.filename is None else error.filename
-            return _failed(given.prog, f"cannot use {file}: {error.strerror or error}", FOUND_TROUBLE)
+            return _failed(given.verb.prog, f"cannot use {file}: {error.strerror or error}", FOUND_TROUBLE)
 
 
 def _failed(prog: str, error: Exception | str, code: int) -> int:
@@ -221,13 +158,6 @@ def _failed(prog: str, error: Exception | str, code: int) -> int:
 def _discard_output() -> None:
     """What is still buffered goes nowhere, so that the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class _VerbParser(Parser):
-    """A verb's parser: argparse passes other arguments than `Parser` has."""
-
-    def __init__(self, *, prog: str, description: str) -> None:
-        super().__init__(prog, description)
 
 
 async def _run(action: Action, call: Call) -> int | None:

@@ -14,7 +14,7 @@
 - `parquet_input`: input of an import: an export with its manifest, or other Parquet files with a column
   `body`
 - `planning`: plans a job: ranges of queues, with their bounds fixed, split into slices
-- `program`: makes a job a program: Typer application, argument groups, one-sentence errors, exit codes
+- `program`: makes a job a program: its arguments, one-sentence errors, exit codes
 - `progress`: shows a job's progress on stderr: share, messages, bytes, rate, time left
 - `queue_mapping`: maps source queues to target queues; decided once, in the driver
 - `rate_limit`: a token bucket that keeps a task below its share of a rate

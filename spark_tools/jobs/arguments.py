@@ -1,18 +1,17 @@
 """The arguments that jobs share: source, target, behaviour.
 
-Each group is a dataclass whose fields are Typer's parameters; `program.expand_argument_groups` adds them to a
-command. Only declares and checks; opens nothing but a file of keys. Parsers raise ValueError, which says what
-they expected. Times, names and tags are parsed by `plan.option_parsing`.
+Each group is a dataclass whose fields are declared by `argument`. It only declares and checks, and opens nothing but a
+file of keys. Parsers raise ValueError, which says what they expected. Times, names and tags are parsed by
+`plan.option_parsing`.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-import typer
-
+from firearrow._native.base.verbs import argument
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source
@@ -117,88 +116,85 @@ def _span(value: object, queue: str) -> tuple[int, int]:
 RATE_MAX = 1e12
 SECRET = re.compile(r"(?i)secret|token|password")
 
-Option = typer.Option
 T = TypeVar("T")
 D = TypeVar("D")
-
-Verify = Annotated[
-    bool, Option("--verify", help="Afterwards compare the target with the source, message for message.")
-]
-KeepsProvenance = Annotated[
-    bool,
-    Option(
-        "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
-    ),
-]
-"""Of the jobs that forward messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArguments:
     """Which messages to read, of which store folders or brokers."""
 
-    path: Annotated[
-        list[str] | None,
-        Option("--path", help="Folder of a store, or NAME=FOLDER; repeat it for each store."),
-    ] = None
-    name_server: Annotated[
-        str | None,
-        Option("--name-server", help="HOST:PORT[;HOST:PORT] of a live cluster, instead of --path."),
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        Option("--source-option", help="KEY=VALUE of the client that reads, e.g. rocketmq.accessKey=…"),
-    ] = None
-    group: Annotated[
-        str | None,
-        Option(
-            "--source-group",
-            help="Consumer group of pull requests, for brokers that check permissions by group.",
-        ),
-    ] = None
-    topics: Annotated[list[str] | None, Option("--topics", help="Topics, separated by commas.")] = None
-    pattern: Annotated[
-        str | None, Option("--pattern", help="Regular expression that whole names of topics match.")
-    ] = None
-    queues: Annotated[str | None, Option("--queues", help="Queue ids: 0,2-5,broker-a:7")] = None
-    since: Annotated[
-        str | None, Option("--from", help="Stored at this time or later: ISO 8601 (UTC) or milliseconds.")
-    ] = None
-    until: Annotated[str | None, Option("--until", help="Stored before this time.")] = None
-    offsets: Annotated[
-        str | None,
-        Option("--offsets", help='JSON: {"topic": {"broker": {"0": [100, 200]}}}; only the named queues.'),
-    ] = None
-    tags: Annotated[list[str] | None, Option("--tags", help="One of these tags, separated by , or ||")] = None
-    keys: Annotated[
-        list[str] | None, Option("--keys", help="With one of these keys, separated by commas.")
-    ] = None
-    keys_file: Annotated[Path | None, Option("--keys-file", help="A file of keys, one a line.")] = None
-    unique_ids: Annotated[
-        list[str] | None, Option("--unique-ids", help="With one of these unique ids, separated by commas.")
-    ] = None
-    by_index: Annotated[
-        bool | None,
-        Option("--by-index", help="Read only what the index of a --path shows of these keys or unique ids."),
-    ] = None
+    path: list[str] | None = argument(
+        "--path",
+        default=None,
+        action="append",
+        help="Folder of a store, or NAME=FOLDER; repeat it for each store.",
+    )
+    name_server: str | None = argument(
+        "--name-server", default=None, help="HOST:PORT[;HOST:PORT] of a live cluster, instead of --path."
+    )
+    settings: list[str] | None = argument(
+        "--source-option",
+        default=None,
+        action="append",
+        help="KEY=VALUE of the client that reads, e.g. rocketmq.accessKey=…",
+    )
+    group: str | None = argument(
+        "--source-group",
+        default=None,
+        help="Consumer group of pull requests, for brokers that check permissions by group.",
+    )
+    topics: list[str] | None = argument(
+        "--topics", default=None, action="append", help="Topics, separated by commas."
+    )
+    pattern: str | None = argument(
+        "--pattern", default=None, help="Regular expression that whole names of topics match."
+    )
+    queues: str | None = argument("--queues", default=None, help="Queue ids: 0,2-5,broker-a:7")
+    since: str | None = argument(
+        "--from", default=None, help="Stored at this time or later: ISO 8601 (UTC) or milliseconds."
+    )
+    until: str | None = argument("--until", default=None, help="Stored before this time.")
+    offsets: str | None = argument(
+        "--offsets",
+        default=None,
+        help='JSON: {"topic": {"broker": {"0": [100, 200]}}}; only the named queues.',
+    )
+    tags: list[str] | None = argument(
+        "--tags", default=None, action="append", help="One of these tags, separated by , or ||"
+    )
+    keys: list[str] | None = argument(
+        "--keys", default=None, action="append", help="With one of these keys, separated by commas."
+    )
+    keys_file: Path | None = argument(
+        "--keys-file", default=None, type=Path, help="A file of keys, one a line."
+    )
+    unique_ids: list[str] | None = argument(
+        "--unique-ids",
+        default=None,
+        action="append",
+        help="With one of these unique ids, separated by commas.",
+    )
+    by_index: bool | None = argument(
+        "--by-index",
+        default=None,
+        action="store_true",
+        help="Read only what the index of a --path shows of these keys or unique ids.",
+    )
     """None: not given, and not part of the job's digest."""
-    sql: Annotated[
-        str | None, Option("--sql", help='SQL92 over properties, as brokers know it: "price > 10"')
-    ] = None
-    check_crc: Annotated[
-        bool,
-        Option(
-            "--check-crc/--no-check-crc",
-            help="Records whose bodies do not match their CRCs are lost, or taken as they are.",
-        ),
-    ] = True
-    fail_on_data_loss: Annotated[
-        bool,
-        Option(
-            "--fail-on-data-loss/--no-fail-on-data-loss",
-            help="Stop if requested messages are gone; otherwise count them in the report.",
-        ),
-    ] = True
+    sql: str | None = argument(
+        "--sql", default=None, help='SQL92 over properties, as brokers know it: "price > 10"'
+    )
+    check_crc: bool = argument(
+        "--check-crc",
+        default=True,
+        help="Records whose bodies do not match their CRCs are lost, or taken as they are.",
+    )
+    fail_on_data_loss: bool = argument(
+        "--fail-on-data-loss",
+        default=True,
+        help="Stop if requested messages are gone; otherwise count them in the report.",
+    )
 
     def check(self) -> None:
         """All that is known without a broker, before one is waited for. InvalidOption, StoreUnreadable."""
@@ -265,26 +261,32 @@ class SourceArguments:
 class TargetArguments:
     """Which cluster gets the messages, and how fast."""
 
-    target: Annotated[
-        str | None, Option("--target", help="HOST:PORT[;HOST:PORT]: name servers of the target.")
-    ] = None
-    target_settings: Annotated[
-        list[str] | None,
-        Option("--target-option", help="KEY=VALUE of the client that sends, e.g. rocketmq.accessKey=…"),
-    ] = None
-    to_topic: Annotated[
-        list[str] | None, Option("--to-topic", help="NAME for all messages, or SOURCE=NAME; can be repeated.")
-    ] = None
-    create_topics: Annotated[
-        bool,
-        Option("--create-topics", help="Create topics that the target does not have, with as many queues."),
-    ] = False
-    rate: Annotated[
-        float | None, Option("--rate", help="Maximum messages per second, all tasks together.")
-    ] = None
-    bytes_rate: Annotated[
-        float | None, Option("--bytes-rate", help="Maximum bytes per second, all tasks together.")
-    ] = None
+    target: str | None = argument(
+        "--target", default=None, help="HOST:PORT[;HOST:PORT]: name servers of the target."
+    )
+    target_settings: list[str] | None = argument(
+        "--target-option",
+        default=None,
+        action="append",
+        help="KEY=VALUE of the client that sends, e.g. rocketmq.accessKey=…",
+    )
+    to_topic: list[str] | None = argument(
+        "--to-topic",
+        default=None,
+        action="append",
+        help="NAME for all messages, or SOURCE=NAME; can be repeated.",
+    )
+    create_topics: bool = argument(
+        "--create-topics",
+        default=False,
+        help="Create topics that the target does not have, with as many queues.",
+    )
+    rate: float | None = argument(
+        "--rate", default=None, type=float, help="Maximum messages per second, all tasks together."
+    )
+    bytes_rate: float | None = argument(
+        "--bytes-rate", default=None, type=float, help="Maximum bytes per second, all tasks together."
+    )
 
     def cluster(self) -> Cluster:
         if not self.target:
@@ -322,20 +324,42 @@ class TargetArguments:
 class RunArguments:
     """How a job behaves, and what it writes besides messages."""
 
-    checkpoint: Annotated[
-        Path | None,
-        Option("--checkpoint", help="Folder of what is finished  [default: .firearrow-JOB-DIGEST, here]"),
-    ] = None
-    report: Annotated[Path | None, Option("--report", help="File for the report as JSON.")] = None
-    timeout_s: Annotated[
-        float,
-        Option("--timeout", help="Seconds to retry a broker that does not answer."),
-    ] = 60
-    quiet: Annotated[bool, Option("--quiet", help="No progress on stderr.")] = False
+    checkpoint: Path | None = argument(
+        "--checkpoint",
+        default=None,
+        type=Path,
+        help="Folder of what is finished  [default: .firearrow-JOB-DIGEST, here]",
+    )
+    report: Path | None = argument("--report", default=None, type=Path, help="File for the report as JSON.")
+    timeout_s: float = argument(
+        "--timeout", default=60, type=float, help="Seconds to retry a broker that does not answer."
+    )
+    quiet: bool = argument("--quiet", default=False, help="No progress on stderr.")
 
     def check(self) -> None:
         if not 0 < self.timeout_s <= 86400:
             raise InvalidOption(f"--timeout: {self.timeout_s:g} is not within a second and a day")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardingArguments:
+    """Of the jobs that forward messages."""
+
+    provenance: bool = argument(
+        "--provenance", default=True, help="Put REPLAY_* properties: job, broker, topic, queue, offset."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingArguments(ForwardingArguments):
+    """Of replay and redrive."""
+
+    dry_run: bool = argument(
+        "--dry-run", default=False, help="Send nothing: count by topic, tag and hour of storing."
+    )
+    verify: bool = argument(
+        "--verify", default=False, help="Afterwards compare the target with the source, message for message."
+    )
 
 
 def _read(option: str, parse: Callable[[str], T], text: str | None, default: D) -> T | D:

@@ -13,25 +13,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import orjson
-import typer
 
+from firearrow._native.base.verbs import argument
 from firearrow._native.protocol.name_rules import BROKER_OWN
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption, SparkToolsError
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.arguments import (
-    KeepsProvenance,
+    ForwardingArguments,
     RunArguments,
     SourceArguments,
     TargetArguments,
 )
 from firearrow.spark_tools.jobs.checkpoint import Checkpoint, checkpoint
 from firearrow.spark_tools.jobs.copy_task import MicroBatch, MicroBatchCopier, Stopped, Table
-from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
+from firearrow.spark_tools.jobs.program import Program, finish, job_fingerprint
 from firearrow.spark_tools.jobs.queue_mapping import QueueRouting, map_queues
 from firearrow.spark_tools.jobs.rate_limit import RateLimits
 from firearrow.spark_tools.jobs.report import Report, Watch
@@ -50,8 +50,6 @@ from firearrow.spark_tools.plan.topics import TopicSelection
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-cli = program()
-Option = typer.Option
 POLL_S = 1
 STOP_S = 20.0
 COMMIT_S = 10.0
@@ -65,19 +63,21 @@ OURS = re.compile(r"\b(firearrow(?:\.\w{1,64}){2,12}): ([^\n]+)")
 class BatchArguments:
     """How much to copy at a time, and when to end."""
 
-    once: Annotated[
-        bool, Option("--once", help="Copy what is there now, in as many micro-batches as it takes, and end.")
-    ] = False
-    start: Annotated[
-        str, Option("--start", help="Where a new copy begins: earliest or latest. --from goes before it.")
-    ] = "earliest"
-    every_s: Annotated[
-        float, Option("--every", help="Seconds from one micro-batch to the next, at least.")
-    ] = 1.0
-    batch_messages: Annotated[
-        int | None, Option("--batch-messages", help="Messages of one micro-batch at most.")
-    ] = None
-    batch_bytes: Annotated[str, Option("--batch-bytes", help="Log bytes of one micro-batch, about.")] = "256m"
+    once: bool = argument(
+        "--once", default=False, help="Copy what is there now, in as many micro-batches as it takes, and end."
+    )
+    start: str = argument(
+        "--start",
+        default="earliest",
+        help="Where a new copy begins: earliest or latest. --from goes before it.",
+    )
+    every_s: float = argument(
+        "--every", default=1.0, type=float, help="Seconds from one micro-batch to the next, at least."
+    )
+    batch_messages: int | None = argument(
+        "--batch-messages", default=None, type=int, help="Messages of one micro-batch at most."
+    )
+    batch_bytes: str = argument("--batch-bytes", default="256m", help="Log bytes of one micro-batch, about.")
 
     def check(self) -> None:
         if self.start not in ("earliest", "latest"):
@@ -89,15 +89,13 @@ class BatchArguments:
         read_value("--batch-bytes", option_parsing.size(1), self.batch_bytes)
 
 
-@cli.command()
-@expand_argument_groups
 def copy(
     source: SourceArguments,
     sending: TargetArguments,
     batching: BatchArguments,
     running: RunArguments,
-    provenance: KeepsProvenance = True,
-) -> None:
+    own: ForwardingArguments,
+) -> int:
     """Copy topics to another cluster, continuously."""
     source.check()
     sending.check()
@@ -106,7 +104,7 @@ def copy(
     stream = stream_options(source, batching, running)
     message_source = source.message_source(running.timeout_s)
     watch = Watch()
-    fingerprint = job_fingerprint(source, sending, start=batching.start, provenance=provenance)
+    fingerprint = job_fingerprint(source, sending, start=batching.start, provenance=own.provenance)
     with checkpoint(running.checkpoint, "copy", fingerprint, list) as job_checkpoint:
         report = Report(
             job="copy",
@@ -122,7 +120,7 @@ def copy(
             report=report,
             is_wanted=partial(is_wanted, source),
             routes=partial(routes, message_source, sending, running, report),
-            work=partial(work, source, sending, running, job_checkpoint, provenance),
+            work=partial(work, source, sending, running, job_checkpoint, own.provenance),
             compare=partial(compare, message_source, source.fail_on_data_loss),
         )
         with stopped_by_signals(copying):
@@ -135,7 +133,7 @@ def copy(
         report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
-    finish(report)
+    return finish(report)
 
 
 def stream_options(
@@ -348,9 +346,12 @@ def sentence_of(text: str) -> Exception:
     return SparkToolsError(f"the stream ended: {faults[-1] if faults else text.strip().splitlines()[0]}")
 
 
-def main() -> None:
-    cli()
-
+cli = Program(
+    "copy",
+    copy,
+    (SourceArguments, TargetArguments, BatchArguments, RunArguments, ForwardingArguments),
+    example="firearrow spark copy --name-server 127.0.0.1:9876 --topics orders --target other:9876",
+)
 
 if __name__ == "__main__":
-    main()
+    cli.main()

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from firearrow._native.base.verbs import argument
 from firearrow.spark_tools.arrow import columns as known
 from firearrow.spark_tools.arrow.export_manifest import ExportedFile, ExportedRange, ExportManifest
 from firearrow.spark_tools.arrow.parquet_writer import PARTITIONS, Layout
@@ -21,39 +19,39 @@ from firearrow.spark_tools.jobs import planning, task_runner
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
 from firearrow.spark_tools.jobs.checkpoint import Checkpoint, Plan, SliceProgress, checkpoint
 from firearrow.spark_tools.jobs.export_task import OUR_NAME, ExportTask, bundles
-from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
+from firearrow.spark_tools.jobs.program import Program, finish, job_fingerprint
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.plan.option_parsing import names
 
 JOB = "export"
 CHECKPOINT = "_checkpoint"
-Option = typer.Option
-cli = program()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileArguments:
     """Where the files go, what they contain, and their layout."""
 
-    to: Annotated[
-        Path | None,
-        Option("--to", help="Folder of the export: a new one, or that of one that was cut short."),
-    ] = None
-    columns: Annotated[
-        str | None, Option("--columns", help="Columns, separated by commas  [default: all]")
-    ] = None
-    partition_by: Annotated[
-        str, Option("--partition-by", help=f"Folders by {', '.join(PARTITIONS)}; or none.")
-    ] = "topic,date"
-    open_bodies: Annotated[
-        bool,
-        Option(
-            "--open-bodies/--stored-bodies", help="Compressed bodies are opened, or left as they are stored."
-        ),
-    ] = True
-    compression: Annotated[str, Option("--compression", help="zstd, snappy, gzip, lz4 or none.")] = "zstd"
-    level: Annotated[int | None, Option("--level", help="Of zstd, 1 to 22.")] = None
+    to: Path | None = argument(
+        "--to",
+        default=None,
+        type=Path,
+        help="Folder of the export: a new one, or that of one that was cut short.",
+    )
+    columns: str | None = argument(
+        "--columns", default=None, help="Columns, separated by commas  [default: all]"
+    )
+    partition_by: str = argument(
+        "--partition-by", default="topic,date", help=f"Folders by {', '.join(PARTITIONS)}; or none."
+    )
+    open_bodies: bool = argument(
+        "--open-bodies",
+        default=True,
+        off="--stored-bodies",
+        help="Compressed bodies are opened, or left as they are stored.",
+    )
+    compression: str = argument("--compression", default="zstd", help="zstd, snappy, gzip, lz4 or none.")
+    level: int | None = argument("--level", default=None, type=int, help="Of zstd, 1 to 22.")
 
     def folder(self) -> Path:
         """InvalidOption."""
@@ -78,16 +76,14 @@ class FileArguments:
         return Layout(tuple(chosen), by, self.compression, self.level)
 
 
-@cli.command()
-@expand_argument_groups
-def export(
-    source: SourceArguments,
-    files: FileArguments,
-    running: RunArguments,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Write nothing: say which ranges would be read.")
-    ] = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportArguments:
+    dry_run: bool = argument(
+        "--dry-run", default=False, help="Write nothing: say which ranges would be read."
+    )
+
+
+def export(source: SourceArguments, files: FileArguments, running: RunArguments, own: ExportArguments) -> int:
     """Write messages of stores or of live topics to Parquet files."""
     source.check()
     running.check()
@@ -96,7 +92,7 @@ def export(
     given = job_fingerprint(source, **files.as_text())
     shown_as = job_fingerprint(source, **files.as_json())
     report = Report(JOB, "", str(message_source), str(folder), shown_as)
-    if dry_run:
+    if own.dry_run:
         _count(report, planning.planned(message_source, source))
     else:
         checkpoint_folder = (running.checkpoint or folder / CHECKPOINT).absolute()
@@ -122,7 +118,7 @@ def export(
     report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
-    finish(report)
+    return finish(report)
 
 
 def _export(
@@ -227,9 +223,12 @@ def _count(report: Report, plan: Plan) -> None:
     )
 
 
-def main() -> None:
-    cli()
-
+cli = Program(
+    "export",
+    export,
+    (SourceArguments, FileArguments, RunArguments, ExportArguments),
+    example="firearrow spark export --path ~/firearrow/store --topics orders --to /data/orders",
+)
 
 if __name__ == "__main__":
-    main()
+    cli.main()

@@ -6,12 +6,10 @@ default. If it is killed, the same command resumes. The files are only read.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from firearrow._native.base.verbs import argument
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.arrow.batch_sender import SinkSettings
 from firearrow.spark_tools.arrow.message_columns import check_columns, check_provenance
@@ -28,7 +26,7 @@ from firearrow.spark_tools.jobs.checkpoint import (
 )
 from firearrow.spark_tools.jobs.import_task import ImportTask
 from firearrow.spark_tools.jobs.parquet_input import ParquetInput, parquet_input, queues_in, topic_rows
-from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, program
+from firearrow.spark_tools.jobs.program import Program, finish
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.rate_limit import RateLimits
 from firearrow.spark_tools.jobs.report import NOTHING_LEFT, Report, Watch
@@ -39,44 +37,48 @@ JOB = "import"
 NO_ROWS = "the files have no rows: nothing was sent"
 CHANGEABLE = frozenset({"rate", "bytes_rate", "create_topics", "target_settings"})
 """Arguments that may change between runs of the same job."""
-Option = typer.Option
-cli = program()
 
 
-@cli.command("import")
-@expand_argument_groups
-def import_(
-    sending: TargetArguments,
-    running: RunArguments,
-    parquet: Annotated[
-        Path | None, Option("--parquet", help="Folder of an export, or a folder or file of other Parquet.")
-    ] = None,
-    unordered: Annotated[
-        bool,
-        Option("--unordered", help="Do not keep the order of queues: files go to any queues, side by side."),
-    ] = False,
-    check_files: Annotated[
-        bool, Option("--check-files", help="Compare every byte with the export's manifest first.")
-    ] = False,
-    provenance: Annotated[
-        bool,
-        Option(
-            "--provenance/--no-provenance", help="Put REPLAY_* properties, if the columns for them are there."
-        ),
-    ] = True,
-    dry_run: Annotated[bool, Option("--dry-run", help="Send nothing: say what would be sent.")] = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportArguments:
+    """What to send, and how."""
+
+    parquet: Path | None = argument(
+        "--parquet",
+        default=None,
+        type=Path,
+        help="Folder of an export, or a folder or file of other Parquet.",
+    )
+    unordered: bool = argument(
+        "--unordered",
+        default=False,
+        help="Do not keep the order of queues: files go to any queues, side by side.",
+    )
+    check_files: bool = argument(
+        "--check-files", default=False, help="Compare every byte with the export's manifest first."
+    )
+    provenance: bool = argument(
+        "--provenance", default=True, help="Put REPLAY_* properties, if the columns for them are there."
+    )
+    dry_run: bool = argument("--dry-run", default=False, help="Send nothing: say what would be sent.")
+
+
+def import_(sending: TargetArguments, running: RunArguments, own: ImportArguments) -> int:
     """Send messages of Parquet files to topics."""
     sending.check()
     running.check()
-    if parquet is None:
+    if own.parquet is None:
         raise InvalidOption("--parquet: a folder or file of Parquet is required")
-    watch, path = Watch(), parquet.absolute()
-    found = parquet_input(path, contents=check_files, ordered=not unordered)
-    given = as_text(sending) | {"parquet": str(path), "unordered": unordered, "provenance": provenance}
+    watch, path = Watch(), own.parquet.absolute()
+    found = parquet_input(path, contents=own.check_files, ordered=not own.unordered)
+    given = as_text(sending) | {
+        "parquet": str(path),
+        "unordered": own.unordered,
+        "provenance": own.provenance,
+    }
     report = Report(JOB, "", found.source, sending.target or "", given)
-    sink_settings = _sink_settings(found, sending, unordered)
-    if dry_run:
+    sink_settings = _sink_settings(found, sending, own.unordered)
+    if own.dry_run:
         _count(report, found, sink_settings.topic or "")
     else:
         same = {name: value for name, value in given.items() if name not in CHANGEABLE}
@@ -88,13 +90,13 @@ def import_(
                 str(job_checkpoint.folder),
                 job_checkpoint.resumed,
             )
-            if provenance:
+            if own.provenance:
                 sink_settings = replace(sink_settings, job=_job(job_checkpoint, found, report))
             _import(job_checkpoint, found, sink_settings, sending, running, report)
     report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
-    finish(report)
+    return finish(report)
 
 
 def _sink_settings(found: ParquetInput, sending: TargetArguments, unordered: bool) -> SinkSettings:
@@ -209,9 +211,12 @@ def _count(report: Report, found: ParquetInput, otherwise: str) -> None:
     report.notes.append("nothing was sent; bytes are those of the files")
 
 
-def main() -> None:
-    cli()
-
+cli = Program(
+    "import",
+    import_,
+    (TargetArguments, RunArguments, ImportArguments),
+    example="firearrow spark import --parquet /data/orders --target 127.0.0.1:9876 --create-topics",
+)
 
 if __name__ == "__main__":
-    main()
+    cli.main()

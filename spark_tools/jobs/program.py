@@ -1,30 +1,24 @@
-"""Makes a job a program: Typer application, argument groups, one-sentence errors, exit codes.
+"""Makes a job a program: its arguments, one-sentence errors, exit codes.
 
 0 done, 1 failed in part or whole, 2 wrong usage, 130 interrupted.
 """
 
 import hashlib
-import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from functools import wraps
-from typing import Any, NoReturn, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
-import typer
 from rich.console import Console
 
+from firearrow._native.base.verbs import Command, groups_of
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption
-from firearrow.spark_tools.base.submission import CHECKS, Passed
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
 from firearrow.spark_tools.jobs.queue_mapping import writable
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.submit import CannotSubmit
 
-FAILED = 1
-WRONG_USAGE = 2
-INTERRUPTED = 130
+OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 NOT_DIGESTED = frozenset(
     {
         "rate",
@@ -41,54 +35,52 @@ NOT_DIGESTED = frozenset(
 job, its progress is before the loss, so that the next run finds it again and may count it."""
 
 
-def program() -> typer.Typer:
-    """For one command."""
-    return typer.Typer(
-        add_completion=False, rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False
-    )
+class Program:
+    """A job as a command. `groups`: the dataclasses of its arguments, of which the job gets one object each."""
+
+    def __init__(self, name: str, job: Callable[..., int], groups: Sequence[type], *, example: str) -> None:
+        self.command = Command(f"spark {name}", job.__doc__)
+        self._job = job
+        verb = self.command.only(job, example=example)
+        for group in groups:
+            verb.group(group)
+
+    def main(self) -> NoReturn:
+        """What spark-submit runs."""
+        sys.exit(self(sys.argv[1:]))
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        """Run the job; its exit code. SystemExit: after help or a usage error was printed."""
+        groups = self._parse(arguments)
+        return _exit_code(lambda: self._job(*groups))
+
+    def check(self, arguments: Sequence[str], checks: Callable[[], bool], submit: Callable[[], None]) -> int:
+        """Submit the job if nothing is wrong; the exit code. `checks` examines this machine, and returns whether to
+        check the job's source and target as well. SystemExit: after help or a usage error was printed."""
+        groups = self._parse(arguments)
+
+        def checked() -> int:
+            if checks():
+                check_endpoints(groups)
+            submit()
+            return OK
+
+        return _exit_code(checked)
+
+    def _parse(self, arguments: Sequence[str]) -> Sequence[object]:
+        return groups_of(self.command.parse(arguments, any_value=True))
 
 
-def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, with each argument group replaced by its fields, as Typer needs them.
-
-    Errors become one sentence on stderr and an exit code.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    del hints["return"]
-    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
-
-    @wraps(command)
-    def expanded(**given: object) -> None:
-        values = {name: given[name] for name in hints if name not in groups}
-        for name, kind in groups.items():
-            values[name] = kind(**{field.name: given[field.name] for field in fields(kind)})
-        checks = CHECKS.get()
-        try:
-            if checks is None:
-                command(**values)
-            else:
-                _check(checks, values.values())
-        except REFUSALS as error:
-            refuse(error)
-        except KeyboardInterrupt:
-            print("firearrow: interrupted; run the same command again to resume", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
-
-    parameters = [parameter for kind in groups.values() for parameter in _parameters(kind)]
-    own = inspect.signature(command).parameters
-    parameters += [
-        _parameter(name, kind, own[name].default) for name, kind in hints.items() if name not in groups
-    ]
-    del expanded.__wrapped__
-    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return expanded
-
-
-def _check(checks: Callable[[], bool], groups: Iterable[object]) -> NoReturn:
-    if checks():
-        check_endpoints(groups)
-    raise Passed
+def _exit_code(work: Callable[[], int]) -> int:
+    """Errors become one sentence on stderr and an exit code."""
+    try:
+        return work()
+    except REFUSALS as error:
+        print(f"firearrow: {error}", file=sys.stderr)
+        return WRONG_USAGE if isinstance(error, InvalidOption | CannotSubmit) else FAILED
+    except KeyboardInterrupt:
+        print("firearrow: interrupted; run the same command again to resume", file=sys.stderr)
+        return INTERRUPTED
 
 
 def check_endpoints(groups: Iterable[object]) -> None:
@@ -111,16 +103,10 @@ def check_endpoints(groups: Iterable[object]) -> None:
                 writable(sender, topic)
 
 
-def refuse(error: Exception) -> NoReturn:
-    print(f"firearrow: {error}", file=sys.stderr)
-    raise typer.Exit(WRONG_USAGE if isinstance(error, InvalidOption | CannotSubmit) else FAILED)
-
-
-def finish(report: Report) -> None:
+def finish(report: Report) -> int:
     """Show it; the exit code is 1 if something failed."""
     report.show(Console())
-    if report.failed:
-        raise typer.Exit(FAILED)
+    return FAILED if report.failed else OK
 
 
 def job_fingerprint(source: SourceArguments, *groups: object, **own: object) -> Mapping[str, Any]:
@@ -131,12 +117,3 @@ def job_fingerprint(source: SourceArguments, *groups: object, **own: object) -> 
         keys = "\n".join(sorted(source.message_filter().keys))
         found["keys_file_content"] = hashlib.sha256(keys.encode()).hexdigest()[:16]
     return found
-
-
-def _parameters(group: type[Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [_parameter(field.name, hints[field.name], field.default) for field in fields(group)]
-
-
-def _parameter(name: str, kind: object, default: object) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)

@@ -5,48 +5,41 @@ They start again: the retry count is 0, and properties of retries and dead lette
 without a known topic is named in the report and not sent. The dead letter topic itself is only read.
 """
 
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
-import typer
-
+from firearrow._native.base.verbs import argument
 from firearrow._native.protocol.name_rules import BROKER_OWN, RETRIED, dlq_topic
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs.arguments import (
-    KeepsProvenance,
     RunArguments,
+    SendingArguments,
     SourceArguments,
     TargetArguments,
-    Verify,
 )
 from firearrow.spark_tools.jobs.dead_letters import DeadLetterRouting
-from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
+from firearrow.spark_tools.jobs.program import Program, finish, job_fingerprint
 from firearrow.spark_tools.jobs.send_job import SendJob
 
-cli = program()
-Option = typer.Option
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveArguments(SendingArguments):
+    groups: list[str] | None = argument(
+        "--group",
+        default=None,
+        action="append",
+        help="Consumer group whose dead letters are meant; again for each.",
+    )
 
 
-@cli.command()
-@expand_argument_groups
 def redrive(
-    source: SourceArguments,
-    sending: TargetArguments,
-    running: RunArguments,
-    groups: Annotated[
-        list[str] | None,
-        Option("--group", help="Consumer group whose dead letters are meant; again for each."),
-    ] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Send nothing: count by group, tag and hour.")] = False,
-    verify: Verify = False,
-    provenance: KeepsProvenance = True,
-) -> None:
+    source: SourceArguments, sending: TargetArguments, running: RunArguments, own: RedriveArguments
+) -> int:
     """Send dead letters of consumer groups back to the topics they came from."""
-    if not groups:
+    if not own.groups:
         raise InvalidOption("--group: name the consumer group whose dead letters are meant")
     if source.topics or source.pattern is not None or source.offsets is not None:
         raise InvalidOption("--group decides what is read: give it without --topics, --pattern and --offsets")
-    letters = replace(source, topics=[dlq_topic(group) for group in groups])
+    letters = replace(source, topics=[dlq_topic(group) for group in own.groups])
     routing = DeadLetterRouting(
         sending.topic_table()
     )  # letters have their topics, so workers look up the queues
@@ -55,20 +48,23 @@ def redrive(
         source=letters,
         sending=sending,
         running=running,
-        fingerprint=job_fingerprint(letters, sending, provenance=provenance),
+        fingerprint=job_fingerprint(letters, sending, provenance=own.provenance),
         routed=lambda sender, parts: (routing, []),
         drop=BROKER_OWN | RETRIED,
-        provenance=provenance,
-        dry_run=dry_run,
-        verify=verify,
+        provenance=own.provenance,
+        dry_run=own.dry_run,
+        verify=own.verify,
         leaving=routing,
     )
-    finish(delivery.carry_out())
+    return finish(delivery.carry_out())
 
 
-def main() -> None:
-    cli()
-
+cli = Program(
+    "redrive",
+    redrive,
+    (SourceArguments, TargetArguments, RunArguments, RedriveArguments),
+    example="firearrow spark redrive --name-server 127.0.0.1:9876 --group billing --target 127.0.0.1:9876",
+)
 
 if __name__ == "__main__":
-    main()
+    cli.main()

@@ -25,7 +25,7 @@ def run(*arguments: str | Path) -> Ran:
     code: object = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            commands.cli([str(each) for each in arguments], prog_name="firearrow store")
+            code = commands.main([str(each) for each in arguments])
         except SystemExit as end:
             code = end.code
     assert code is None or isinstance(code, int)

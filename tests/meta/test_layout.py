@@ -223,6 +223,8 @@ def import_faults(path: Path) -> Iterator[str]:
             if (
                 (first in ("pyspark", "py4j") and package not in spark)
                 or (first == "pyarrow" and package not in WITH_ARROW)
+                or (first == "rich" and package not in WITH_SPARK)
+                or first in ("typer", "click")  # `_native.base.verbs` declares commands
                 or (first in ("numpy", "pyarrow", "pyspark") and package.startswith("_native"))
             ):
                 yield f"an import of {name}, which does not belong there"

@@ -15,7 +15,7 @@ def main(store: str, name_server: str, checkpoint: str) -> None:
     log = spark.read.format("rocketmq").options(topic="Orders", maxRecordsPerPartition="50").load(store)
     rows = log.select("queueId", "queueOffset", "uniqKey").collect()
     words = ["--path", store, "--topics", "Orders", "--target", name_server, "--create-topics", "--verify"]
-    code = cli([*words, "--checkpoint", checkpoint, "--quiet"], standalone_mode=False)
+    code = cli([*words, "--checkpoint", checkpoint, "--quiet"])
     print(json.dumps({"rows": [list(row) for row in rows], "code": code or 0}))
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from firearrow._native.store.log.record import Record
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs import task_runner
+from firearrow.spark_tools.jobs.program import Program
 from firearrow.spark_tools.offline.store_source import StoreSource
+from tests.spark import running
 from tests.spark.in_process_context import InProcessSparkContext
 
 
@@ -31,7 +31,7 @@ class Ran:
 class Job:
     """A job's program. `alone` runs its tasks."""
 
-    cli: typer.Typer
+    program: Program
     folder: Path
     alone: InProcessSparkContext
 
@@ -46,17 +46,14 @@ class Job:
             str(file),
             *(["--quiet"] if quiet else []),
         )
-        result = CliRunner().invoke(self.cli, [*arguments, *common])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        report = orjson.loads(file.read_bytes()) if file.exists() else {}
-        return Ran(result.exit_code, result.stdout, result.stderr, report)
+        ran = running.run(self.program, *arguments, *common)
+        return Ran(*ran, orjson.loads(file.read_bytes()) if file.exists() else {})
 
 
-def job(cli: typer.Typer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     alone = InProcessSparkContext()
     monkeypatch.setattr(task_runner, "context", lambda _: alone)
-    return Job(cli, folder, alone)
+    return Job(program, folder, alone)
 
 
 def stored(root: Path, topic: str) -> dict[tuple[str, int], list[Record]]:

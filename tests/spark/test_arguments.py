@@ -1,13 +1,12 @@
 """Arguments of jobs: the same names in all, checked before anything is opened, refused in one sentence."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
+from firearrow._native.base.verbs import argument
 from firearrow.spark_tools.base.errors import InvalidOption, SendFailed
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.jobs.arguments import (
@@ -19,79 +18,101 @@ from firearrow.spark_tools.jobs.arguments import (
     assigned,
     lines,
 )
-from firearrow.spark_tools.jobs.program import expand_argument_groups, job_fingerprint, program
+from firearrow.spark_tools.jobs.program import Program, job_fingerprint
 from firearrow.spark_tools.live.broker_source import BrokerSource
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
+from tests.spark import running
+from tests.spark.running import Ran
 
 EIGHT = 1795248000000
 """2026-11-21T08:00:00Z in ms."""
 
 
-class Seen:
-    source: SourceArguments
-    sending: TargetArguments
-    running: RunArguments
-    fast: bool
+@dataclass(frozen=True, kw_only=True)
+class OwnArguments:
+    fast: bool = argument("--fast", default=False)
 
 
-def run(*arguments: str, error: Exception | None = None) -> tuple[Seen, Result]:
+Seen = tuple[SourceArguments, TargetArguments, RunArguments, OwnArguments]
+
+
+def run(*arguments: str, error: BaseException | None = None) -> tuple[list[Seen], Ran]:
     """What a job with these arguments would see."""
-    seen = Seen()
-    cli = program()
+    found: list[Seen] = []
 
-    @cli.command()
-    @expand_argument_groups
-    def job(
-        source: SourceArguments,
-        sending: TargetArguments,
-        running: RunArguments,
-        fast: Annotated[bool, typer.Option("--fast")] = False,
-    ) -> None:
+    def job(*groups: *Seen) -> int:
         """A job."""
         if error is not None:
             raise error
-        seen.source, seen.sending, seen.running, seen.fast = source, sending, running, fast
+        found.append(groups)
+        return 0
 
-    return seen, CliRunner().invoke(cli, list(arguments))
+    kinds = (SourceArguments, TargetArguments, RunArguments, OwnArguments)
+    return found, running.run(Program("job", job, kinds, example="firearrow spark job"), *arguments)
+
+
+def seen(*arguments: str) -> Seen:
+    [found], ran = run(*arguments)
+    assert ran.code == 0, ran
+    return found
 
 
 def source(*arguments: str) -> SourceArguments:
-    seen, result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return seen.source
+    return seen(*arguments)[0]
 
 
 def sending(*arguments: str) -> TargetArguments:
-    seen, result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return seen.sending
+    return seen(*arguments)[1]
 
 
 def test_groups_and_own_options_become_options_of_the_command() -> None:
-    seen, result = run("--path", "a", "--path", "b", "--target", "t:1", "--fast", "--report", "r.json")
-    assert result.exit_code == 0
-    assert seen.source.path == ["a", "b"]
-    assert (seen.sending.target, seen.running.report, seen.fast) == ("t:1", Path("r.json"), True)
+    reading, sent, ran, own = seen(
+        "--path", "a", "--path", "b", "--target", "t:1", "--fast", "--report", "r.json"
+    )
+    assert reading.path == ["a", "b"]
+    assert (sent.target, ran.report, own.fast) == ("t:1", Path("r.json"), True)
 
 
 def test_help_shows_every_option_once() -> None:
-    output = run("--help")[1].output
+    output = run("--help")[1].out
     for option in ("--path", "--offsets", "--keys-file", "--bytes-rate", "--checkpoint", "--fast"):
         assert len(re.findall(rf"^  {option}\b", output, re.M)) == 1, option
 
 
+def test_a_pair_of_options_is_on_or_off() -> None:
+    assert source("--fast").check_crc is True
+    assert source("--check-crc").check_crc is True
+    assert source("--check-crc", "--no-check-crc").check_crc is False
+    assert source("--no-check-crc", "--check-crc").check_crc is True
+
+
+def test_a_value_may_start_with_a_dash() -> None:
+    """Keys come from messages."""
+    reading = source("--keys", "-k1", "--keys", "--fast", "--sql", "-a > 1", "--path=-p")
+    assert (reading.keys, reading.sql, reading.path) == (["-k1", "--fast"], "-a > 1", ["-p"])
+
+
+@pytest.mark.parametrize(
+    "words", [("--keyz", "k"), ("--rate", "many"), ("--key", "k"), ("more",), ("--path",)]
+)
+def test_wrong_usage_is_one_sentence(words: tuple[str, ...]) -> None:
+    ran = run("--fast", *words)[1]
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith("firearrow spark job: ")
+    assert words[0] in ran.err
+
+
 @pytest.mark.parametrize(("error", "code"), [(InvalidOption("no"), 2), (SendFailed("no"), 1)])
 def test_a_refusal_is_one_sentence_and_an_exit_code(error: Exception, code: int) -> None:
-    result = run("--fast", error=error)[1]
-    assert result.exit_code == code
-    assert result.stderr == "firearrow: no\n"
+    ran = run("--fast", error=error)[1]
+    assert (ran.code, ran.err) == (code, "firearrow: no\n")
 
 
 def test_an_interrupt_says_how_to_go_on() -> None:
-    result = run("--fast", error=KeyboardInterrupt())[1]  # type: ignore[arg-type]
-    assert result.exit_code == 130
-    assert "run the same command again to resume" in result.stderr
+    ran = run("--fast", error=KeyboardInterrupt())[1]
+    assert ran.code == 130
+    assert "run the same command again to resume" in ran.err
 
 
 def test_a_store_or_a_name_server_is_the_origin() -> None:

@@ -45,7 +45,8 @@ def test_every_job_has_a_file_with_a_program() -> None:
 
 @pytest.mark.parametrize("name", ["replay", "redrive"])
 def test_a_job_shows_its_options_without_java(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([name, "--help"]) == 0
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
     output = capsys.readouterr().out
     for option in (
         "--path",
@@ -73,7 +74,8 @@ def test_an_unknown_option_before_the_name_is_one_sentence(capsys: pytest.Captur
 def test_a_wrong_option_is_reported_before_anything_is_submitted(
     submitted: list[Submitted], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["replay", "--pathh", "store"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["replay", "--pathh", "store"])
     assert "--pathh" in capsys.readouterr().err
     assert not submitted
 

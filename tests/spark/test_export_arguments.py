@@ -9,7 +9,7 @@ from tests.spark.stores import KnownStore
 
 
 def run(*arguments: object) -> int:
-    return job.cli([*map(str, arguments)], standalone_mode=False) or 0
+    return job.cli([*map(str, arguments)])
 
 
 @pytest.mark.parametrize(

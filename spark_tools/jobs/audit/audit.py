@@ -7,15 +7,15 @@ Exit code 0: no findings, 1: findings, 2: wrong usage. The stores are only read.
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-import typer
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from firearrow._native.base.verbs import argument
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store_checks.audit import StoreAudit, StoreResult
 from firearrow._native.store_checks.small_files import unusable_config_files
@@ -26,7 +26,7 @@ from firearrow.spark_tools.jobs.audit.html_report import page
 from firearrow.spark_tools.jobs.audit.parquet_tables import write_tables
 from firearrow.spark_tools.jobs.audit.spark_executor import SparkExecutor
 from firearrow.spark_tools.jobs.audit.summary import document
-from firearrow.spark_tools.jobs.program import FAILED, expand_argument_groups, program
+from firearrow.spark_tools.jobs.program import FAILED, OK, Program
 from firearrow.spark_tools.offline.store_source import StoreSource
 
 
@@ -41,30 +41,34 @@ SHOWN_MAX = 20
 TOP_MAX = 100_000
 INDEX_SLOTS_MAX = 100_000_000
 DELAY_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-Option = typer.Option
-cli = program()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckArguments:
     """Which stores to check, and what to check."""
 
-    path: Annotated[
-        list[str] | None, Option("--path", help="Folder of a store, or NAME=FOLDER; again for each store.")
-    ] = None
-    crc: Annotated[bool, Option("--crc/--no-crc", help="Check the CRC of each body.")] = True
-    index: Annotated[bool, Option("--index/--no-index", help="Check the index of keys.")] = True
-    index_slots: Annotated[
-        int,
-        Option("--index-slots", help="maxHashSlotNum of the broker, if the files do not tell (0)"),
-    ] = 0
-    delay_levels: Annotated[
-        str | None,
-        Option("--delay-levels", help="messageDelayLevel of the broker, to check times of delivery exactly."),
-    ] = None
-    duplicates: Annotated[
-        bool, Option("--duplicates", help="Count messages of a topic with the same unique key, exactly.")
-    ] = False
+    path: list[str] | None = argument(
+        "--path",
+        default=None,
+        action="append",
+        help="Folder of a store, or NAME=FOLDER; again for each store.",
+    )
+    crc: bool = argument("--crc", default=True, help="Check the CRC of each body.")
+    index: bool = argument("--index", default=True, help="Check the index of keys.")
+    index_slots: int = argument(
+        "--index-slots",
+        default=0,
+        type=int,
+        help="maxHashSlotNum of the broker, if the files do not tell (0)",
+    )
+    delay_levels: str | None = argument(
+        "--delay-levels",
+        default=None,
+        help="messageDelayLevel of the broker, to check times of delivery exactly.",
+    )
+    duplicates: bool = argument(
+        "--duplicates", default=False, help="Count messages of a topic with the same unique key, exactly."
+    )
 
     def check(self) -> None:
         if not self.path:
@@ -83,31 +87,40 @@ class CheckArguments:
         return tuple(int(level[:-1]) * DELAY_UNITS[level[-1]] for level in levels)
 
 
-@cli.command()
-@expand_argument_groups
-def audit(
-    checks: CheckArguments,
-    report: Annotated[
-        Path | None,
-        Option("--report", help="Folder for audit.json, audit.html and Parquet tables of all that was seen."),
-    ] = None,
-    top: Annotated[int, Option("--top", help="How many topics, queues, tags, hosts the report names.")] = 100,
-    quiet: Annotated[bool, Option("--quiet", help="No progress on stderr.")] = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportArguments:
+    """What the audit prints and writes."""
+
+    report: Path | None = argument(
+        "--report",
+        default=None,
+        type=Path,
+        help="Folder for audit.json, audit.html and Parquet tables of all that was seen.",
+    )
+    top: int = argument(
+        "--top", default=100, type=int, help="How many topics, queues, tags, hosts the report names."
+    )
+    quiet: bool = argument("--quiet", default=False, help="No progress on stderr.")
+
+    def check(self) -> None:
+        if not 1 <= self.top <= TOP_MAX:
+            raise InvalidOption(f"--top: {self.top} is not within 1 and {TOP_MAX:,}")
+
+
+def audit(checks: CheckArguments, own: ReportArguments) -> int:
     """Check stores in bulk, and count what is in them."""
     checks.check()
-    if not 1 <= top <= TOP_MAX:
-        raise InvalidOption(f"--top: {top} is not within 1 and {TOP_MAX:,}")
+    own.check()
     stores, delays_s = stores_of(tuple(checks.path or ())), checks.delays_s()
     for store in stores:
         store.segments()  # a folder that is not a store is found before Spark starts
-    folder = _create_folder(report)
+    folder = _create_folder(own.report)
     spark = task_runner.context(JOB)
     began, seen = time.monotonic(), []
     for store in stores:
         auditing = StoreAudit(
             store,
-            SparkExecutor(spark, quiet=quiet),
+            SparkExecutor(spark, quiet=own.quiet),
             check_crc=checks.crc,
             with_index=checks.index,
             delays_s=delays_s,
@@ -117,14 +130,13 @@ def audit(
         for finding in unusable_config_files(store):
             seen[-1].findings.add(finding)
     doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
-    result = document(seen, top, round(time.monotonic() - began, 3))
+    result = document(seen, own.top, round(time.monotonic() - began, 3))
     if doubles is not None:
         result["duplicates"] = doubles.as_json()
     if folder is not None:
-        _write(folder, seen, result, doubles, top)
+        _write(folder, seen, result, doubles, own.top)
     show(Console(), seen, doubles)
-    if not result["clean"]:
-        raise typer.Exit(FAILED)
+    return OK if result["clean"] else FAILED
 
 
 def show(console: Console, stores: list[StoreResult], doubles: Duplicates | None) -> None:
@@ -178,9 +190,12 @@ def _write(
     write_tables(folder, seen)
 
 
-def main() -> None:
-    cli()
-
+cli = Program(
+    "audit",
+    audit,
+    (CheckArguments, ReportArguments),
+    example="firearrow spark audit --path ~/firearrow/store --report /data/audit",
+)
 
 if __name__ == "__main__":
-    main()
+    cli.main()

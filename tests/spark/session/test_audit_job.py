@@ -29,7 +29,7 @@ def run(spark: "SparkSession", tmp_path: Path) -> Run:
 
     def run(*arguments: object) -> int:
         words = [*map(str, arguments), "--report", str(tmp_path / "report"), "--quiet"]
-        return job.cli(words, standalone_mode=False) or 0
+        return job.cli(words)
 
     return run
 

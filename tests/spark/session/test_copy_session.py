@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from typer.testing import CliRunner
 
 from firearrow.client import blocking
 from firearrow.client.base.message import Message
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs.copy_ import cli
+from tests.spark import running
 from tests.spark.damaged_store import COUNT, QUEUE, fill, opened
 from tests.spark.replaying import Ran, bodies
 from tests.support.stores import open_store
@@ -40,15 +40,8 @@ def copy(spark: "SparkSession", target: LocalBroker, tmp_path: Path) -> Copy:
             "--checkpoint",
             tmp_path / "checkpoint",
         )
-        done = CliRunner().invoke(cli, [*map(str, arguments), *map(str, common)])
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return Ran(
-            done.exit_code,
-            done.stdout,
-            done.stderr,
-            orjson.loads(report.read_bytes()) if report.exists() else {},
-        )
+        ran = running.run(cli, *arguments, *common)
+        return Ran(*ran, orjson.loads(report.read_bytes()) if report.exists() else {})
 
     return run
 

@@ -39,7 +39,7 @@ def run(spark: "SparkSession", tmp_path: Path) -> Run:
 
     def run(*arguments: object) -> int:
         words = [*map(str, arguments), "--to", str(tmp_path / "out"), "--quiet"]
-        return job.cli(words, standalone_mode=False) or 0
+        return job.cli(words)
 
     return run
 

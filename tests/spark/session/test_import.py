@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 def run(tmp_path: Path, *arguments: object) -> int:
     words = [*map(str, arguments), "--checkpoint", str(tmp_path / "checkpoint"), "--quiet"]
-    return job.cli(words, standalone_mode=False) or 0
+    return job.cli(words)
 
 
 def export(store: KnownStore, folder: Path, *arguments: str) -> None:
     words = ["--path", str(store.root), "--to", str(folder), "--quiet", *arguments]
-    assert not exporting.cli(words, standalone_mode=False)
+    assert not exporting.cli(words)
 
 
 def stored(broker: LocalBroker, topic: str) -> dict[int, list[Record]]:
@@ -102,9 +102,7 @@ def test_a_live_topic_is_exported_as_its_files_are(
         ("live", ["--name-server", broker.name_server]),
         ("files", ["--path", str(broker.store)]),
     ):
-        assert not exporting.cli(
-            [*words, *source_arguments, "--to", str(tmp_path / name)], standalone_mode=False
-        )
+        assert not exporting.cli([*words, *source_arguments, "--to", str(tmp_path / name)])
     live, files = (rows_of(tmp_path / name) for name in ("live", "files"))
     assert live == files
     assert [row["body"] for row in live] == [

@@ -87,8 +87,6 @@ def test_before_a_job_asks_any_broker_or_starts_spark(
     if job in ("replay", "redrive", "copy_"):
         given += ["--target", silent.address]
     module = importlib.import_module(f"firearrow.spark_tools.jobs.{job}")
-    with pytest.raises(SystemExit) as ended:
-        module.cli(given, prog_name=job)
-    assert ended.value.code in (1, 2)
+    assert module.cli(given) in (1, 2)
     assert text in capsys.readouterr().err
     assert not silent.was_asked()
