@@ -13,7 +13,7 @@ from itertools import pairwise
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.cli.contexts import chosen_context, load_contexts
-from firearrow.client.cli.values import is_of_user, is_system_group
+from firearrow.client.cli.formats import is_of_user, is_system_group
 
 WAIT_S = 1.0
 SAFE = re.compile(r"[\w%.:@=,/+-]+", re.ASCII)

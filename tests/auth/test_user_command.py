@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.cli.cluster.user import main
 from firearrow.client.cli.contexts import Context, Contexts, save_contexts
-from firearrow.client.cli.user import main
 from tests.auth.secured import CLUSTER, ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, secured
 from tests.support.command_line import process
 from tests.support.requests import pull_ext, send_ext, topic_ext

@@ -8,9 +8,9 @@ import pytest
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ConsumeFromWhere, PullConsumerOptions
 from firearrow.client.blocking import Producer, PullConsumer
-from firearrow.client.cli.status import _rate
-from firearrow.client.cli.top import _graph
-from firearrow.client.cli.values import real
+from firearrow.client.cli.cluster.status import _rate
+from firearrow.client.cli.cluster.top import _graph
+from firearrow.client.cli.formats import real
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, here
 from tests.support.eventually import eventually

@@ -124,7 +124,7 @@ from tests.support.fork_server import ForkedCommand
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name.endswith("cli.tail"):
+        if name.endswith("cli.messages.tail"):
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Finder)
@@ -284,7 +284,7 @@ def test_a_verb_imports_little(peer: Peer) -> None:
         check=True,
     )
     loaded = set(ran.stderr.split())
-    assert "firearrow.client.cli.topic" in loaded
+    assert "firearrow.client.cli.topics.topic" in loaded
     slow = {
         "http",
         "email",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.client.cli.status import main as status_command
+from firearrow.client.cli.cluster.status import main as status_command
 from tests.doctor.running import doctor_of
 from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.faults.shim import Call, Shim

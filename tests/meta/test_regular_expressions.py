@@ -12,7 +12,7 @@ from tests.meta.growing_patterns import Automaton, Found, expressions
 ROOT = Path(__file__).resolve().parents[2]
 NOT_CONSTANT = {
     "client/base/errors.py",  # _HINTS, below
-    "client/cli/message_view.py",  # the user's own, in the user's process
+    "client/cli/messages/message_view.py",  # the user's own, in the user's process
     "spark_tools/plan/option_parsing.py",  # the user's own, compiled to be checked
     "spark_tools/plan/topics.py",  # the user's own, of names of topics
 }

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.cli.cluster.quota import main
 from firearrow.client.cli.contexts import Context, Contexts, save_contexts
-from firearrow.client.cli.quota import main
 from tests.quotas.limited import BYTES_IN, IN, OUT, make_topic, quotas_of, send, set_quota
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket

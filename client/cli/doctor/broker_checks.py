@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.cli.doctor.checks import Found, NotChecked, check_of, counted, shortened
 from firearrow.client.cli.doctor.facts import Broker, Facts
+from firearrow.client.cli.formats import FIRST_VERSION, real, version_text
 from firearrow.client.cli.output import bytes_text
 from firearrow.client.cli.times import age_text
-from firearrow.client.cli.values import FIRST_VERSION, real, version_text
 
 LEVELS = (
     ("diskMaxUsedSpaceRatio", 75, (10, 95)),

@@ -18,13 +18,13 @@ from firearrow.client.admin_api.requests import integer_of
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, RocketMQError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import DLQ, check_group
-from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, count
-from firearrow.client.cli.message_view import Decode, Wanted, body_text, message_row, pattern
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, count, of_each
+from firearrow.client.cli.formats import members
+from firearrow.client.cli.messages.message_view import Decode, Wanted, body_text, message_row, pattern
+from firearrow.client.cli.messages.queue_reader import READER_GROUP, From, Span, Start, TopicReader
+from firearrow.client.cli.messages.resending import message_again, origin_topic, retry_again
 from firearrow.client.cli.output import Column, Kind
-from firearrow.client.cli.queue_reader import READER_GROUP, From, Span, Start, TopicReader
-from firearrow.client.cli.resending import message_again, origin_topic, retry_again
 from firearrow.client.cli.times import time_ms
-from firearrow.client.cli.values import members, of_each
 
 LIMIT = 100
 COMMIT_EACH = 32
@@ -220,7 +220,7 @@ async def redrive(call: Call) -> int:
 
 
 async def _redrive(call: Call, topic: str, spans: dict[MessageQueue, Span], letters_max: int) -> int:
-    from firearrow.client.cli.send import GROUP  # noqa: PLC0415 (a producer)
+    from firearrow.client.cli.messages.send import GROUP  # noqa: PLC0415 (a producer)
     from firearrow.client.send.producer import Producer  # noqa: PLC0415
 
     admin, sent, skipped = await call.admin(), 0, 0

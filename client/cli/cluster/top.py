@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ConfigError, NoRoute
-from firearrow.client.cli.command import Call, Command, count, positive
+from firearrow.client.cli.command import Call, Command, count, of_each, positive
+from firearrow.client.cli.formats import is_of_user, is_system_group
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.times import now_ms, time_ms
-from firearrow.client.cli.values import is_of_user, is_system_group, of_each
 
 EVERY_S = 2.0
 ROWS = 15

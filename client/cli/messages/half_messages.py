@@ -14,7 +14,7 @@ from firearrow.client.admin_api.cluster_admin import DISCARDED
 from firearrow.client.admin_api.message_queries import MessageQueries, decode_offset_id
 from firearrow.client.base.errors import ClientError, ConfigError, RocketMQError, check
 from firearrow.client.base.message import MessageQueue, Property
-from firearrow.client.cli.queue_reader import Span, TopicReader
+from firearrow.client.cli.messages.queue_reader import Span, TopicReader
 from firearrow.client.send.transactions import TransactionState, end_request
 
 HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"

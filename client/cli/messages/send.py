@@ -13,10 +13,10 @@ from firearrow.client.base.errors import ClientError, ConfigError, RocketMQError
 from firearrow.client.base.message import Message, SendResult
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, count, positive
+from firearrow.client.cli.formats import pairs
+from firearrow.client.cli.messages.send_delay import set_due_time
 from firearrow.client.cli.output import Column, Kind
-from firearrow.client.cli.send_delay import set_due_time
 from firearrow.client.cli.times import duration_ms, now_ms, time_ms
-from firearrow.client.cli.values import pairs
 from firearrow.client.send.producer import Producer
 
 GROUP = "firearrow-cli"

@@ -10,7 +10,7 @@ from firearrow.client.admin_api.cluster_admin import Operations
 from firearrow.client.admin_api.message_queries import MessageQueries, decode_offset_id
 from firearrow.client.base.errors import ClientError, ConfigError, TransportError
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count
-from firearrow.client.cli.message_view import (
+from firearrow.client.cli.messages.message_view import (
     Decode,
     Wanted,
     pattern,
@@ -105,7 +105,7 @@ async def find(call: Call) -> int:
 
 
 async def _of_a_time(call: Call, wanted: Wanted) -> list[ReceivedMessage]:
-    from firearrow.client.cli.queue_reader import From, Start, TopicReader  # noqa: PLC0415 (pulls)
+    from firearrow.client.cli.messages.queue_reader import From, Start, TopicReader  # noqa: PLC0415 (pulls)
 
     reader = TopicReader(await call.admin(), call.arguments.topic, tags=call.arguments.tag)
     spans = await reader.spans(Start(From.TIME, wanted.since_ms))
@@ -122,7 +122,7 @@ async def _of_a_time(call: Call, wanted: Wanted) -> list[ReceivedMessage]:
 
 
 async def path(call: Call) -> int:
-    from firearrow.client.cli.message_path import MessagePath  # noqa: PLC0415 (traces)
+    from firearrow.client.cli.messages.message_path import MessagePath  # noqa: PLC0415 (traces)
 
     given = call.arguments
     try:
@@ -158,8 +158,8 @@ async def resend(call: Call) -> int | None:
 
 
 async def _send_again(call: Call, stored: ReceivedMessage) -> None:
-    from firearrow.client.cli.resending import message_again  # noqa: PLC0415
-    from firearrow.client.cli.send import GROUP  # noqa: PLC0415 (a producer)
+    from firearrow.client.cli.messages.resending import message_again  # noqa: PLC0415
+    from firearrow.client.cli.messages.send import GROUP  # noqa: PLC0415 (a producer)
     from firearrow.client.send.producer import Producer  # noqa: PLC0415
 
     if not call.may(f"send {stored.message_id} to topic {stored.topic} again"):

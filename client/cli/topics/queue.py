@@ -6,8 +6,8 @@ from typing import Any
 from firearrow.client.admin_api.extension_records import QueueLock
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
+from firearrow.client.cli.formats import members
 from firearrow.client.cli.output import Column, Kind
-from firearrow.client.cli.values import members
 
 STUCK_MS = 60_000
 """A head that waits longer is reported by the exit code."""

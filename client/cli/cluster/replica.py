@@ -11,7 +11,7 @@ from typing import Any
 from firearrow.client.admin_api import roles
 from firearrow.client.admin_api.replicas import MISSING, Replica, replicas
 from firearrow.client.base.errors import ClientError
-from firearrow.client.cli import promotion
+from firearrow.client.cli.cluster import promotion
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
 from firearrow.client.cli.output import Column, Kind, bytes_text
 

@@ -8,9 +8,11 @@ from typing import Any
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.records import READ, TopicConfig
 from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
-from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, positive
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, of_each, positive
+from firearrow.client.cli.formats import PERMISSIONS, is_of_user, members, pairs, perm_text
 from firearrow.client.cli.output import Column, Kind
-from firearrow.client.cli.shrink_topic import (
+from firearrow.client.cli.times import time_ms
+from firearrow.client.cli.topics.shrink_topic import (
     UNREAD_COLUMNS,
     Unread,
     reduce_queues,
@@ -19,8 +21,6 @@ from firearrow.client.cli.shrink_topic import (
     unread_rows,
     unread_text,
 )
-from firearrow.client.cli.times import time_ms
-from firearrow.client.cli.values import PERMISSIONS, is_of_user, members, of_each, pairs, perm_text
 
 TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY")
 LIST_COLUMNS = (

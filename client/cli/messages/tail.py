@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command, count
-from firearrow.client.cli.message_view import Decode, Wanted, pattern, printer
-from firearrow.client.cli.queue_reader import From, Start, TopicReader, last_of
+from firearrow.client.cli.messages.message_view import Decode, Wanted, pattern, printer
+from firearrow.client.cli.messages.queue_reader import From, Start, TopicReader, last_of
 
 TOPICS_MAX = 100
 ARRIVED_MAX = 256

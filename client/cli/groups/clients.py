@@ -11,9 +11,9 @@ from firearrow.client.admin_api.extension_records import BrokerConnection
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.admin_api.records import Connection
 from firearrow.client.base.errors import BrokerError, OnlyFireArrow
-from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
+from firearrow.client.cli.formats import version_text
 from firearrow.client.cli.output import Column, Kind
-from firearrow.client.cli.values import of_each, version_text
 
 COLUMNS = (
     Column("clientId", "CLIENT"),

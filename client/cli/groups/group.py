@@ -11,10 +11,10 @@ from firearrow.client.admin_api.cluster_admin import Operations
 from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, QueueRange
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, TransportError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, positive
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each, positive
+from firearrow.client.cli.formats import is_system_group, version_text
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.times import now_ms, time_ms
-from firearrow.client.cli.values import is_system_group, of_each, version_text
 
 WATCH_S = 2.0
 LIST_COLUMNS = (

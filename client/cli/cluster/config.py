@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, ConfigError
-from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command
+from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
+from firearrow.client.cli.formats import pairs
 from firearrow.client.cli.output import Column
-from firearrow.client.cli.values import of_each, pairs
 
 OWN_KEYS = frozenset(
     {"brokerName", "brokerId", "brokerIP1", "brokerIP2", "listenPort", "haListenPort", "rocketmqHome"}

@@ -7,9 +7,9 @@ from firearrow.client.admin_api.cluster_admin import DISCARDED, Operations
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import Property
 from firearrow.client.cli.command import Call, Command, count
-from firearrow.client.cli.half_messages import check_open, end_half, find_half
+from firearrow.client.cli.formats import members
+from firearrow.client.cli.messages.half_messages import check_open, end_half, find_half
 from firearrow.client.cli.output import Column, Kind
-from firearrow.client.cli.values import members
 from firearrow.client.send.transactions import TransactionState
 
 LIMIT, LIMIT_MAX = 100, 1000
@@ -75,7 +75,7 @@ async def list_open(call: Call) -> None:
 
 
 async def _list_discarded(call: Call) -> None:
-    from firearrow.client.cli.queue_reader import From, Start, TopicReader  # noqa: PLC0415
+    from firearrow.client.cli.messages.queue_reader import From, Start, TopicReader  # noqa: PLC0415
 
     given, admin = call.arguments, await call.admin()
     reader = TopicReader(admin, DISCARDED)

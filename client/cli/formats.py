@@ -1,20 +1,16 @@
-"""Values as they are typed and shown: permissions, KEY=VALUE, numbers, names of versions; requests in small groups."""
+"""Formats of values as they are typed and shown: permissions, KEY=VALUE, numbers, versions; names of the system."""
 
-import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 from firearrow._native.protocol import name_rules
 from firearrow.client.admin_api.records import READ, WRITE
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import DLQ, RETRY
 
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 PERMISSIONS = {"rw": READ | WRITE, "r": READ, "w": WRITE, "none": 0}
-AT_ONCE = 16
 FIRST_VERSION = 213
 """Ordinal of V4_0_0 in Apache's MQVersion: two for each release, ten releases for each minor version."""
 
@@ -67,14 +63,3 @@ def is_of_user(topic: str, system_topics: Iterable[str] = ()) -> bool:
 
 def is_system_group(group: str) -> bool:
     return name_rules.is_system_group(group) or group == "TOOLS_PRODUCER"
-
-
-async def of_each(items: Sequence[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:
-    """The answers in the order of the items; at most AT_ONCE requests are in flight."""
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(item: Item) -> Found:
-        async with slots:
-            return await ask(item)
-
-    return await asyncio.gather(*map(one, items))

@@ -1,0 +1,6 @@
+"""`firearrow group`, `clients` and `dlq`.
+
+- `clients`: connected clients
+- `dlq`: dead letters
+- `group`: consumer groups
+"""
