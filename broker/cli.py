@@ -62,7 +62,7 @@ def namesrv(arguments: Sequence[str]) -> int:
 
 @needs_linux
 def store(arguments: Sequence[str]) -> int:
-    """Check and repair a store, and more: verify, repair, dump, stat, backup."""
+    """Check, repair, print, copy or promote the store of a broker."""
     from firearrow.broker.maintenance import commands  # noqa: PLC0415 (a broker does not need it)
 
     return commands.main(arguments)

@@ -49,7 +49,11 @@ class PackArguments:
 
 
 def pack(given: PackArguments) -> int:
-    """Make an archive of FireArrow for executors that do not have it."""
+    """Make an archive of FireArrow for executors that do not have it. Pass the printed options to spark-submit.
+
+    firearrow spark pack firearrow.tar.gz
+    firearrow spark pack /shared/firearrow.tgz
+    """
     from firearrow.spark_tools import pack as archive  # noqa: PLC0415 (rarely used)
 
     packed = archive.pack(given.file)
@@ -59,7 +63,7 @@ def pack(given: PackArguments) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Bulk jobs with Apache Spark, and `pack`.
+    """Run bulk jobs with Apache Spark: replay, redrive, export, import, copy, audit and pack.
 
     The exit code; does not return if a job is submitted.
     """
@@ -70,8 +74,8 @@ def main(arguments: Sequence[str]) -> int:
             return 0 if given.rest else WRONG_USAGE
         name, *rest = given.rest
         if name == "pack":
-            command = Command("spark pack", pack.__doc__)
-            command.only(pack, example="firearrow spark pack firearrow.tar.gz").group(PackArguments)
+            command = Command("spark pack", None)
+            command.only(pack).group(PackArguments)
             return int(call(command.parse(rest, any_value=True)))
         job = JOBS.get(name)
         if job is None:

@@ -7,10 +7,12 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn, TypeVar, cast
 
+Given = TypeVar("Given", bound=argparse.Namespace)
 WRONG_USAGE = 2
+EXAMPLES = "examples:"
 COLUMNS, COLUMNS_MIN = 100, 60
 """Width of help that does not go to a terminal, and on the narrowest one."""
 
@@ -18,11 +20,12 @@ COLUMNS, COLUMNS_MIN = 100, 60
 class Parser(argparse.ArgumentParser):
     """A parser with `--version`, help as wide as the terminal, and errors of one line."""
 
-    def __init__(self, name: str, summary: str) -> None:
+    def __init__(self, name: str, summary: str, examples: Sequence[str] = ()) -> None:
         super().__init__(
             name,
             description=summary,
-            formatter_class=_formatter,
+            epilog="\n".join((EXAMPLES, *examples)) if examples else None,
+            formatter_class=_Formatter,
             allow_abbrev=False,
             conflict_handler="resolve",  # a verb's own option wins over a common one: -n of `firearrow tail`
         )
@@ -30,7 +33,39 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
 
     def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USAGE, f"{self.prog}: {message} ({self.prog} --help lists the arguments)\n")
+        self.exit(WRONG_USAGE, f"{self.prog}: {message}; {self.prog} --help shows the arguments\n")
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Given | None = None
+    ) -> Given:
+        """The arguments, as attributes of `namespace`. SystemExit: wrong usage."""
+        given, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._unknown(unknown[0]))
+        return cast(Given, given)
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"{word!r} is one argument too many"
+        option = word.partition("=")[0]
+        near = _nearest(option, (name for action in self._actions for name in action.option_strings))
+        return f"there is no option {option}{near}"
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:  # noqa: ANN401 (argparse's own type)
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError:
+            kind = {int: "an integer", float: "a number"}.get(cast(type, action.type))
+            if kind is None and action.choices is None:
+                raise
+            what = kind or f"one of {', '.join(map(str, action.choices or ()))}"
+            raise argparse.ArgumentError(action, f"{text!r} is not {what}") from None
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(
+                action, f"{value!r} is not one of {', '.join(map(str, action.choices))}"
+            )
 
 
 class _Version(argparse.Action):
@@ -63,10 +98,25 @@ def metadata_folder(folders: Iterable[str]) -> str | None:
     return None
 
 
-def _formatter(prog: str) -> argparse.HelpFormatter:
+def _nearest(word: str, names: Iterable[str]) -> str:
+    """The name that may have been meant, or nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 (slow, rarely used)
+
+    return "".join(f", but there is {name}" for name in get_close_matches(word, list(names), 1))
+
+
+class _Formatter(argparse.HelpFormatter):
     """With its width: argparse imports shutil to find that out, even if no help is printed."""
-    try:
-        columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
-    except (OSError, ValueError):
-        columns = COLUMNS
-    return argparse.HelpFormatter(prog, max_help_position=30, width=max(columns, COLUMNS_MIN) - 2)
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
+        except (OSError, ValueError):
+            columns = COLUMNS
+        super().__init__(prog, max_help_position=30, width=max(columns, COLUMNS_MIN) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Each example has a line, however long it is."""
+        if text.startswith(EXAMPLES):
+            return text.replace("\n", f"\n{indent}  ")
+        return super()._fill_text(text, width, indent)

@@ -1,11 +1,12 @@
 """Commands and their verbs: each argument is declared once. The commands of the client, the store and Spark share it.
 
     command = Command("topic", __doc__)
-    command.verb("show", show, "a topic's queues", example="firearrow topic show orders").argument("topic")
+    command.verb("show", show).argument("topic")
     given = command.parse(arguments)
 
-`given` has a member for each argument, and `verb`: the Verb. Arguments that functions share are the fields
-of a dataclass, which `Verb.group` declares and `call` passes to the verb's function:
+The docstring of `show` is the help: two sentences, of which lists show the first one, and indented examples. `given`
+has a member for each argument, and `verb`: the Verb. Arguments that functions share are the fields of a dataclass;
+`Verb.group` declares them, and `call` passes an object of it to the verb's function:
 
     @dataclass(frozen=True, kw_only=True)
     class ReportArguments:
@@ -13,6 +14,8 @@ of a dataclass, which `Verb.group` declares and `call` passes to the verb's func
 """
 
 import argparse
+import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, fields
@@ -23,6 +26,7 @@ from firearrow._native.base.command_line import Parser
 Declared = tuple[tuple[str, ...], dict[str, Any]]
 """Names and settings of `argparse.ArgumentParser.add_argument`."""
 DECLARED = "declared"
+SENTENCE_END = re.compile(r"(?<=\.)\s")
 
 
 def argument(*names: str, default: Any = MISSING, **settings: Any) -> Any:  # noqa: ANN401 (as `dataclasses.field`)
@@ -87,13 +91,12 @@ class Verb:
     Its parser is made when it is needed: those of all verbs of a command take longer than a verb runs.
     """
 
-    def __init__(
-        self, prog: str, action: Callable[..., Any], summary: str, example: str, common: Sequence[Declared]
-    ) -> None:
+    def __init__(self, prog: str, action: Callable[..., Any], common: Sequence[Declared]) -> None:
         self.prog = prog
-        self.summary = summary
         self.action = action
-        self._example = example
+        text, _, examples = inspect.cleandoc(action.__doc__ or "").partition("\n\n")
+        self.help = " ".join(text.split())
+        self.examples = [line.strip() for line in examples.splitlines()]
         self._common = common
         self._arguments: list[Declared] = []
         self.groups: list[type] = []
@@ -112,30 +115,32 @@ class Verb:
     def moving(self) -> Self:
         """The verb moves or deletes something: `--dry-run` and `--yes`."""
         self.argument("--dry-run", action="store_true", help="only print what would be done")
-        return self.argument("-y", "--yes", action="store_true", help="do not ask")
+        return self.argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
     def parser(self) -> Parser:
-        parser = Parser(self.prog, self.summary)
+        parser = Parser(self.prog, self.help, self.examples)
         self._fill(parser)
         return parser
 
     def add_to(self, verbs: "argparse._SubParsersAction[_VerbParser]", name: str) -> None:
-        parser = verbs.add_parser(name, help=self.summary, description=self.summary)
+        summary = SENTENCE_END.split(self.help, 1)[0].replace("%", "%%")
+        parser = verbs.add_parser(name, help=summary, description=self.help, examples=self.examples)
         self._fill(parser)
 
     def _fill(self, parser: Parser) -> None:
-        parser.epilog = f"example: {self._example}"
         parser.set_defaults(verb=self)
         common = parser.add_argument_group("connection and output")
         for names, settings in self._common:
             common.add_argument(*names, **settings)
         for names, settings in self._arguments:
-            parser.add_argument(*names, **settings)
+            is_word = not names[0].startswith("-") and "choices" not in settings
+            more: dict[str, Any] = {"metavar": names[0].upper()} if is_word else {}
+            parser.add_argument(*names, **(more | settings))
 
 
 class Command:
-    """`name`: the command's words after `firearrow`. `docstring`: its first line is the summary. `common`: arguments of
-    all verbs."""
+    """`name`: the command's words after `firearrow`. `docstring`: the help of a command with verbs, in its first line.
+    `common`: arguments of all verbs."""
 
     def __init__(self, name: str, docstring: str | None, common: Sequence[Declared] = ()) -> None:
         self._prog = f"firearrow {name}"
@@ -144,15 +149,18 @@ class Command:
         self._verbs: dict[str, Verb] = {}
         self._only: Verb | None = None
 
-    def verb(self, name: str, action: Callable[..., Any], summary: str, *, example: str) -> Verb:
+    def verb(self, name: str, action: Callable[..., Any]) -> Verb:
         """A verb of its own: `firearrow topic list`."""
-        verb = self._verbs[name] = Verb(f"{self._prog} {name}", action, summary, example, self._common)
+        verb = self._verbs[name] = Verb(f"{self._prog} {name}", action, self._common)
         return verb
 
-    def only(self, action: Callable[..., Any], *, example: str) -> Verb:
+    def only(self, action: Callable[..., Any]) -> Verb:
         """The command is a verb itself: `firearrow send`."""
-        self._only = Verb(self._prog, action, self._summary, example, self._common)
+        self._only = Verb(self._prog, action, self._common)
         return self._only
+
+    def verbs(self) -> list[Verb]:
+        return list(self._verbs.values()) if self._only is None else [self._only]
 
     def parser(self) -> Parser:
         """With all verbs."""
@@ -171,10 +179,10 @@ class Command:
         """
         verb = self._only or (self._verbs.get(arguments[0]) if arguments else None)
         if verb is None:
-            return self.parser().parse_args(arguments)
+            return self.parser().parse_args(arguments, argparse.Namespace())
         words = arguments if verb is self._only else arguments[1:]
         parser = verb.parser()
-        return parser.parse_args(_with_values(parser, words) if any_value else words)
+        return parser.parse_args(_with_values(parser, words) if any_value else words, argparse.Namespace())
 
 
 class _Switch(argparse.Action):
@@ -188,12 +196,15 @@ class _Switch(argparse.Action):
     ) -> None:
         setattr(given, self.dest, option == self.option_strings[0])
 
+    def format_usage(self) -> str:
+        return " | ".join(self.option_strings)
+
 
 class _VerbParser(Parser):
     """A verb's parser: argparse passes other arguments than `Parser` has."""
 
-    def __init__(self, *, prog: str, description: str) -> None:
-        super().__init__(prog, description)
+    def __init__(self, *, prog: str, description: str, examples: Sequence[str]) -> None:
+        super().__init__(prog, description, examples)
 
 
 def _with_values(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:

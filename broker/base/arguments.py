@@ -41,6 +41,10 @@ def broker_parser() -> Parser:
     parser = Parser(
         "firearrow broker",
         "Run the broker and a name server in one process. docs/OPTIONS.md explains the keys of --config and --set.",
+        (
+            "firearrow broker --store /var/lib/firearrow/store --listen 0.0.0.0:10911",
+            "firearrow broker --config broker.conf --set fileReservedTime=48",
+        ),
     )
     option = parser.add_argument
     option("--store", type=Path, metavar="DIR", help="the store's folder  [default: ~/firearrow/store]")
@@ -83,7 +87,12 @@ def broker_parser() -> Parser:
 
 def namesrv_parser() -> Parser:
     parser = Parser(
-        "firearrow namesrv", "Run the name server alone. docs/OPTIONS.md explains the keys of --config."
+        "firearrow namesrv",
+        "Run the name server alone. docs/OPTIONS.md explains the keys of --config.",
+        (
+            "firearrow namesrv --listen 0.0.0.0:9876",
+            "firearrow namesrv --config namesrv.conf --log-file namesrv.log",
+        ),
     )
     option = parser.add_argument
     option("--listen", metavar="HOST:PORT", help="where it listens  [default: 127.0.0.1:9876]")

@@ -24,7 +24,7 @@ class Declined(Exception):
 class StoreArguments:
     """Of every verb."""
 
-    folder: Path = argument("folder", type=Path, help="the store's folder")
+    folder: Path = argument("folder", type=Path, help="folder of the store")
 
     @property
     def root(self) -> str:
@@ -40,7 +40,7 @@ class ReportArguments(StoreArguments):
         default=0,
         type=integer(0, JOBS_MAX),
         metavar="N",
-        help="number of processes; 0: one per core  [default: 0]",
+        help="number of processes; 0: one per core (default 0)",
     )
 
 
@@ -51,7 +51,7 @@ class IndexArguments:
         default=0,
         type=integer(0, INDEX_SLOTS_MAX),
         metavar="N",
-        help="slots of index files (maxHashSlotNum); 0: detect  [default: 0]",
+        help="slots of index files (maxHashSlotNum); 0: detect (default 0)",
     )
 
 
@@ -62,7 +62,7 @@ class CheckArguments(IndexArguments, ReportArguments):
         default=None,
         type=Path,
         metavar="FILE",
-        help="the broker.conf, if it sets messageDelayLevel",
+        help="broker.conf, if it sets messageDelayLevel",
     )
 
     def checks(self, *, crc: bool = True, index: bool = True) -> VerifyOptions:
@@ -89,15 +89,15 @@ class CheckArguments(IndexArguments, ReportArguments):
 @dataclass(frozen=True, kw_only=True)
 class VerifyArguments(CheckArguments):
     live: bool = argument(
-        "--live", default=False, help="a broker may be running: check up to the current end of the log"
+        "--live", default=False, help="allow a running broker; check up to the current end of the log"
     )
-    crc: bool = argument("--crc", default=True, help="check the CRC of bodies  [default: --crc]")
-    index: bool = argument("--index", default=True, help="check index files and keys  [default: --index]")
+    crc: bool = argument("--crc", default=True, help="check the CRC of bodies (default --crc)")
+    index: bool = argument("--index", default=True, help="check index files and keys (default --index)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmedArguments(StoreArguments):
-    yes: bool = argument("--yes", default=False, help="do not ask")
+    yes: bool = argument("--yes", default=False, help="do not ask for confirmation")
 
     def confirm(self, question: str) -> None:
         """UsageError: there is no terminal. Declined: the answer is no."""
@@ -111,7 +111,7 @@ class ConfirmedArguments(StoreArguments):
 
 @dataclass(frozen=True, kw_only=True)
 class RepairArguments(CheckArguments, ConfirmedArguments):
-    dry_run: bool = argument("--dry-run", default=False, help="print the steps and change nothing")
+    dry_run: bool = argument("--dry-run", default=False, help="print the steps, and change nothing")
     cut_log_at: int | None = argument(
         "--cut-log-at",
         default=None,
@@ -129,15 +129,13 @@ class RepairArguments(CheckArguments, ConfirmedArguments):
 
 @dataclass(frozen=True, kw_only=True)
 class BackupArguments(ReportArguments):
-    target: Path = argument(
-        "target", type=Path, help="a new folder, or the previous backup, which is replaced"
-    )
+    target: Path = argument("target", type=Path, help="new folder, or a previous backup to replace")
     beside: Path | None = argument(
         "--beside",
         default=None,
         type=Path,
         metavar="FOLDER",
-        help="a previous backup: share its full log files",
+        help="share the full log files of this previous backup",
     )
     copy: bool = argument("--copy", default=False, help="copy all files instead of linking to the store's")
     check: bool = argument("--verify", default=False, help="verify the copy before it replaces the target")
@@ -149,25 +147,25 @@ class PromoteArguments(ConfirmedArguments):
         "--role",
         default=None,
         choices=(ASYNC_MASTER, SYNC_MASTER),
-        help="what it becomes; without it, what its old master was",
+        help="its role from now on (default: that of its old master)",
     )
-    force: bool = argument("--force", default=False, help="also if it was fenced")
+    force: bool = argument("--force", default=False, help="promote it even if it was fenced")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DumpArguments(IndexArguments, StoreArguments):
-    topic: str | None = argument("--topic", default=None, help="only of this topic")
+    topic: str | None = argument("--topic", default=None, help="only this topic")
     queue: int | None = argument(
-        "--queue", default=None, type=integer(0, QUEUE_ID_MAX), metavar="ID", help="only of this queue"
+        "--queue", default=None, type=integer(0, QUEUE_ID_MAX), metavar="ID", help="only this queue"
     )
     from_offset: int | None = argument(
         "--from-offset",
         default=None,
         type=integer(0, LONG_MAX),
         metavar="OFFSET",
-        help="queue offset with --topic and --queue, else physical offset",
+        help="start at this queue offset (with --topic and --queue) or physical offset",
     )
-    key: str | None = argument("--key", default=None, help="only with this key or unique key")
+    key: str | None = argument("--key", default=None, help="only records with this key or unique key")
     since: str | None = argument(
         "--since", default=None, metavar="TIME", help="stored at this time or later: ISO 8601, or ms"
     )
@@ -179,16 +177,16 @@ class DumpArguments(IndexArguments, StoreArguments):
         default=0,
         type=integer(0, LONG_MAX),
         metavar="N",
-        help="print at most this many; 0: all  [default: 0]",
+        help="maximum number; 0: all (default 0)",
     )
     body: str = argument(
         "--body",
         default=BodyFormat.TEXT.value,
         choices=[each.value for each in BodyFormat],
-        help="how bodies are shown  [default: %(default)s]",
+        help="format of bodies (default %(default)s)",
     )
     body_folder: Path | None = argument(
-        "--body-folder", default=None, type=Path, metavar="FOLDER", help="where --body file writes"
+        "--body-folder", default=None, type=Path, metavar="FOLDER", help="folder that --body file writes to"
     )
     entries: bool = argument(
         "--queue-entries", default=False, help="print the entries of --topic and --queue"

@@ -35,54 +35,14 @@ def main(arguments: Sequence[str]) -> int:
     """Check, repair, print or copy a store's folder."""
     command = Command("store", main.__doc__)
     verb = command.verb
-    verb(
-        "verify",
-        verify_store,
-        "check every record, queue entry, index slot and small file; change nothing",
-        example="firearrow store verify ~/firearrow/store",
-    ).group(VerifyArguments)
-    verb(
-        "repair",
-        repair_store,
-        "repair a stopped store after a verify; originals of changed files are kept in removed-TIME",
-        example="firearrow store repair ~/firearrow/store --dry-run",
-    ).group(RepairArguments)
-    verb(
-        "backup",
-        backup_store,
-        "copy a store, also of a running broker; to restore it, copy the backup",
-        example="firearrow store backup ~/firearrow/store /backup/monday",
-    ).group(BackupArguments)
-    verb(
-        "promote",
-        promote_store,
-        "make the stopped store of a slave the master's of its pair",
-        example="firearrow store promote ~/firearrow/store",
-    ).group(PromoteArguments)
-    verb(
-        "reset-epoch",
-        reset_epoch_of_store,
-        "let a stopped store forget that it was fenced, and epochs that no promotion can have had",
-        example="firearrow store reset-epoch ~/firearrow/store",
-    ).group(ConfirmedArguments)
-    verb(
-        "rebuild",
-        rebuild_store,
-        "let a stopped slave start again with an empty log; the old one is kept below `damaged`",
-        example="firearrow store rebuild ~/firearrow/store",
-    ).group(ConfirmedArguments)
-    verb(
-        "stat",
-        stat_store,
-        "sizes, messages by topic and queue, times, groups with their lag, waste; also of a running broker",
-        example="firearrow store stat ~/firearrow/store",
-    ).group(ReportArguments)
-    verb(
-        "dump",
-        dump_store,
-        "print records, queue entries, index headers or the checkpoint; also of a running broker",
-        example="firearrow store dump ~/firearrow/store --topic orders --limit 10",
-    ).group(DumpArguments)
+    verb("verify", verify_store).group(VerifyArguments)
+    verb("repair", repair_store).group(RepairArguments)
+    verb("backup", backup_store).group(BackupArguments)
+    verb("promote", promote_store).group(PromoteArguments)
+    verb("reset-epoch", reset_epoch_of_store).group(ConfirmedArguments)
+    verb("rebuild", rebuild_store).group(ConfirmedArguments)
+    verb("stat", stat_store).group(ReportArguments)
+    verb("dump", dump_store).group(DumpArguments)
     return _exit_code(command.parse(arguments, any_value=True))
 
 
@@ -111,6 +71,12 @@ def _failed(text: str, code: int) -> int:
 
 
 def verify_store(given: VerifyArguments) -> int:
+    """Check every record, queue entry, index slot and small file of a store. Nothing is changed, and the exit code is
+    1 if there are findings.
+
+        firearrow store verify ~/firearrow/store
+        firearrow store verify ~/firearrow/store --live --json
+    """
     with held(given.root, live=given.live):
         checks = given.checks(crc=given.crc, index=given.index)
         verified = verify.verify(given.root, checks)
@@ -122,6 +88,12 @@ def verify_store(given: VerifyArguments) -> int:
 
 
 def repair_store(given: RepairArguments) -> int:
+    """Verify a stopped store and repair it. Originals of changed files are kept in a folder removed-TIME of the
+    store.
+
+        firearrow store repair ~/firearrow/store --dry-run
+        firearrow store repair ~/firearrow/store --drop-damaged --yes
+    """
     root, delays_ms = given.root, given.delays_ms()
     with held(root, write=True):
         checks = given.checks()
@@ -164,6 +136,11 @@ def repair_store(given: RepairArguments) -> int:
 
 
 def backup_store(given: BackupArguments) -> int:
+    """Copy a store, also that of a running broker. To restore it, copy the backup.
+
+    firearrow store backup ~/firearrow/store /backup/monday
+    firearrow store backup ~/firearrow/store /backup/tuesday --beside /backup/monday --verify
+    """
     target = given.target
     options = backup.BackupOptions(given.beside, not given.copy, given.check, given.jobs, given.quiet)
     made, verified = backup.backup(given.root, target, options)
@@ -185,6 +162,11 @@ def backup_store(given: BackupArguments) -> int:
 
 
 def promote_store(given: PromoteArguments) -> None:
+    """Make the stopped store of a slave the store of a master. Its old master may only start as a slave afterwards.
+
+    firearrow store promote ~/firearrow/store
+    firearrow store promote ~/firearrow/store --role SYNC_MASTER --yes
+    """
     root = given.root
     with held(root, write=True):
         given.confirm(f"Make {root} the store of the master?")
@@ -197,6 +179,12 @@ def promote_store(given: PromoteArguments) -> None:
 
 
 def reset_epoch_of_store(given: ConfirmedArguments) -> None:
+    """Remove the fence of a stopped store, and an epoch that no promotion can have had. Start it only if no other
+    master of its brokerName runs.
+
+        firearrow store reset-epoch ~/firearrow/store
+        firearrow store reset-epoch ~/firearrow/store --yes
+    """
     root = given.root
     with held(root, write=True):
         given.confirm(f"Let {root} have the role of its configuration again, whatever fenced it?")
@@ -212,6 +200,11 @@ def reset_epoch_of_store(given: ConfirmedArguments) -> None:
 
 
 def rebuild_store(given: ConfirmedArguments) -> None:
+    """Let a stopped slave start again with an empty log. The old log is kept below the folder damaged of the store.
+
+    firearrow store rebuild ~/firearrow/store
+    firearrow store rebuild ~/firearrow/store --yes
+    """
     root = given.root
     with held(root, write=True):
         given.confirm(f"Set the log of {root} aside?")
@@ -220,6 +213,12 @@ def rebuild_store(given: ConfirmedArguments) -> None:
 
 
 def stat_store(given: ReportArguments) -> None:
+    """Show sizes, messages by topic and queue, times, the lag of groups, and waste of a store. A broker may run on
+    it.
+
+        firearrow store stat ~/firearrow/store
+        firearrow store stat ~/firearrow/store --json
+    """
     check_folder(given.root)
     statistics = stat.stat(given.root, jobs=given.jobs, quiet=given.quiet)
     if given.json:
@@ -229,6 +228,11 @@ def stat_store(given: ReportArguments) -> None:
 
 
 def dump_store(given: DumpArguments) -> None:
+    """Print records, queue entries, index headers or the checkpoint of a store. A broker may run on it.
+
+    firearrow store dump ~/firearrow/store --topic orders --limit 10
+    firearrow store dump ~/firearrow/store --topic orders --queue 0 --queue-entries
+    """
     root, as_json = given.root, given.json
     check_folder(root)
     if sum((given.entries, given.index, given.checkpoint)) > 1:

@@ -108,13 +108,13 @@ class Call:
 
 Action = Callable[[Call], Awaitable[int | None]]
 CONNECTION: tuple[Declared, ...] = (
-    (("-n", "--namesrv"), {"metavar": "ADDR;ADDR", "help": "name servers"}),
-    (("--context",), {"metavar": "NAME", "help": "name servers and keys of `firearrow context`"}),
+    (("-n", "--namesrv"), {"metavar": "ADDR;ADDR", "help": "addresses of the name servers"}),
+    (("--context",), {"metavar": "NAME", "help": "use the name servers and keys of this context"}),
     (
         ("--timeout",),
         {"type": positive, "default": TIMEOUT_S, "metavar": "S", "help": argparse.SUPPRESS},
     ),
-    (("--json",), {"action": "store_true", "help": "JSON Lines, as if the output were piped"}),
+    (("--json",), {"action": "store_true", "help": "print JSON Lines, as in a pipe"}),
 )
 """Arguments of all verbs: connection and output."""
 

@@ -127,73 +127,97 @@ class SourceArguments:
     path: list[str] | None = argument(
         "--path",
         default=None,
+        metavar="FOLDER",
         action="append",
-        help="Folder of a store, or NAME=FOLDER; repeat it for each store.",
+        help="folder of a store, or NAME=FOLDER; can be repeated",
     )
     name_server: str | None = argument(
-        "--name-server", default=None, help="HOST:PORT[;HOST:PORT] of a live cluster, instead of --path."
+        "--name-server",
+        default=None,
+        metavar="ADDR;ADDR",
+        help="name servers of a live cluster, instead of --path",
     )
     settings: list[str] | None = argument(
         "--source-option",
         default=None,
+        metavar="KEY=VALUE",
         action="append",
-        help="KEY=VALUE of the client that reads, e.g. rocketmq.accessKey=…",
+        help="option of the client that reads, such as rocketmq.accessKey=…; can be repeated",
     )
     group: str | None = argument(
         "--source-group",
         default=None,
-        help="Consumer group of pull requests, for brokers that check permissions by group.",
+        metavar="GROUP",
+        help="consumer group of pull requests, for brokers that check permissions by group",
     )
     topics: list[str] | None = argument(
-        "--topics", default=None, action="append", help="Topics, separated by commas."
+        "--topics", default=None, metavar="TOPIC,TOPIC", action="append", help="topics, separated by commas"
     )
     pattern: str | None = argument(
-        "--pattern", default=None, help="Regular expression that whole names of topics match."
+        "--pattern", default=None, metavar="REGEX", help="regular expression that whole names of topics match"
     )
-    queues: str | None = argument("--queues", default=None, help="Queue ids: 0,2-5,broker-a:7")
+    queues: str | None = argument(
+        "--queues", default=None, metavar="ID,ID", help="queue ids, such as 0,2-5,broker-a:7"
+    )
     since: str | None = argument(
-        "--from", default=None, help="Stored at this time or later: ISO 8601 (UTC) or milliseconds."
+        "--from",
+        default=None,
+        metavar="TIME",
+        help="stored at this time or later: ISO 8601 (UTC) or milliseconds",
     )
-    until: str | None = argument("--until", default=None, help="Stored before this time.")
+    until: str | None = argument("--until", default=None, metavar="TIME", help="stored before this time")
     offsets: str | None = argument(
         "--offsets",
         default=None,
-        help='JSON: {"topic": {"broker": {"0": [100, 200]}}}; only the named queues.',
+        metavar="JSON",
+        help='only these queues and offsets: {"topic": {"broker": {"0": [100, 200]}}}',
     )
     tags: list[str] | None = argument(
-        "--tags", default=None, action="append", help="One of these tags, separated by , or ||"
+        "--tags",
+        default=None,
+        metavar="TAG,TAG",
+        action="append",
+        help="only messages with one of these tags, separated by , or ||",
     )
     keys: list[str] | None = argument(
-        "--keys", default=None, action="append", help="With one of these keys, separated by commas."
+        "--keys",
+        default=None,
+        metavar="KEY,KEY",
+        action="append",
+        help="only messages with one of these keys, separated by commas",
     )
     keys_file: Path | None = argument(
-        "--keys-file", default=None, type=Path, help="A file of keys, one a line."
+        "--keys-file", default=None, metavar="FILE", type=Path, help="file of keys, one per line"
     )
     unique_ids: list[str] | None = argument(
         "--unique-ids",
         default=None,
+        metavar="ID,ID",
         action="append",
-        help="With one of these unique ids, separated by commas.",
+        help="only messages with one of these unique ids, separated by commas",
     )
     by_index: bool | None = argument(
         "--by-index",
         default=None,
         action="store_true",
-        help="Read only what the index of a --path shows of these keys or unique ids.",
+        help="find the keys or unique ids in the index of a --path, instead of reading everything",
     )
     """None: not given, and not part of the job's digest."""
     sql: str | None = argument(
-        "--sql", default=None, help='SQL92 over properties, as brokers know it: "price > 10"'
+        "--sql",
+        default=None,
+        metavar="EXPR",
+        help='only messages that this SQL92 expression selects, such as "price > 10"',
     )
     check_crc: bool = argument(
         "--check-crc",
         default=True,
-        help="Records whose bodies do not match their CRCs are lost, or taken as they are.",
+        help="count records whose bodies do not match their CRCs as lost, or take them as they are",
     )
     fail_on_data_loss: bool = argument(
         "--fail-on-data-loss",
         default=True,
-        help="Stop if requested messages are gone; otherwise count them in the report.",
+        help="stop if requested messages were deleted, or count them in the report",
     )
 
     def check(self) -> None:
@@ -262,30 +286,40 @@ class TargetArguments:
     """Which cluster gets the messages, and how fast."""
 
     target: str | None = argument(
-        "--target", default=None, help="HOST:PORT[;HOST:PORT]: name servers of the target."
+        "--target", default=None, metavar="ADDR;ADDR", help="name servers of the target"
     )
     target_settings: list[str] | None = argument(
         "--target-option",
         default=None,
+        metavar="KEY=VALUE",
         action="append",
-        help="KEY=VALUE of the client that sends, e.g. rocketmq.accessKey=…",
+        help="option of the client that sends, such as rocketmq.accessKey=…; can be repeated",
     )
     to_topic: list[str] | None = argument(
         "--to-topic",
         default=None,
+        metavar="NAME",
         action="append",
-        help="NAME for all messages, or SOURCE=NAME; can be repeated.",
+        help="NAME for all messages, or SOURCE=NAME; can be repeated",
     )
     create_topics: bool = argument(
         "--create-topics",
         default=False,
-        help="Create topics that the target does not have, with as many queues.",
+        help="create topics that the target does not have, with the same number of queues",
     )
     rate: float | None = argument(
-        "--rate", default=None, type=float, help="Maximum messages per second, all tasks together."
+        "--rate",
+        default=None,
+        metavar="N",
+        type=float,
+        help="maximum messages per second of all tasks together",
     )
     bytes_rate: float | None = argument(
-        "--bytes-rate", default=None, type=float, help="Maximum bytes per second, all tasks together."
+        "--bytes-rate",
+        default=None,
+        metavar="N",
+        type=float,
+        help="maximum bytes per second of all tasks together",
     )
 
     def cluster(self) -> Cluster:
@@ -327,14 +361,21 @@ class RunArguments:
     checkpoint: Path | None = argument(
         "--checkpoint",
         default=None,
+        metavar="FOLDER",
         type=Path,
-        help="Folder of what is finished  [default: .firearrow-JOB-DIGEST, here]",
+        help="folder that records what is finished (default .firearrow-JOB-DIGEST)",
     )
-    report: Path | None = argument("--report", default=None, type=Path, help="File for the report as JSON.")
+    report: Path | None = argument(
+        "--report", default=None, metavar="FILE", type=Path, help="write the report to this file, as JSON"
+    )
     timeout_s: float = argument(
-        "--timeout", default=60, type=float, help="Seconds to retry a broker that does not answer."
+        "--timeout",
+        default=60,
+        metavar="S",
+        type=float,
+        help="seconds to retry a broker that does not answer (default %(default)s)",
     )
-    quiet: bool = argument("--quiet", default=False, help="No progress on stderr.")
+    quiet: bool = argument("--quiet", default=False, help="show no progress on stderr")
 
     def check(self) -> None:
         if not 0 < self.timeout_s <= 86400:
@@ -346,7 +387,7 @@ class ForwardingArguments:
     """Of the jobs that forward messages."""
 
     provenance: bool = argument(
-        "--provenance", default=True, help="Put REPLAY_* properties: job, broker, topic, queue, offset."
+        "--provenance", default=True, help="add REPLAY_* properties: job, broker, topic, queue, offset"
     )
 
 
@@ -355,10 +396,10 @@ class SendingArguments(ForwardingArguments):
     """Of replay and redrive."""
 
     dry_run: bool = argument(
-        "--dry-run", default=False, help="Send nothing: count by topic, tag and hour of storing."
+        "--dry-run", default=False, help="send nothing; count by topic, tag and hour of storing"
     )
     verify: bool = argument(
-        "--verify", default=False, help="Afterwards compare the target with the source, message for message."
+        "--verify", default=False, help="afterwards compare the target with the source, message by message"
     )
 
 

@@ -63,21 +63,28 @@ OURS = re.compile(r"\b(firearrow(?:\.\w{1,64}){2,12}): ([^\n]+)")
 class BatchArguments:
     """How much to copy at a time, and when to end."""
 
-    once: bool = argument(
-        "--once", default=False, help="Copy what is there now, in as many micro-batches as it takes, and end."
-    )
+    once: bool = argument("--once", default=False, help="copy the messages that are stored now, and end")
     start: str = argument(
         "--start",
         default="earliest",
-        help="Where a new copy begins: earliest or latest. --from goes before it.",
+        help="where a new copy starts: earliest or latest (default %(default)s); --from overrides it",
     )
     every_s: float = argument(
-        "--every", default=1.0, type=float, help="Seconds from one micro-batch to the next, at least."
+        "--every",
+        default=1.0,
+        metavar="S",
+        type=float,
+        help="minimum seconds from one micro-batch to the next (default %(default)s)",
     )
     batch_messages: int | None = argument(
-        "--batch-messages", default=None, type=int, help="Messages of one micro-batch at most."
+        "--batch-messages", default=None, metavar="N", type=int, help="maximum messages of one micro-batch"
     )
-    batch_bytes: str = argument("--batch-bytes", default="256m", help="Log bytes of one micro-batch, about.")
+    batch_bytes: str = argument(
+        "--batch-bytes",
+        default="256m",
+        metavar="SIZE",
+        help="approximate log bytes of one micro-batch (default %(default)s)",
+    )
 
     def check(self) -> None:
         if self.start not in ("earliest", "latest"):
@@ -96,7 +103,11 @@ def copy(
     running: RunArguments,
     own: ForwardingArguments,
 ) -> int:
-    """Copy topics to another cluster, continuously."""
+    """Copy topics to another cluster, continuously. The same command resumes a job that was stopped.
+
+    firearrow spark copy --name-server a:9876 --topics orders --target b:9876
+    firearrow spark copy --path ~/firearrow/store --topics orders --target b:9876 --once
+    """
     source.check()
     sending.check()
     running.check()
@@ -350,7 +361,6 @@ cli = Program(
     "copy",
     copy,
     (SourceArguments, TargetArguments, BatchArguments, RunArguments, ForwardingArguments),
-    example="firearrow spark copy --name-server 127.0.0.1:9876 --topics orders --target other:9876",
 )
 
 if __name__ == "__main__":

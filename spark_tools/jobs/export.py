@@ -35,23 +35,30 @@ class FileArguments:
     to: Path | None = argument(
         "--to",
         default=None,
+        metavar="FOLDER",
         type=Path,
-        help="Folder of the export: a new one, or that of one that was cut short.",
+        help="folder of the export: a new one, or that of an interrupted export",
     )
     columns: str | None = argument(
-        "--columns", default=None, help="Columns, separated by commas  [default: all]"
+        "--columns", default=None, metavar="NAME,NAME", help="columns, separated by commas (default all)"
     )
     partition_by: str = argument(
-        "--partition-by", default="topic,date", help=f"Folders by {', '.join(PARTITIONS)}; or none."
+        "--partition-by",
+        default="topic,date",
+        help=f"folders by {', '.join(PARTITIONS)}; or none (default %(default)s)",
     )
     open_bodies: bool = argument(
         "--open-bodies",
         default=True,
         off="--stored-bodies",
-        help="Compressed bodies are opened, or left as they are stored.",
+        help="decompress bodies, or leave them as they are stored",
     )
-    compression: str = argument("--compression", default="zstd", help="zstd, snappy, gzip, lz4 or none.")
-    level: int | None = argument("--level", default=None, type=int, help="Of zstd, 1 to 22.")
+    compression: str = argument(
+        "--compression", default="zstd", help="zstd, snappy, gzip, lz4 or none (default %(default)s)"
+    )
+    level: int | None = argument(
+        "--level", default=None, metavar="N", type=int, help="compression level of zstd, 1 to 22"
+    )
 
     def folder(self) -> Path:
         """InvalidOption."""
@@ -79,12 +86,16 @@ class FileArguments:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportArguments:
     dry_run: bool = argument(
-        "--dry-run", default=False, help="Write nothing: say which ranges would be read."
+        "--dry-run", default=False, help="write nothing; show which ranges would be read"
     )
 
 
 def export(source: SourceArguments, files: FileArguments, running: RunArguments, own: ExportArguments) -> int:
-    """Write messages of stores or of live topics to Parquet files."""
+    """Write messages of stores or of live topics to Parquet files. The same command resumes an interrupted job.
+
+    firearrow spark export --path ~/firearrow/store --topics orders --to /data/orders
+    firearrow spark export --name-server a:9876 --topics orders --from 2026-01-31 --to /data/orders
+    """
     source.check()
     running.check()
     watch, layout, folder = Watch(), files.layout(), files.folder()
@@ -227,7 +238,6 @@ cli = Program(
     "export",
     export,
     (SourceArguments, FileArguments, RunArguments, ExportArguments),
-    example="firearrow spark export --path ~/firearrow/store --topics orders --to /data/orders",
 )
 
 if __name__ == "__main__":

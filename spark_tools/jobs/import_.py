@@ -46,25 +46,31 @@ class ImportArguments:
     parquet: Path | None = argument(
         "--parquet",
         default=None,
+        metavar="PATH",
         type=Path,
-        help="Folder of an export, or a folder or file of other Parquet.",
+        help="folder of an export, or a folder or file of other Parquet",
     )
     unordered: bool = argument(
         "--unordered",
         default=False,
-        help="Do not keep the order of queues: files go to any queues, side by side.",
+        help="do not keep the order of queues; send files to any queues, in parallel",
     )
     check_files: bool = argument(
-        "--check-files", default=False, help="Compare every byte with the export's manifest first."
+        "--check-files", default=False, help="first compare every byte with the export's manifest"
     )
     provenance: bool = argument(
-        "--provenance", default=True, help="Put REPLAY_* properties, if the columns for them are there."
+        "--provenance", default=True, help="add REPLAY_* properties, if the files have the columns for them"
     )
-    dry_run: bool = argument("--dry-run", default=False, help="Send nothing: say what would be sent.")
+    dry_run: bool = argument("--dry-run", default=False, help="send nothing; show what would be sent")
 
 
 def import_(sending: TargetArguments, running: RunArguments, own: ImportArguments) -> int:
-    """Send messages of Parquet files to topics."""
+    """Send messages of Parquet files to topics. Queues keep their order, and the same command resumes an interrupted
+    job.
+
+        firearrow spark import --parquet /data/orders --target 127.0.0.1:9876 --create-topics
+        firearrow spark import --parquet rows.parquet --to-topic orders --target 127.0.0.1:9876 --dry-run
+    """
     sending.check()
     running.check()
     if own.parquet is None:
@@ -215,7 +221,6 @@ cli = Program(
     "import",
     import_,
     (TargetArguments, RunArguments, ImportArguments),
-    example="firearrow spark import --parquet /data/orders --target 127.0.0.1:9876 --create-topics",
 )
 
 if __name__ == "__main__":

@@ -38,10 +38,10 @@ job, its progress is before the loss, so that the next run finds it again and ma
 class Program:
     """A job as a command. `groups`: the dataclasses of its arguments, of which the job gets one object each."""
 
-    def __init__(self, name: str, job: Callable[..., int], groups: Sequence[type], *, example: str) -> None:
-        self.command = Command(f"spark {name}", job.__doc__)
+    def __init__(self, name: str, job: Callable[..., int], groups: Sequence[type]) -> None:
+        self.command = Command(f"spark {name}", None)
         self._job = job
-        verb = self.command.only(job, example=example)
+        verb = self.command.only(job)
         for group in groups:
             verb.group(group)
 

@@ -27,14 +27,18 @@ class RedriveArguments(SendingArguments):
         "--group",
         default=None,
         action="append",
-        help="Consumer group whose dead letters are meant; again for each.",
+        help="consumer group whose dead letters are sent; can be repeated",
     )
 
 
 def redrive(
     source: SourceArguments, sending: TargetArguments, running: RunArguments, own: RedriveArguments
 ) -> int:
-    """Send dead letters of consumer groups back to the topics they came from."""
+    """Send dead letters of consumer groups to the topics they came from. The same command resumes an interrupted job.
+
+    firearrow spark redrive --path ~/firearrow/store --group billing --target 127.0.0.1:9876
+    firearrow spark redrive --name-server a:9876 --group billing --target a:9876 --dry-run
+    """
     if not own.groups:
         raise InvalidOption("--group: name the consumer group whose dead letters are meant")
     if source.topics or source.pattern is not None or source.offsets is not None:
@@ -63,7 +67,6 @@ cli = Program(
     "redrive",
     redrive,
     (SourceArguments, TargetArguments, RunArguments, RedriveArguments),
-    example="firearrow spark redrive --name-server 127.0.0.1:9876 --group billing --target 127.0.0.1:9876",
 )
 
 if __name__ == "__main__":

@@ -28,17 +28,22 @@ class ReplayArguments(SendingArguments):
     unordered: bool = argument(
         "--unordered",
         default=False,
-        help="Do not keep the order of queues: they are split over tasks and queues.",
+        help="do not keep the order of queues; split them over tasks and queues",
     )
     verify_only: bool = argument(
-        "--verify-only", default=False, help="Send nothing: compare what an earlier run of this command sent."
+        "--verify-only", default=False, help="send nothing; compare what an earlier run of this command sent"
     )
 
 
 def replay(
     source: SourceArguments, sending: TargetArguments, running: RunArguments, own: ReplayArguments
 ) -> int:
-    """Send messages of stores or of a live cluster again, to the same or another topic."""
+    """Send messages of stores or of a live cluster again, to the same or to another topic. Queues keep their order,
+    and the same command resumes an interrupted job.
+
+        firearrow spark replay --path ~/firearrow/store --topics orders --target 127.0.0.1:9876
+        firearrow spark replay --name-server a:9876 --topics orders --from 2026-01-31T08:00 --target b:9876 --dry-run
+    """
     if own.dry_run and (own.verify or own.verify_only):
         raise InvalidOption("--dry-run sends nothing that --verify could find: give one of them")
     delivery = SendJob(
@@ -72,7 +77,6 @@ cli = Program(
     "replay",
     replay,
     (SourceArguments, TargetArguments, RunArguments, ReplayArguments),
-    example="firearrow spark replay --path ~/firearrow/store --topics orders --target other:9876",
 )
 
 if __name__ == "__main__":

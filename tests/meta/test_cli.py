@@ -1,13 +1,21 @@
-"""docs/CLI.md is up to date; each command of the first day is one that the parsers accept."""
+"""docs/CLI.md is up to date; help has the same form everywhere; each example is one that the parsers accept."""
 
 import re
 import shlex
-from argparse import ArgumentParser
 
 import pytest
 
+from firearrow._native.base.command_line import Parser
+from firearrow._native.base.verbs import Verb
+from firearrow.broker.base.arguments import broker_parser, namesrv_parser
 from firearrow.client.cli.main import own_entries
-from tests.meta.cli import CLI, OWN_MODULES, TEXT, parsers, text, verbs
+from tests.meta.cli import CLI, OWN_MODULES, TEXT, jobs, parsers, text, verbs
+
+OF_JOBS = [verb for job in jobs().values() for verb in job.verbs()]
+PLAIN = re.compile(
+    r"\b(behind|anew|nobody|somebody|tells?|told|whoever|hears?|says?|said|gone|of ours|begins again)\b|, too\b"
+)
+"""What help does not have: words that do not name what a program does."""
 
 
 def test_cli_md_is_generated() -> None:
@@ -16,7 +24,7 @@ def test_cli_md_is_generated() -> None:
 
 def test_each_command_of_ours_has_a_parser() -> None:
     ours = {name for name, entry in own_entries().items() if entry.module.startswith(OWN_MODULES)}
-    assert ours == set(parsers())
+    assert ours | {"store"} == set(parsers())
     assert {"topic", "group", "status", "top", "clients", "config", "bench", "context", "completion"} <= ours
 
 
@@ -26,9 +34,44 @@ def test_the_first_day(line: str) -> None:
     parsers()[name].parse_args(arguments)
 
 
-@pytest.mark.parametrize("verb", verbs(), ids=lambda verb: verb.prog)
-def test_examples_are_accepted(verb: ArgumentParser) -> None:
-    """Each verb's own example, without what it redirects."""
-    command = re.split(" [<>] ", (verb.epilog or "").removeprefix("example: "))[0]
-    _, name, *arguments = shlex.split(command)
-    parsers()[name].parse_args(arguments)
+@pytest.mark.parametrize("verb", [*verbs(), *OF_JOBS], ids=lambda verb: verb.prog)
+def test_help_is_two_sentences_and_two_examples(verb: Verb) -> None:
+    sentences = re.split(r"(?<=\.)\s", verb.help)
+    assert len(sentences) == 2, verb.help
+    assert all(re.match(r"[A-Z]", sentence) for sentence in sentences), verb.help
+    assert len(set(verb.examples)) == 2
+    helps = [verb.help, *(action.help or "" for action in verb.parser()._actions)]
+    assert not [help_text for help_text in helps if PLAIN.search(help_text)]
+
+
+@pytest.mark.parametrize("verb", [*verbs(), *OF_JOBS], ids=lambda verb: verb.prog)
+def test_examples_are_accepted(verb: Verb) -> None:
+    """Without what they redirect. Those of `promote` are the ones of `replica promote`."""
+    for example in verb.examples:
+        _, name, *arguments = shlex.split(re.split(" [<>] ", example)[0])
+        if name == "spark":
+            jobs()[arguments[0]].parser().parse_args(arguments[1:])
+        else:
+            parsers()[name].parse_args(arguments)
+
+
+@pytest.mark.parametrize("parser", [broker_parser(), namesrv_parser()], ids=lambda parser: parser.prog)
+def test_servers_have_examples(parser: Parser) -> None:
+    title, *examples = (parser.epilog or "").splitlines()
+    assert (title, len(examples)) == ("examples:", 2)
+    for example in examples:
+        words = shlex.split(example)
+        assert words[:2] == parser.prog.split()
+        parser.parse_args(words[2:])
+
+
+@pytest.mark.parametrize("command", sorted(parsers()))
+def test_a_wrong_word_is_one_sentence_that_says_what_to_do(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parsers()[command].parse_args(["--versoin"])
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith(f"firearrow {command}")
+    assert f"firearrow {command} --help shows the arguments" in error

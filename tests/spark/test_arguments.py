@@ -49,7 +49,7 @@ def run(*arguments: str, error: BaseException | None = None) -> tuple[list[Seen]
         return 0
 
     kinds = (SourceArguments, TargetArguments, RunArguments, OwnArguments)
-    return found, running.run(Program("job", job, kinds, example="firearrow spark job"), *arguments)
+    return found, running.run(Program("job", job, kinds), *arguments)
 
 
 def seen(*arguments: str) -> Seen:

@@ -1,4 +1,4 @@
-"""A quick load on the brokers: send, receive, or send and receive, with a topic of its own that is deleted afterwards.
+"""Measure how fast messages are sent, received, and sent and received.
 
 The load is one Python process: what it cannot do says nothing about the broker.
 """
@@ -41,33 +41,23 @@ COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("bench", __doc__)
-    verb = command.verb(
-        "send", send, "how fast messages are stored", example="firearrow bench send --seconds 5 --size 1024"
-    )
+    verb = command.verb("send", send)
     _load(verb)
-    verb = command.verb(
-        "receive",
-        receive,
-        f"how fast stored messages ({RECEIVED_COUNT:,}, or --count) are received; times are those of one batch",
-        example="firearrow bench receive --count 20000",
-    )
+    verb = command.verb("receive", receive)
     _load(verb)
-    verb = command.verb(
-        "roundtrip",
-        roundtrip,
-        "how long messages take from the producer to a consumer",
-        example="firearrow bench roundtrip --in-flight 1",
-    )
+    verb = command.verb("roundtrip", roundtrip)
     _load(verb)
     return command.run(arguments)
 
 
 def _load(verb: Verb) -> None:
-    verb.argument("--count", type=count, metavar="N", help="messages at most")
-    verb.argument("--seconds", type=positive, metavar="S", help=f"seconds at most ({SECONDS:.0f})")
-    verb.argument("--size", type=count, default=128, metavar="BYTES", help="size of a body (128)")
-    verb.argument("--in-flight", type=count, default=64, metavar="N", help="messages in flight (64)")
-    verb.argument("--queues", type=count, default=8, metavar="N", help="queues of the topic (8)")
+    verb.argument("--count", type=count, metavar="N", help="maximum number of messages")
+    verb.argument(
+        "--seconds", type=positive, metavar="S", help=f"maximum duration in seconds (default {SECONDS:.0f})"
+    )
+    verb.argument("--size", type=count, default=128, metavar="BYTES", help="size of a body (default 128)")
+    verb.argument("--in-flight", type=count, default=64, metavar="N", help="messages in flight (default 64)")
+    verb.argument("--queues", type=count, default=8, metavar="N", help="queues of the topic (default 8)")
 
 
 class Load:
@@ -125,6 +115,11 @@ async def _producer(call: Call, topic: str) -> Producer:
 
 
 async def send(call: Call) -> int:
+    """Measure how fast messages are stored. They go to a new topic, which is deleted at the end.
+
+    firearrow bench send --seconds 5 --size 1024
+    firearrow bench send --in-flight 1
+    """
     load = Load(call, call.arguments.count or COUNT)
     async with _temporary_topic(call) as topic:
         body = os.urandom(call.arguments.size)
@@ -135,7 +130,13 @@ async def send(call: Call) -> int:
 
 
 async def receive(call: Call) -> int:
-    """One member reads all queues from their first messages."""
+    """Measure how fast stored messages are received; times are those of one batch. The messages are stored first, in
+    a new topic, which is deleted at the end.
+
+        firearrow bench receive
+        firearrow bench receive --count 20000 --size 1024
+    """
+    # one member reads all queues from their first messages
     given = call.arguments
     load = Load(call, given.count or RECEIVED_COUNT)
     times_s = array("d")
@@ -174,6 +175,12 @@ async def _consumer(call: Call, topic: str) -> PullConsumer:
 
 
 async def roundtrip(call: Call) -> int:
+    """Measure how long messages take from the producer to a consumer. They go through a new topic, which is deleted
+    at the end.
+
+        firearrow bench roundtrip --in-flight 1
+        firearrow bench roundtrip --seconds 5
+    """
     given = call.arguments
     load = Load(call, given.count or COUNT)
     waiting: dict[int, asyncio.Future[None]] = {}

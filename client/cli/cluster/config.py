@@ -1,4 +1,4 @@
-"""Broker options: get, set and compare them."""
+"""Show, change and compare options of brokers."""
 
 from collections.abc import Sequence
 
@@ -25,27 +25,17 @@ CHANGE_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("config", __doc__)
-    verb = command.verb(
-        "get", get, "options in effect; all, or those named", example="firearrow config get flushDiskType"
-    )
-    verb.argument("key", nargs="*", help="an option, or a part of its name with *")
-    verb.argument("--broker", help="only of this broker")
-    verb = command.verb(
-        "set",
-        set_options,
-        "change options of running brokers",
-        example="firearrow config set fileReservedTime=48",
-    )
+    verb = command.verb("get", get)
+    verb.argument("key", nargs="*", help="option, or a pattern such as '*Timeout*'")
+    verb.argument("--broker", help="only this broker")
+    verb = command.verb("set", set_options)
     verb.argument("option", nargs="+", metavar="KEY=VALUE")
-    verb.argument("--broker", help="only at this broker")
+    verb.argument("--broker", help="only this broker")
     verb.moving()
-    verb = command.verb(
-        "diff",
-        diff,
-        "options in which brokers differ, or with one broker, its own from the defaults; exit code 1: they differ",
-        example="firearrow config diff",
+    verb = command.verb("diff", diff)
+    verb.argument(
+        "--all", action="store_true", help="include options that each broker has for itself, such as its name"
     )
-    verb.argument("--all", action="store_true", help="those that every broker has for itself as well")
     verb.argument("--broker", action="append", default=[], help="only this broker; can be repeated")
     return command.run(arguments)
 
@@ -57,6 +47,11 @@ async def _configs(admin: Admin, brokers: Sequence[str]) -> dict[str, dict[str, 
 
 
 async def get(call: Call) -> int:
+    """Show the options that brokers use. Without a key all of them are shown.
+
+    firearrow config get flushDiskType
+    firearrow config get '*Timeout*' --broker broker-a
+    """
     from fnmatch import fnmatchcase  # noqa: PLC0415 (only for this verb)
 
     given = call.arguments
@@ -77,6 +72,11 @@ async def get(call: Call) -> int:
 
 
 async def set_options(call: Call) -> None:
+    """Change options of running brokers. The values before and after are printed first.
+
+    firearrow config set fileReservedTime=48
+    firearrow config set fileReservedTime=48 --broker broker-a --dry-run
+    """
     given = call.arguments
     values = pairs(given.option)
     if any("\n" in text or "\r" in text for text in given.option):
@@ -112,6 +112,12 @@ def _changes(
 
 
 async def diff(call: Call) -> int:
+    """Show options in which brokers differ, or for one broker those that differ from the defaults. The exit code is 1
+    if there are any.
+
+        firearrow config diff
+        firearrow config diff --broker broker-a
+    """
     given, admin = call.arguments, await call.admin()
     configs = await _configs(admin, given.broker)
     if len(configs) == 1:

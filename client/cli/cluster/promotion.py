@@ -1,4 +1,4 @@
-"""Make a slave the master of its pair, with its log as it is; its old master takes no more writes.
+"""Make a slave the master.
 
 A running slave is named by its address, a stopped one by its store's folder. If the old master is FireArrow's and
 answers, nothing is lost: it stops taking writes, the slave copies what is left, and only then takes over.
@@ -12,29 +12,33 @@ from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command, Verb
 
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
-TARGET = "of the slave: HOST:PORT, or the folder of its stopped store"
-SUMMARY = "make a slave the master of its pair"
+TARGET = "the slave: HOST:PORT, or the folder of its stopped store"
 
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("promote", __doc__)
-    add_arguments(command.only(promote, example="firearrow promote 10.0.0.2:10911"))
+    add_arguments(command.only(promote))
     return command.run(arguments)
 
 
 def add_arguments(verb: Verb) -> None:
     verb.argument("broker", metavar="ADDRESS|DIR", help=TARGET)
-    verb.argument("--role", choices=ROLES, help="what it becomes (default: what its old master was)")
+    verb.argument("--role", choices=ROLES, help="its role from now on (default: that of its old master)")
     verb.argument(
         "--force",
         action="store_true",
-        help="also if its master answers and does not stop taking writes, or another slave has more of the log: "
-        "that is lost",
+        help="promote it even if its master still accepts writes, or another slave has more of the log; these messages "
+        "are lost",
     )
     verb.moving()
 
 
 async def promote(call: Call) -> int:
+    """Make a slave the master, with its log as it is. Its old master accepts no more writes.
+
+    firearrow promote 10.0.0.2:10911
+    firearrow promote /var/lib/firearrow/store --role SYNC_MASTER
+    """
     target, role = call.arguments.broker, call.arguments.role
     if not call.may(f"make the slave at {target} the master"):
         return 0

@@ -1,4 +1,4 @@
-"""Quotas (FireArrow only): what users, topics, groups and addresses may use; clients over it are slowed."""
+"""Manage quotas of users, topics, groups and addresses (FireArrow only)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,12 +34,7 @@ AMOUNT = re.compile(r"([0-9]{1,15})([kmg]i?)?b?", re.IGNORECASE)
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("quota", __doc__)
-    verb = command.verb(
-        "set",
-        set_quota,
-        "set quotas of a user, topic, group or address; others that it has stay",
-        example="firearrow quota set user app --messages-in 500 --bytes-in 1MiB",
-    )
+    verb = command.verb("set", set_quota)
     _entity(verb)
     verb.argument("--messages-in", metavar="N", help="messages sent per second (user, topic)")
     verb.argument(
@@ -50,15 +45,8 @@ def main(arguments: Sequence[str]) -> int:
         "--bytes-out", metavar="SIZE", help="bytes of messages read per second (user, topic, group)"
     )
     verb.argument("--connections", metavar="N", help="open connections (user, address)")
-    command.verb(
-        "list",
-        list_quotas,
-        "quotas, what was used of them in the last second, and how many requests were delayed and refused",
-        example="firearrow quota list",
-    )
-    verb = command.verb(
-        "delete", delete, "delete all quotas of one", example="firearrow quota delete user app"
-    )
+    command.verb("list", list_quotas)
+    verb = command.verb("delete", delete)
     _entity(verb)
     return command.run(arguments)
 
@@ -66,10 +54,15 @@ def main(arguments: Sequence[str]) -> int:
 def _entity(verb: Any) -> None:  # noqa: ANN401 (a verb of Command)
     kinds = ("user", "topic", "group", "address")
     verb.argument("entity", choices=kinds, metavar="ENTITY", help=", ".join(kinds))
-    verb.argument("name", help="*: each that has no quotas of its own")
+    verb.argument("name", help="name, or * for each that has no quotas of its own")
 
 
 async def set_quota(call: Call) -> None:
+    """Set quotas of a user, topic, group or address. Quotas that are not named stay as they are.
+
+    firearrow quota set user app --messages-in 500 --bytes-in 1MiB
+    firearrow quota set address '*' --connections 100
+    """
     given = vars(call.arguments)
     changes = {
         member: amount(f"--{option.replace('_', '-')}", given[option])
@@ -83,12 +76,24 @@ async def set_quota(call: Call) -> None:
 
 
 async def delete(call: Call) -> None:
+    """Delete all quotas of a user, topic, group or address. The quotas of `*` apply to it from then on, if there are
+    any.
+
+        firearrow quota delete user app
+        firearrow quota delete address '*'
+    """
     given = call.arguments
     extensions = Extensions(await call.admin())
     await extensions.delete_quotas(given.entity, given.name)
 
 
 async def list_quotas(call: Call) -> None:
+    """List quotas, and what was used of them in the last second. The table also shows how many requests were delayed
+    and refused.
+
+        firearrow quota list
+        firearrow quota list --json
+    """
     found = await Extensions(await call.admin()).quotas()
     rows = [
         row

@@ -1,4 +1,4 @@
-"""Replicas: masters and slaves, and how far each slave is behind; exit code 1: one is not in sync.
+"""Show masters and slaves; promote, rebuild and forget a slave.
 
 A slave's offset, and whether it is in sync, are what its master says of it; its state and reason are its own words, if
 it is FireArrow's. A slave that was in sync once and is away, or that must be there by totalReplicas or inSyncReplicas,
@@ -33,46 +33,33 @@ COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("replica", __doc__)
-    verb = command.verb(
-        "status",
-        status,
-        "the master and the slaves of each broker; `-`: only FireArrow's brokers report it",
-        example="firearrow replica status",
-    )
-    verb.argument("--broker", metavar="NAME", help="only this one")
-    verb = command.verb(
-        "promote",
-        promotion.promote,
-        promotion.SUMMARY,
-        example="firearrow replica promote 10.0.0.2:10911",
-    )
+    verb = command.verb("status", status)
+    verb.argument("--broker", metavar="NAME", help="only this broker")
+    verb = command.verb("promote", promotion.promote)
     promotion.add_arguments(verb)
-    verb = command.verb(
-        "rebuild",
-        rebuild,
-        "let a slave begin again with an empty log, if its master cannot continue the one it has; that is kept",
-        example="firearrow replica rebuild 10.0.0.2:10911",
-    )
+    verb = command.verb("rebuild", rebuild)
     verb.argument("broker", metavar="ADDRESS|DIR", help=promotion.TARGET)
     verb.moving()
-    verb = command.verb(
-        "forget",
-        forget,
-        "remove a slave that is away for good: its master, and all that watches it, expect it no more",
-        example="firearrow replica forget 10.0.0.2:10911",
-    )
+    verb = command.verb("forget", forget)
     verb.argument(
-        "replica", metavar="ADDRESS|never-joined", nargs="?", help="as `firearrow replica status` shows it"
+        "replica",
+        metavar="ADDRESS|never-joined",
+        nargs="?",
+        help="the slave, as `firearrow replica status` shows it",
     )
-    verb.argument(
-        "--all", action="store_true", help="all that are missing at one master, instead of one slave"
-    )
-    verb.argument("--broker", metavar="NAME", help="its brokerName, if several brokers miss one")
+    verb.argument("--all", action="store_true", help="forget all slaves that are missing at one master")
+    verb.argument("--broker", metavar="NAME", help="brokerName, if several brokers miss a slave")
     verb.moving()
     return command.run(arguments)
 
 
 async def status(call: Call) -> int:
+    """Show the master and the slaves of each broker, and how much of the log each slave has. The exit code is 1 if a
+    slave is not in sync; Apache brokers do not report the values shown as a dash.
+
+        firearrow replica status
+        firearrow replica status --broker broker-a
+    """
     found = await replicas(await call.admin(), call.arguments.broker)
     call.output.rows(COLUMNS, map(_row, found))
     if not found:
@@ -81,6 +68,12 @@ async def status(call: Call) -> int:
 
 
 async def rebuild(call: Call) -> int:
+    """Let a slave copy the log of its master from the start, if the master cannot continue the log that the slave
+    has. The old log is kept in a folder of the store.
+
+        firearrow replica rebuild 10.0.0.2:10911
+        firearrow replica rebuild /var/lib/firearrow/store --yes
+    """
     target = call.arguments.broker
     if not call.may(f"set the log of {target} aside, and copy the whole log of its master"):
         return OK
@@ -96,6 +89,11 @@ async def rebuild(call: Call) -> int:
 
 
 async def forget(call: Call) -> int:
+    """Remove a slave that does not return. Its master and the metrics expect it no longer.
+
+    firearrow replica forget 10.0.0.2:10911
+    firearrow replica forget --all --broker broker-a
+    """
     name, is_all = call.arguments.replica, call.arguments.all
     if is_all == (name is not None):
         raise ClientError("name one slave, as `firearrow replica status` shows it, or give --all")

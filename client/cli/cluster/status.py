@@ -1,4 +1,4 @@
-"""Status: how the brokers are; exit code 1: something is wrong."""
+"""Show the state of all brokers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,17 @@ COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("status", __doc__)
-    verb = command.only(status, example="firearrow status")
-    verb.argument("--long", action="store_true", help="all that FireArrow's brokers report")
+    verb = command.only(status)
+    verb.argument("--long", action="store_true", help="show all that FireArrow brokers report")
     return command.run(arguments)
 
 
 async def status(call: Call) -> int:
+    """Show the state of all brokers. The exit code is 1 if something is wrong.
+
+    firearrow status
+    firearrow status --long
+    """
     admin = await call.admin()
     brokers = (await admin.calls.clusters()).brokers
     rows = await of_each(sorted(brokers), lambda name: _row(admin, name, brokers[name]))

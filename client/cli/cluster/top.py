@@ -1,4 +1,4 @@
-"""Top: the busiest topics and the groups furthest behind, refreshed; or, of FireArrow's brokers, since a time."""
+"""Show the busiest topics and the groups with the largest lag."""
 
 import asyncio
 import time
@@ -42,16 +42,28 @@ LARGE = 1000
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("top", __doc__)
-    verb = command.only(top, example="firearrow top --once --every 5")
-    verb.argument("--once", action="store_true", help="one look, over --every seconds")
+    verb = command.only(top)
+    verb.argument("--once", action="store_true", help="print one sample of --every seconds and end")
     verb.argument(
-        "--every", type=positive, default=EVERY_S, metavar="S", help="seconds between two looks (2)"
+        "--every",
+        type=positive,
+        default=EVERY_S,
+        metavar="S",
+        help="seconds from one sample to the next (default 2)",
     )
     verb.argument(
-        "--rows", type=count, default=ROWS, metavar="N", help=f"topics and groups on a terminal ({ROWS})"
+        "--rows",
+        type=count,
+        default=ROWS,
+        metavar="N",
+        help=f"number of topics and groups on a terminal (default {ROWS})",
     )
-    verb.argument("--since", metavar="TIME", help="rates and lags from then until now (FireArrow only)")
-    verb.argument("--series", default="", metavar="PREFIX", help="with --since: only series of this name")
+    verb.argument(
+        "--since", metavar="TIME", help="show rates and lags from this time until now (FireArrow only)"
+    )
+    verb.argument(
+        "--series", default="", metavar="PREFIX", help="with --since: only series whose names start with this"
+    )
     return command.run(arguments)
 
 
@@ -65,6 +77,12 @@ class Sample(NamedTuple):
 
 
 async def top(call: Call) -> None:
+    """Show the busiest topics and the groups with the largest lag, again and again. With --since it shows the history
+    that FireArrow brokers keep.
+
+        firearrow top --once --every 5
+        firearrow top --since -1h
+    """
     given = call.arguments
     if given.series and given.since is None:
         raise ConfigError("--series needs --since: it selects series of the history")

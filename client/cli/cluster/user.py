@@ -1,4 +1,4 @@
-"""Users and rules: add and delete users, grant and revoke rights, check who may do what."""
+"""Manage users and their rules: add, delete, list, grant, revoke and check."""
 
 import getpass
 import sys
@@ -42,48 +42,39 @@ ANYWHERE = "127.0.0.1"
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("user", __doc__)
-    verb = command.verb(
-        "add", add, "add a user; asks for its password", example="firearrow user add app < password.txt"
-    )
+    verb = command.verb("add", add)
     verb.argument("name")
-    verb.argument("--super", action="store_true", help="a user that may do everything")
-    verb = command.verb("delete", delete, "delete a user and its rules", example="firearrow user delete app")
+    verb.argument("--super", action="store_true", help="create a super user, who may do everything")
+    verb = command.verb("delete", delete)
     verb.argument("name").moving()
-    verb = command.verb(
-        "list", list_users, "users; of one user, its rules", example="firearrow user list app"
-    )
-    verb.argument("name", nargs="?", help="the user whose rules are shown")
-    verb = command.verb(
-        "grant",
-        grant,
-        "allow or deny something on a resource",
-        example="firearrow user grant app Topic:orders* Pub,Sub",
-    )
+    verb = command.verb("list", list_users)
+    verb.argument("name", nargs="?", help="show the rules of this user")
+    verb = command.verb("grant", grant)
     verb.argument("name")
-    verb.argument("resource", help="Topic:NAME, Group:NAME, Cluster:NAME; NAME may end with *")
-    verb.argument("actions", help="of Pub, Sub, Create, Update, Delete, Get, List, All, separated by commas")
-    verb.argument("--deny", action="store_true", help="deny it, whatever wider rules allow")
-    verb.argument("--from", dest="sources", metavar="IP,IP", help="only from these addresses or blocks")
-    verb = command.verb(
-        "revoke", revoke, "delete the rule for a resource", example="firearrow user revoke app Topic:orders*"
-    )
+    verb.argument("resource", help="Topic:NAME, Group:NAME or Cluster:NAME; NAME may end with *")
+    verb.argument("actions", help="Pub, Sub, Create, Update, Delete, Get, List or All, separated by commas")
+    verb.argument("--deny", action="store_true", help="deny the actions, even if a wider rule allows them")
+    verb.argument("--from", dest="sources", metavar="IP,IP", help="only from these addresses or networks")
+    verb = command.verb("revoke", revoke)
     verb.argument("name")
-    verb.argument("resource", nargs="?", help="all rules of the user if it is missing").moving()
-    verb = command.verb(
-        "check",
-        check,
-        "whether a user may do something, from an address",
-        example="firearrow user check app send orders --from 10.0.0.5",
-    )
+    verb.argument(
+        "resource", nargs="?", help="resource of the rule (default: all rules of the user)"
+    ).moving()
+    verb = command.verb("check", check)
     verb.argument("name")
     verb.argument("what", help="send, read, or an action such as Create")
-    verb.argument("resource", help="a topic, or TYPE:NAME")
-    verb.argument("--group", help="the consumer group that reads")
-    verb.argument("--from", dest="source", default=ANYWHERE, metavar="IP", help="the address of the client")
+    verb.argument("resource", help="topic, or TYPE:NAME")
+    verb.argument("--group", help="consumer group that reads")
+    verb.argument("--from", dest="source", default=ANYWHERE, metavar="IP", help="address of the client")
     return command.run(arguments)
 
 
 async def add(call: Call) -> None:
+    """Add a user. Its password is asked for, or is the first line of the standard input.
+
+    firearrow user add app
+    firearrow user add root --super < password.txt
+    """
     users = Users(await call.admin())
     kind = UserType.SUPER if call.arguments.super else UserType.NORMAL
     await users.create(call.arguments.name, _password(call.arguments.name), kind)
@@ -91,11 +82,21 @@ async def add(call: Call) -> None:
 
 
 async def delete(call: Call) -> None:
+    """Delete a user with its rules. Requests of clients that use it are refused from then on.
+
+    firearrow user delete app
+    firearrow user delete app --yes
+    """
     if call.may(f"delete the user {call.arguments.name} and its rules"):
         await Users(await call.admin()).delete(call.arguments.name)
 
 
 async def list_users(call: Call) -> None:
+    """List all users. With a name it lists the rules of this user.
+
+    firearrow user list
+    firearrow user list app
+    """
     users = Users(await call.admin())
     if call.arguments.name is None:
         call.output.rows(USER_COLUMNS, map(_user_row, await users.list_users()))
@@ -118,6 +119,11 @@ async def list_users(call: Call) -> None:
 
 
 async def grant(call: Call) -> None:
+    """Allow or deny actions of a user on a resource. This replaces the rule that the user has for the same resource.
+
+    firearrow user grant app 'Topic:orders*' Pub,Sub
+    firearrow user grant app Group:billing Sub --from 10.0.0.0/8
+    """
     given = call.arguments
     actions = [_action(word) for word in given.actions.split(",")]
     sources = given.sources.split(",") if given.sources else []
@@ -130,6 +136,11 @@ async def grant(call: Call) -> None:
 
 
 async def revoke(call: Call) -> None:
+    """Delete the rule of a user for a resource. Without a resource all rules of the user are deleted.
+
+    firearrow user revoke app 'Topic:orders*'
+    firearrow user revoke app --yes
+    """
     given = call.arguments
     resource = _resource(given.resource) if given.resource else None
     if call.may(f"delete {'all rules' if resource is None else f'the rule for {resource}'} of {given.name}"):
@@ -137,7 +148,11 @@ async def revoke(call: Call) -> None:
 
 
 async def check(call: Call) -> int:
-    """Exit code 1: a broker refuses it."""
+    """Check whether a user may do something. The exit code is 1 if a broker would refuse it.
+
+    firearrow user check app send orders --from 10.0.0.5
+    firearrow user check app read orders --group billing
+    """
     given = call.arguments
     source = address_of(given.source)
     if source is None:

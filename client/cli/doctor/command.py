@@ -1,4 +1,4 @@
-"""Looks for trouble in a cluster or a stopped store: what was found, why it matters, what fixes it."""
+"""Look for problems in a cluster or a stopped store."""
 
 import sys
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ NAMED_MAX = 3
 def main(arguments: Sequence[str]) -> int:
     doctor = Doctor()
     command = Command("doctor", __doc__)
-    verb = command.only(doctor.examine, example="firearrow doctor --store /var/lib/firearrow/store")
-    verb.argument("--store", metavar="DIR", help="look at this store folder instead of a cluster (Linux)")
+    verb = command.only(doctor.examine)
+    verb.argument("--store", metavar="DIR", help="examine this store folder instead of a cluster (Linux)")
     verb.argument(
-        "--nagios", action="store_true", help="one line with perfdata; exit codes 0 to 3 of Nagios's plugins"
+        "--nagios", action="store_true", help="print one line with perfdata, and exit as a Nagios plugin"
     )
     verb.argument("--list", action="store_true", help="list the checks")
     verb.argument(
         "--stuck-after",
         metavar="AGE",
         default="60s",
-        help="a group may stand still on a message so old (60s)",
+        help="age from which the next message of a group counts as stuck (default 60s)",
     )
     verb.argument(
         "--watch",
         metavar="TIME",
         default="6s",
-        help="how long to watch such a group: clients commit every 5 s (6s)",
+        help="how long to watch such a group (default 6s; clients commit every 5 s)",
     )
     if "--nagios" not in arguments:
         return command.run(arguments)
@@ -62,6 +62,12 @@ class Doctor:
         self.answered = False
 
     async def examine(self, call: Call) -> int:
+        """Look for problems in a cluster, or in the folder of a stopped store. Each finding has its reason, why it
+        matters, and how to fix it.
+
+            firearrow doctor
+            firearrow doctor --store /var/lib/firearrow/store
+        """
         arguments, output = call.arguments, call.output
         if arguments.list:
             output.rows(

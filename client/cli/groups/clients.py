@@ -1,4 +1,4 @@
-"""Clients: list the connected ones, and close a client's connections."""
+"""List connected clients, and close the connections of one."""
 
 import asyncio
 import re
@@ -31,25 +31,20 @@ OURS = (*COLUMNS, Column("sinceMs", "SINCE", Kind.TIME), Column("lastRequestMs",
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("clients", __doc__)
-    verb = command.verb(
-        "list",
-        list_clients,
-        "connected clients; of Apache's brokers those of groups",
-        example="firearrow clients list --group billing",
-    )
-    verb.argument("--group", help="only those of this consumer or producer group")
-    verb = command.verb(
-        "close",
-        close,
-        "close connections (FireArrow only); a client that still runs connects again",
-        example="firearrow clients close 10.0.0.7:51234",
-    )
-    verb.argument("client", help="a client id, or an address HOST:PORT")
+    verb = command.verb("list", list_clients)
+    verb.argument("--group", help="only clients of this consumer or producer group")
+    verb = command.verb("close", close)
+    verb.argument("client", help="client id, or address HOST:PORT")
     verb.moving()
     return command.run(arguments)
 
 
 async def list_clients(call: Call) -> None:
+    """List connected clients with their addresses, versions and groups. Apache brokers report only clients of groups.
+
+    firearrow clients list
+    firearrow clients list --group billing
+    """
     admin, group = await call.admin(), call.arguments.group
     columns: Sequence[Column] = OURS
     try:
@@ -120,6 +115,11 @@ def _our_row(connection: BrokerConnection) -> dict[str, Any]:
 
 
 async def close(call: Call) -> int:
+    """Close the connections of a client; it connects again if it still runs. Only FireArrow brokers support this.
+
+    firearrow clients close 10.0.0.7:51234
+    firearrow clients close 10.0.0.7@4711 --yes
+    """
     client = call.arguments.client
     extensions = Extensions(await call.admin())
     if not call.may(f"close the connections of client {client}"):

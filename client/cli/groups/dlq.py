@@ -1,4 +1,4 @@
-"""Dead letters: list, show, redrive, export and drop them."""
+"""Manage dead letters: list, show, redrive, export and drop them."""
 
 import contextlib
 import sys
@@ -56,47 +56,54 @@ QUEUE_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("dlq", __doc__)
-    command.verb(
-        "list",
-        list_groups,
-        "groups with dead letters; exit code 1: there are any",
-        example="firearrow dlq list",
-    )
-    verb = command.verb("show", show, "a group's dead letters", example="firearrow dlq show shop --from -1h")
+    command.verb("list", list_groups)
+    verb = command.verb("show", show)
     verb.argument("group")
-    verb.argument("--from", dest="start", default="start", metavar="PLACE", help="as for `firearrow tail`")
-    verb.argument("--key")
-    verb.argument("--grep", metavar="REGEX")
-    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"at most N (default {LIMIT})")
-    verb = command.verb(
-        "redrive",
-        redrive,
-        "send dead letters to their topics again; continues where the last redrive ended",
-        example="firearrow dlq redrive shop --retry-topic",
-    )
-    verb.argument("group").moving()
-    verb.argument("--retry-topic", action="store_true", help="only this group gets them, by its retry topic")
-    verb.argument("--limit", type=count, metavar="N", help="at most N")
-    verb.argument("--again", action="store_true", help="from the first dead letter, also those sent before")
-    verb = command.verb(
-        "export", export, "dead letters as JSON Lines", example="firearrow dlq export shop dead.jsonl"
-    )
-    verb.argument("group")
-    verb.argument("file", nargs="?", help="a new file (default: the output)")
-    verb.argument("--from", dest="start", default="start", metavar="PLACE", help="as for `firearrow tail`")
     verb.argument(
-        "--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="how bodies are shown"
+        "--from",
+        dest="start",
+        default="start",
+        metavar="PLACE",
+        help="where to start: start, end, -10, -15m, a time or an offset",
     )
-    verb = command.verb(
-        "drop", drop, "delete dead letters (FireArrow only)", example="firearrow dlq drop shop --redriven"
-    )
+    verb.argument("--key", help="only messages with this key")
+    verb.argument("--grep", metavar="REGEX", help="only bodies that match this regular expression")
+    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"maximum number (default {LIMIT})")
+    verb = command.verb("redrive", redrive)
     verb.argument("group").moving()
-    verb.argument("--redriven", action="store_true", help="only those that were redriven")
-    verb.argument("--before", metavar="TIME", help="only those that are dead since before")
+    verb.argument(
+        "--retry-topic",
+        action="store_true",
+        help="send them to the retry topic, so that only this group gets them",
+    )
+    verb.argument("--limit", type=count, metavar="N", help="maximum number")
+    verb.argument(
+        "--again", action="store_true", help="start with the first dead letter, and repeat those sent before"
+    )
+    verb = command.verb("export", export)
+    verb.argument("group")
+    verb.argument("file", nargs="?", help="new file to write (default: the output)")
+    verb.argument(
+        "--from",
+        dest="start",
+        default="start",
+        metavar="PLACE",
+        help="where to start: start, end, -10, -15m, a time or an offset",
+    )
+    verb.argument("--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="format of bodies")
+    verb = command.verb("drop", drop)
+    verb.argument("group").moving()
+    verb.argument("--redriven", action="store_true", help="only dead letters that were sent again")
+    verb.argument("--before", metavar="TIME", help="only dead letters from before this time")
     return command.run(arguments)
 
 
 async def list_groups(call: Call) -> int:
+    """List the groups that have dead letters. The exit code is 1 if some of them were not sent again.
+
+    firearrow dlq list
+    firearrow dlq list --json
+    """
     admin = await call.admin()
     topics = [topic for topic in await admin.topics() if topic.startswith(DLQ)]
     rows = [row for row in await of_each(topics, lambda topic: _group_row(call, admin, topic)) if row]
@@ -120,6 +127,11 @@ async def _group_row(call: Call, admin: Admin, topic: str) -> dict[str, Any] | N
 
 
 async def show(call: Call) -> None:
+    """Show the dead letters of a group. Select them by time, by key, or by what their bodies contain.
+
+    firearrow dlq show billing --from -1h
+    firearrow dlq show billing --grep 'timeout' --limit 10
+    """
     given = call.arguments
     wanted, rows = Wanted(key=given.key, grep=pattern(given.grep)), []
     async with contextlib.aclosing(_letters(call, Start.parse(given.start))) as letters:
@@ -133,6 +145,11 @@ async def show(call: Call) -> None:
 
 
 async def export(call: Call) -> None:
+    """Write the dead letters of a group as JSON Lines to a file or to the output. The broker keeps them.
+
+    firearrow dlq export billing dead.jsonl
+    firearrow dlq export billing --from -1d --decode base64
+    """
     given, written = call.arguments, 0
     with _new_file(given.file) as file:
         async with contextlib.aclosing(_letters(call, Start.parse(given.start))) as letters:
@@ -157,6 +174,12 @@ def _new_file(name: str | None) -> Iterator[TextIO]:
 
 
 async def drop(call: Call) -> None:
+    """Delete dead letters of a group: all of them, those sent again, or the older ones. Only FireArrow brokers
+    support this.
+
+        firearrow dlq drop billing --redriven
+        firearrow dlq drop billing --before -7d --yes
+    """
     given = call.arguments
     if given.redriven and given.before is not None:
         raise ConfigError("give --redriven or --before, not both")
@@ -200,8 +223,13 @@ async def _redriven(admin: Admin, topic: str) -> list[dict[str, Any]]:
 
 
 async def redrive(call: Call) -> int:
-    """The progress is the offset of TOOLS_CONSUMER in the dead letter topic, at the broker, so that anybody can
-    continue; no group that consumes is changed."""
+    """Send the dead letters of a group to their topics again. The next redrive continues where this one ends.
+
+    firearrow dlq redrive billing --dry-run
+    firearrow dlq redrive billing --retry-topic --limit 100 --yes
+    """
+    # the progress is the offset of TOOLS_CONSUMER in the dead letter topic, at the broker, so that any client can
+    # continue; no group that consumes is changed
     given, admin = call.arguments, await call.admin()
     topic = dlq_topic(check_group(given.group))
     with _of_group(given.group):

@@ -1,4 +1,4 @@
-"""Consumer groups: list, show, lag, members, seek, pause, delete and diff them."""
+"""Manage consumer groups: list, show, lag, members, seek, pause, delete and diff."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -65,78 +65,62 @@ DIFF_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("group", __doc__)
-    verb = command.verb(
-        "list", list_groups, "the groups of all brokers", example="firearrow group list --long"
-    )
-    verb.argument("--all", action="store_true", help="Apache's own groups as well")
-    verb.argument("-l", "--long", action="store_true", help="with members and lag")
-    verb = command.verb(
-        "show", show, "a group's settings, members and topics", example="firearrow group show billing"
-    )
+    verb = command.verb("list", list_groups)
+    verb.argument("--all", action="store_true", help="include groups of Apache's tools")
+    verb.argument("-l", "--long", action="store_true", help="show members and lag")
+    verb = command.verb("show", show)
     verb.argument("group")
-    verb = command.verb(
-        "lag",
-        lag,
-        "what a group has not consumed yet, by queue",
-        example="firearrow group lag billing --watch --max 1000",
-    )
+    verb = command.verb("lag", lag)
     verb.argument("group").argument("topic", nargs="?")
     verb.argument(
-        "--watch", nargs="?", const=WATCH_S, type=positive, metavar="S", help="again every S seconds (2)"
+        "--watch",
+        nargs="?",
+        const=WATCH_S,
+        type=positive,
+        metavar="S",
+        help="repeat every S seconds (default 2)",
     )
-    verb.argument("--max", type=int, metavar="N", help="exit with 1 if the whole lag is over N messages")
-    verb = command.verb("members", members, "a group's members", example="firearrow group members billing")
+    verb.argument("--max", type=int, metavar="N", help="exit with 1 if the total lag is over N messages")
+    verb = command.verb("members", members)
     verb.argument("group")
     _moving_verbs(command)
-    verb = command.verb(
-        "diff",
-        diff,
-        "compare the subscriptions of a group's members; exit code 1: they differ",
-        example="firearrow group diff billing",
-    )
+    verb = command.verb("diff", diff)
     verb.argument("group")
     return command.run(arguments)
 
 
 def _moving_verbs(command: Command) -> None:
-    verb = command.verb(
-        "seek", seek, "move a group in its topics", example="firearrow group seek billing orders --to -2h"
-    )
+    verb = command.verb("seek", seek)
     verb.argument("group").argument(
-        "topic", nargs="?", help="all topics in which it has offsets if not named"
+        "topic", nargs="?", help="a topic (default: all in which the group has offsets)"
     )
-    verb.argument("--to", metavar="start|end|TIME", help="where it goes on")
+    verb.argument("--to", metavar="start|end|TIME", help="position to continue from")
     verb.argument(
-        "--offset", type=int, help="the offset where it goes on; needs a topic, --queue, and no members"
+        "--offset",
+        type=int,
+        help="offset to continue from; needs a topic, --queue, and a group without members",
     )
     verb.argument("--queue", type=int, help="only in this queue")
     verb.moving()
-    verb = command.verb(
-        "pause",
-        pause,
-        "forbid a group to consume; its members stay connected",
-        example="firearrow group pause billing",
-    )
+    verb = command.verb("pause", pause)
     verb.argument("group")
     verb.argument("--topic", help="only this topic")
-    verb.argument("--resume", action="store_true", help="undo it")
+    verb.argument("--resume", action="store_true", help="let the group consume again")
     verb.moving()
-    verb = command.verb(
-        "delete",
-        delete,
-        "delete a group with its offsets",
-        example="firearrow group delete billing --topics --dry-run",
-    )
+    verb = command.verb("delete", delete)
     verb.argument("group")
-    verb.argument(
-        "--keep-offsets", action="store_true", help="a group of this name goes on where this one was"
-    )
-    verb.argument("--topics", action="store_true", help="its retry and dead letter topics as well")
+    verb.argument("--keep-offsets", action="store_true", help="keep the offsets for a new group of this name")
+    verb.argument("--topics", action="store_true", help="delete its retry and dead letter topics as well")
     verb.argument("--cluster", help="only at the masters of this cluster")
     verb.moving()
 
 
 async def list_groups(call: Call) -> None:
+    """List the consumer groups of all brokers. With --long the table also shows their members and lag.
+
+    firearrow group list
+    firearrow group list --long --all
+    """
     admin = await call.admin()
     configs = await admin.groups()
     names = sorted(name for name in configs if call.arguments.all or not is_system_group(name))
@@ -178,6 +162,11 @@ async def _lag(admin: Admin, group: str) -> ConsumerLag | None:
 
 
 async def show(call: Call) -> None:
+    """Show the settings, members and topics of a group. Each topic has its filter and its lag.
+
+    firearrow group show billing
+    firearrow group show billing --json
+    """
     admin, group = await call.admin(), call.arguments.group
     configs = await admin.groups()
     if group not in configs:
@@ -225,6 +214,12 @@ def _topic_rows(connected: ConsumerConnections | None, progress: ConsumerLag) ->
 
 
 async def lag(call: Call) -> int:
+    """Show how many messages a group has not consumed yet, by queue. With --max the exit code is 1 if there are more
+    of them in all.
+
+        firearrow group lag billing --watch
+        firearrow group lag billing orders --max 1000
+    """
     admin, given = await call.admin(), call.arguments
     while True:
         progress = await admin.consumer_lag(given.group, given.topic)
@@ -256,6 +251,11 @@ async def lag(call: Call) -> int:
 
 
 async def members(call: Call) -> None:
+    """List the connected members of a group. Each one has its address, language and version.
+
+    firearrow group members billing
+    firearrow group members billing --json
+    """
     admin, group = await call.admin(), call.arguments.group
     connected = await _connected(admin, group)
     if connected is None:
@@ -281,6 +281,11 @@ async def members(call: Call) -> None:
 
 
 async def seek(call: Call) -> None:
+    """Move the offsets of a group to the start, the end, a time or an offset. Connected members continue from there.
+
+    firearrow group seek billing orders --to -2h
+    firearrow group seek billing orders --queue 0 --offset 1000 --dry-run
+    """
     given = call.arguments
     if (given.to is None) == (given.offset is None):
         raise ConfigError("name one of --to start|end|TIME and --offset N")
@@ -386,6 +391,11 @@ def _move_row(move: Move) -> dict[str, Any]:
 
 
 async def pause(call: Call) -> None:
+    """Forbid a group to consume, in all topics or in one. Its members stay connected, and continue after --resume.
+
+    firearrow group pause billing
+    firearrow group pause billing --topic orders --resume
+    """
     given = call.arguments
     operations = Operations(await call.admin())
     what = f"{'resume' if given.resume else 'pause'} group {given.group}"
@@ -403,6 +413,11 @@ async def pause(call: Call) -> None:
 
 
 async def delete(call: Call) -> int:
+    """Delete a group with its offsets. With --topics its retry and dead letter topics are deleted as well.
+
+    firearrow group delete billing --topics --dry-run
+    firearrow group delete billing --keep-offsets --yes
+    """
     admin, given = await call.admin(), call.arguments
     if given.group not in await admin.groups():
         call.output.note(f"there is no group {given.group}")
@@ -425,7 +440,12 @@ async def delete(call: Call) -> int:
 
 
 async def diff(call: Call) -> int:
-    """Members of a group that differ in what they subscribe, or how, each lose messages of the others."""
+    """Compare the subscriptions of the members of a group. The exit code is 1 if they differ: such members lose
+    messages of each other.
+
+        firearrow group diff billing
+        firearrow group diff billing --json
+    """
     admin, group = await call.admin(), call.arguments.group
     clients = [member.client_id for member in (await admin.consumers(group)).connections]
     found = dict(

@@ -1,4 +1,4 @@
-"""Completion in shells: print what bash, zsh or fish needs to complete commands, topics and groups."""
+"""Print completion scripts for bash, zsh and fish."""
 
 from collections.abc import Sequence
 
@@ -38,36 +38,36 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments[:1]) == [WORDS]:
         return _complete(list(arguments[1:]))
     command = Command("completion", __doc__)
-    command.verb(
-        "bash",
-        bash,
-        "for bash, in ~/.bashrc: source <(firearrow completion bash)",
-        example="firearrow completion bash > ~/.local/share/bash-completion/completions/firearrow",
-    )
-    command.verb(
-        "zsh",
-        zsh,
-        "for zsh, in ~/.zshrc after compinit: source <(firearrow completion zsh)",
-        example="firearrow completion zsh > ~/.zfunc/_firearrow",
-    )
-    command.verb(
-        "fish",
-        fish,
-        "for fish",
-        example="firearrow completion fish > ~/.config/fish/completions/firearrow.fish",
-    )
+    command.verb("bash", bash)
+    command.verb("zsh", zsh)
+    command.verb("fish", fish)
     return command.run(arguments)
 
 
 async def bash(call: Call) -> None:
+    """Print the completion script for bash. To load it, add `source <(firearrow completion bash)` to ~/.bashrc.
+
+    firearrow completion bash > ~/.local/share/bash-completion/completions/firearrow
+    firearrow completion bash > /etc/bash_completion.d/firearrow
+    """
     call.output.text(BASH.rstrip())
 
 
 async def zsh(call: Call) -> None:
+    """Print the completion script for zsh. To load it, add `source <(firearrow completion zsh)` to the end of ~/.zshrc.
+
+    firearrow completion zsh > ~/.zfunc/_firearrow
+    firearrow completion zsh > /usr/local/share/zsh/site-functions/_firearrow
+    """
     call.output.text(ZSH.rstrip())
 
 
 async def fish(call: Call) -> None:
+    """Print the completion script for fish. It is loaded from the folder of completions.
+
+    firearrow completion fish > ~/.config/fish/completions/firearrow.fish
+    firearrow completion fish > /etc/fish/completions/firearrow.fish
+    """
     call.output.text(FISH.rstrip())
 
 

@@ -1,4 +1,4 @@
-"""Contexts: name servers and keys by name, for all commands; list, add, use and remove them."""
+"""Manage contexts: name servers and keys by name."""
 
 import os
 import sys
@@ -23,36 +23,45 @@ COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("context", __doc__)
-    command.verb(
-        "list", list_contexts, "all contexts; * marks the one in use", example="firearrow context list"
-    )
-    verb = command.verb(
-        "add",
-        add,
-        "add or replace a context; the first one is in use at once",
-        example="firearrow context add prod --namesrv 'ns1:9876;ns2:9876'",
-    )
+    command.verb("list", list_contexts)
+    verb = command.verb("add", add)
     verb.argument("name")
-    verb.argument("--namespace", default="", help="prefix of topics and groups at the brokers")
-    verb.argument("--access-key", default="", metavar="KEY", help="signs requests; asks for the secret key")
-    verb.argument("--secret-file", metavar="FILE", help="the secret key's file instead; - is standard input")
-    verb.argument("--tls", action="store_true", help="encrypt; the servers' certificates are checked")
+    verb.argument("--namespace", default="", help="namespace of topics and groups")
     verb.argument(
-        "--authority", metavar="FILE", help="who signed them, if not one of the system's; implies --tls"
+        "--access-key",
+        default="",
+        metavar="KEY",
+        help="access key that signs requests; the secret key is asked for",
     )
     verb.argument(
-        "--certificate", metavar="FILE", help="this client's, for servers that want one; implies --tls"
+        "--secret-file", metavar="FILE", help="read the secret key from this file; - is the standard input"
     )
-    verb.argument("--key", metavar="FILE", help="its private key, if not in the same file")
-    verb = command.verb("use", use, "use a context from now on", example="firearrow context use prod")
+    verb.argument("--tls", action="store_true", help="use TLS, and check the certificates of the servers")
+    verb.argument(
+        "--authority",
+        metavar="FILE",
+        help="certificate of their authority, if the system does not have it; implies --tls",
+    )
+    verb.argument(
+        "--certificate",
+        metavar="FILE",
+        help="certificate of this client, if servers require one; implies --tls",
+    )
+    verb.argument("--key", metavar="FILE", help="private key of --certificate, if it is in another file")
+    verb = command.verb("use", use)
     verb.argument("name")
-    verb = command.verb("remove", remove, "remove a context", example="firearrow context remove prod")
+    verb = command.verb("remove", remove)
     verb.argument("name")
     verb.moving()
     return command.run(arguments)
 
 
 async def list_contexts(call: Call) -> None:
+    """List all contexts. The one in use is marked with *.
+
+    firearrow context list
+    firearrow context list --json
+    """
     contexts = load_contexts()
     call.output.rows(
         COLUMNS,
@@ -71,6 +80,11 @@ async def list_contexts(call: Call) -> None:
 
 
 async def add(call: Call) -> None:
+    """Add or replace a context. The first one is used at once, others after `firearrow context use`.
+
+    firearrow context add prod --namesrv 'ns1:9876;ns2:9876'
+    firearrow context add prod --namesrv ns1:9876 --access-key app --tls
+    """
     given, contexts = call.arguments, load_contexts()
     if not given.name.isprintable() or not given.name.strip():
         raise ConfigError(f"{given.name!r} cannot be a context's name")
@@ -143,12 +157,22 @@ def _known(name: str) -> Contexts:
 
 
 async def use(call: Call) -> None:
+    """Use a context for all commands from now on. NAMESRV_ADDR, --context and --namesrv of a command override it.
+
+    firearrow context use prod
+    firearrow context use home
+    """
     name = call.arguments.name
     save_contexts(replace(_known(name), current=name))
     call.output.done(f"using context {name}", {"name": name, "current": True})
 
 
 async def remove(call: Call) -> None:
+    """Remove a context with its keys. If it is the one in use, no context is in use afterwards.
+
+    firearrow context remove prod
+    firearrow context remove prod --yes
+    """
     name = call.arguments.name
     contexts = _known(name)
     if not call.may(f"remove context {name}"):

@@ -1,4 +1,4 @@
-"""TLS: make an authority and certificates for development."""
+"""Create an authority and certificates for development."""
 
 import os
 import socket
@@ -17,19 +17,19 @@ AUTHORITY, SERVER, CLIENT = "authority", "server", "client"
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("tls", __doc__)
-    verb = command.verb(
-        "init",
-        init,
-        "an authority, and a certificate for this host's names; again: new certificates of the same authority; "
-        "needs the extra `tls`: pip install 'firearrow[tls]'",
-        example="firearrow tls init broker-1.example.com",
-    )
-    verb.argument("names", nargs="*", metavar="NAME", help="further names or addresses of this host")
-    verb.argument("--dir", type=Path, metavar="DIR", help="the files' folder  [default: ~/firearrow/tls]")
+    verb = command.verb("init", init)
+    verb.argument("names", nargs="*", metavar="NAME", help="more names or addresses of this host")
+    verb.argument("--dir", type=Path, metavar="DIR", help="folder of the files (default ~/firearrow/tls)")
     return command.run(arguments)
 
 
 async def init(call: Call) -> None:
+    """Create an authority, and certificates for the names of this host; this needs pip install 'firearrow[tls]'. If
+    the authority exists, it signs new certificates.
+
+        firearrow tls init
+        firearrow tls init broker-1.example.com --dir ./tls
+    """
     if not certificates.available():
         raise ConfigError("this needs the package cryptography: pip install 'firearrow[tls]'")
     folder = call.arguments.dir or _home() / "firearrow" / "tls"

@@ -1,4 +1,4 @@
-"""Messages: get one, find some, see a message's path, send one again."""
+"""Find messages, show what happened to one, send one again."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,52 +32,49 @@ PATH_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("message", __doc__)
-    verb = command.verb(
-        "get", get, "one message by its id", example="firearrow message get orders 7F0000010001…"
+    verb = command.verb("get", get)
+    _topic_and_id(verb).argument(
+        "--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="format of the body"
     )
-    _topic_and_id(verb).argument("--decode", type=Decode, choices=list(Decode), default=Decode.AUTO)
-    verb = command.verb(
-        "find",
-        find,
-        "messages by key, or of a time; exit code 1: none",
-        example="firearrow message find orders --from -15m --grep 'id.*42'",
-    )
+    verb = command.verb("find", find)
     verb.argument("topic")
-    verb.argument("--key", help="by the key index, which is fast")
-    verb.argument("--from", dest="since", metavar="TIME", help="stored since: -15m, an ISO time")
-    verb.argument("--to", dest="until", metavar="TIME", help="stored until (default: now)")
-    verb.argument("--tag", help="only these tags: a or 'a || b'")
-    verb.argument("--grep", metavar="REGEX", help="only bodies in which this is found")
-    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"at most N (default {LIMIT})")
-    verb = command.verb(
-        "path",
-        path,
-        "what became of a message: stored, due, delivered, retried, dead; exit code 1: not all is well",
-        example="firearrow message path orders 7F0000010001…",
+    verb.argument("--key", help="find messages by key, in the key index")
+    verb.argument(
+        "--from", dest="since", metavar="TIME", help="stored at this time or later: -15m, or an ISO time"
     )
+    verb.argument("--to", dest="until", metavar="TIME", help="stored until this time (default: now)")
+    verb.argument("--tag", help="only messages with these tags: a or 'a || b'")
+    verb.argument("--grep", metavar="REGEX", help="only bodies that match this regular expression")
+    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"maximum number (default {LIMIT})")
+    verb = command.verb("path", path)
     _topic_and_id(verb)
-    verb = command.verb(
-        "resend",
-        resend,
-        "send a message again, to its topic or to one consumer",
-        example="firearrow message resend orders 7F0000010001… --group shop",
-    )
+    verb = command.verb("resend", resend)
     _topic_and_id(verb).moving()
-    verb.argument("--group", help="let one member of this group consume it now, and no other")
-    verb.argument("--client", metavar="ID", help="this member (default: any)")
+    verb.argument("--group", help="let one member of this group consume it")
+    verb.argument("--client", metavar="ID", help="client id of the member (default: any)")
     return command.run(arguments)
 
 
 def _topic_and_id(verb: Verb) -> Verb:
     verb.argument("topic")
-    return verb.argument("id", metavar="ID", help="the id that its send returned, or its offset id")
+    return verb.argument("id", metavar="ID", help="id that the send returned, or offset id")
 
 
 async def get(call: Call) -> None:
+    """Show one message. Its id is the one that its send returned, or its offset id.
+
+    firearrow message get orders 7F0000010001…
+    firearrow message get orders 7F0000010001… --decode hex
+    """
     print_message(call.output, await found_message(call), call.arguments.decode)
 
 
 async def find(call: Call) -> int:
+    """Find messages of a topic by key, or in a range of time. The exit code is 1 if there are none.
+
+    firearrow message find orders --key 42
+    firearrow message find orders --from -15m --grep 'id.*42'
+    """
     given, admin = call.arguments, await call.admin()
     if given.limit > LIMIT_MAX:
         raise ConfigError(f"--limit must be at most {LIMIT_MAX}")
@@ -122,6 +119,12 @@ async def _of_a_time(call: Call, wanted: Wanted) -> list[ReceivedMessage]:
 
 
 async def path(call: Call) -> int:
+    """Show what happened to a message: stored, due, delivered, retried, dead. The exit code is 1 if one of these
+    steps failed.
+
+        firearrow message path orders 7F0000010001…
+        firearrow message path orders 7F0000010001… --json
+    """
     from firearrow.client.cli.messages.message_path import MessagePath  # noqa: PLC0415 (traces)
 
     given = call.arguments
@@ -137,6 +140,12 @@ async def path(call: Call) -> int:
 
 
 async def resend(call: Call) -> int | None:
+    """Send a stored message to its topic again. With --group one member of this group consumes it, and no other
+    consumer.
+
+        firearrow message resend orders 7F0000010001…
+        firearrow message resend orders 7F0000010001… --group billing
+    """
     given, admin = call.arguments, await call.admin()
     if given.client is not None and given.group is None:
         raise ConfigError("--client needs --group")

@@ -1,4 +1,4 @@
-"""Send messages: one, many, or one for each line of the input."""
+"""Send one message, many copies of it, or one for each line."""
 
 import asyncio
 import contextlib
@@ -41,24 +41,38 @@ SUMMARY_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("send", __doc__)
-    verb = command.only(send, example="firearrow send orders '{\"id\": 42}' --tag new --key 42")
+    verb = command.only(send)
     verb.argument("topic")
     verb.argument(
-        "body", nargs="?", help="the text, @FILE, or - for the input (default if it is no terminal)"
+        "body", nargs="?", help="text, @FILE, or - for the standard input (default if that is not a terminal)"
     )
-    verb.argument("--tag")
-    verb.argument("--key", action="append", default=[], help="a key to find it by; again for each")
-    verb.argument("--property", action="append", default=[], metavar="K=V", help="again for each")
-    verb.argument("--shard", metavar="KEY", help="sharding key: the same key, the same queue, in order")
+    verb.argument("--tag", help="tag of the message")
+    verb.argument("--key", action="append", default=[], help="key to find the message by; can be repeated")
+    verb.argument(
+        "--property",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="property of the message; can be repeated",
+    )
+    verb.argument(
+        "--shard", metavar="KEY", help="sharding key: messages of one key go to one queue, in order"
+    )
     verb.argument("--delay", metavar="TIME", help="deliver after this time, such as 10s")
     verb.argument("--at", metavar="TIME", help="deliver at this time")
-    verb.argument("--count", type=count, default=1, metavar="N", help="send it N times")
-    verb.argument("--rate", type=positive, metavar="N", help="at most N messages a second")
-    verb.argument("--each-line", action="store_true", help="each line of the body is a message")
+    verb.argument("--count", type=count, default=1, metavar="N", help="send the message N times")
+    verb.argument("--rate", type=positive, metavar="N", help="send at most N messages per second")
+    verb.argument("--each-line", action="store_true", help="send each line of the body as a message")
     return command.run(arguments)
 
 
 async def send(call: Call) -> int:
+    """Send one message, many copies of it, or one message for each line. The body is an argument, a file or the
+    standard input.
+
+        firearrow send orders '{"id": 42}' --tag new --key 42
+        firearrow send orders @orders.txt --each-line --rate 100
+    """
     given = call.arguments
     _check(given)
     message = _message(given)

@@ -1,4 +1,4 @@
-"""Show messages of topics as they come, as `tail -f` does; no group's offset changes."""
+"""Show messages of topics as they arrive, like `tail -f`."""
 
 import asyncio
 import contextlib
@@ -16,31 +16,37 @@ ARRIVED_MAX = 256
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("tail", __doc__)
-    verb = command.only(tail, example="firearrow tail orders --from -10 --tag new --grep 'id.*42'")
+    verb = command.only(tail)
     verb.argument("topics", nargs="+", metavar="TOPIC")
     verb.argument(
         "--from",
         dest="start",
         default="end",
         metavar="PLACE",
-        help="start, end (default), -10 (the last ten), -15m or another time, or an offset",
+        help="where to start: start, end (default), -10 (the last ten), -15m, a time or an offset",
     )
-    verb.argument("--tag", metavar="TAG", help="only these tags: a or 'a || b'")
+    verb.argument("--tag", metavar="TAG", help="only messages with these tags: a or 'a || b'")
     verb.argument(
-        "--sql", metavar="EXPR", help="only what this SQL92 expression selects; brokers evaluate it"
+        "--sql", metavar="EXPR", help="only messages that this SQL92 expression selects, at the brokers"
     )
     verb.argument("--key", help="only messages with this key")
-    verb.argument("--grep", metavar="REGEX", help="only bodies in which this is found")
+    verb.argument("--grep", metavar="REGEX", help="only bodies that match this regular expression")
+    verb.argument("--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="format of bodies")
     verb.argument(
-        "--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="how bodies are shown"
+        "--format", metavar="TEMPLATE", help=r"template of a line, such as '{time} {queueId}:{offset} {body}'"
     )
-    verb.argument("--format", metavar="TEMPLATE", help=r"such as '{time} {queueId}:{offset} {body}'")
     verb.argument("-n", "--count", type=count, metavar="COUNT", help="end after COUNT messages")
-    verb.argument("-e", "--no-follow", action="store_true", help="end at the present end")
+    verb.argument("-e", "--no-follow", action="store_true", help="end after the messages that are stored now")
     return command.run(arguments)
 
 
 async def tail(call: Call) -> None:
+    """Show the messages of topics as they arrive, like `tail -f`. It reads without a consumer group, so that no
+    offset of a group changes.
+
+        firearrow tail orders --from -10 --tag new --grep 'id.*42'
+        firearrow tail orders payments --from -15m --no-follow
+    """
     given = call.arguments
     if len(given.topics) > TOPICS_MAX:
         raise ConfigError(f"{len(given.topics)} topics: at most {TOPICS_MAX} can be read at a time")

@@ -1,4 +1,4 @@
-"""Timer and delayed messages that are not due yet: list them, recall one."""
+"""List timer and delayed messages that are not due yet, and recall one."""
 
 from collections.abc import Sequence
 
@@ -27,28 +27,25 @@ COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("timer", __doc__)
-    verb = command.verb(
-        "list",
-        list_pending,
-        "messages that are not due yet (FireArrow only)",
-        example="firearrow timer list --topic orders --to +1h",
-    )
-    verb.argument("--topic", default="")
-    verb.argument("--from", dest="since", metavar="TIME", help="due from this time")
+    verb = command.verb("list", list_pending)
+    verb.argument("--topic", default="", help="only messages of this topic")
+    verb.argument("--from", dest="since", metavar="TIME", help="due at this time or later")
     verb.argument("--to", dest="until", metavar="TIME", help="due until this time")
-    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"at most N (default {LIMIT})")
-    verb = command.verb(
-        "recall",
-        recall_one,
-        "delete a timer message before it is due",
-        example="firearrow timer recall djEg…",
+    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"maximum number (default {LIMIT})")
+    verb = command.verb("recall", recall_one)
+    verb.argument(
+        "handle", metavar="HANDLE", help="handle that the send returned, or `firearrow timer list` shows"
     )
-    verb.argument("handle", metavar="HANDLE", help="that its send returned, or of `firearrow timer list`")
     verb.moving()
     return command.run(arguments)
 
 
 async def list_pending(call: Call) -> None:
+    """List timer and delayed messages that are not due yet. Only FireArrow brokers support this.
+
+    firearrow timer list
+    firearrow timer list --topic orders --to +1h
+    """
     from firearrow.client.admin_api.extensions import Extensions  # noqa: PLC0415
 
     given, admin = call.arguments, await call.admin()
@@ -68,7 +65,11 @@ async def list_pending(call: Call) -> None:
 
 
 async def recall_one(call: Call) -> None:
-    """MessageRefused: no handle. BrokerError: the message is due or recalled already."""
+    """Delete a timer message before it is due. Its send returned the handle, and `firearrow timer list` shows it.
+
+    firearrow timer recall djEg…
+    firearrow timer recall djEg… --yes
+    """
     handle = RecallHandle.decode(call.arguments.handle)
     admin = await call.admin()
     if handle.deliver_at_ms <= now_ms():

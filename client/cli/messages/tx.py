@@ -1,4 +1,4 @@
-"""Transactions: list the open ones, let brokers ask again, commit or roll back as an operator."""
+"""Manage open transactions: list, ask again, commit and roll back."""
 
 import contextlib
 from collections.abc import Sequence
@@ -34,31 +34,26 @@ DISCARDED_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("tx", __doc__)
-    verb = command.verb(
-        "list", list_open, "open transactions", example="firearrow tx list --group orders-producer"
+    verb = command.verb("list", list_open)
+    verb.argument("--group", help="only transactions of this producer group")
+    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"maximum number (default {LIMIT})")
+    verb.argument(
+        "--discarded", action="store_true", help="list transactions that remained undecided after all checks"
     )
-    verb.argument("--group", help="of this producer group")
-    verb.argument("--limit", type=count, default=LIMIT, metavar="N", help=f"at most N (default {LIMIT})")
-    verb.argument("--discarded", action="store_true", help="those that were not decided after all checks")
-    verb = command.verb(
-        "ask",
-        ask,
-        "let the broker ask the producers of a discarded transaction again",
-        example="firearrow tx ask 7F0000010001…",
-    )
+    verb = command.verb("ask", ask)
     verb.argument("id", metavar="ID").moving()
-    for name, action, words in (("commit", commit, "commit"), ("rollback", roll_back, "roll back")):
-        verb = command.verb(
-            name,
-            action,
-            f"{words} an open transaction, without its producer",
-            example=f"firearrow tx {name} 7F0000010001…",
-        )
-        verb.argument("id", metavar="ID", help="of the message, or the half message's offset id").moving()
+    for name, action in (("commit", commit), ("rollback", roll_back)):
+        verb = command.verb(name, action)
+        verb.argument("id", metavar="ID", help="message id, or offset id of the half message").moving()
     return command.run(arguments)
 
 
 async def list_open(call: Call) -> None:
+    """List open transactions. With --discarded it lists those that remained undecided after all checks.
+
+    firearrow tx list --group orders-producer
+    firearrow tx list --discarded
+    """
     given = call.arguments
     if given.limit > LIMIT_MAX:
         raise ConfigError(f"--limit must be at most {LIMIT_MAX}")
@@ -103,7 +98,13 @@ async def _list_discarded(call: Call) -> None:
 
 
 async def ask(call: Call) -> None:
-    """Resuming an open one would store it twice, so that is refused."""
+    """Let the broker ask the producers of a discarded transaction for its outcome again. An open transaction is
+    refused, because the broker still checks it.
+
+        firearrow tx ask 7F0000010001…
+        firearrow tx ask 7F0000010001… --yes
+    """
+    # resuming an open one would store it twice
     admin = await call.admin()
     half = await find_half(admin, call.arguments.id, call.arguments.timeout)
     newest = await find_half(admin, half.message_id, call.arguments.timeout)
@@ -118,10 +119,20 @@ async def ask(call: Call) -> None:
 
 
 async def commit(call: Call) -> None:
+    """Commit an open transaction without its producer. Consumers get the message at once.
+
+    firearrow tx commit 7F0000010001…
+    firearrow tx commit 7F0000010001… --yes
+    """
     await _end(call, TransactionState.COMMIT)
 
 
 async def roll_back(call: Call) -> None:
+    """Roll back an open transaction without its producer. Consumers never get the message.
+
+    firearrow tx rollback 7F0000010001…
+    firearrow tx rollback 7F0000010001… --yes
+    """
     await _end(call, TransactionState.ROLLBACK)
 
 

@@ -1,4 +1,4 @@
-"""Queues that groups consume in order: who holds their locks, and what stands at their head (FireArrow only)."""
+"""Show ordered queues: who holds their locks, and what is at their head (FireArrow only)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,17 +27,18 @@ COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("queue", __doc__)
-    verb = command.verb(
-        "who",
-        who,
-        "locks of a group's ordered queues; exit code 1: a head waits over a minute, or its holder is gone",
-        example="firearrow queue who shop",
-    )
+    verb = command.verb("who", who)
     verb.argument("group")
     return command.run(arguments)
 
 
 async def who(call: Call) -> int:
+    """Show who holds the locks of the queues that a group consumes in order, and the message at the head of each. The
+    exit code is 1 if a head has waited for over a minute, or if the holder of a lock is disconnected.
+
+        firearrow queue who billing
+        firearrow queue who billing --json
+    """
     locks = await Extensions(await call.admin()).queue_locks(call.arguments.group)
     in_order = sorted(locks, key=lambda lock: (lock.topic, lock.broker, lock.queue_id))
     call.output.rows(COLUMNS, map(_row, in_order))

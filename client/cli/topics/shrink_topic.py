@@ -116,7 +116,12 @@ async def reduce_queues(
 
 
 async def shrink(call: Call) -> int:
-    """The verb. It can be stopped and run again at any time: each step only goes on."""
+    """Reduce the number of queues of a topic without losing messages. Write queues are removed at once, read queues
+    when their messages are consumed; an interrupted run continues when it is started again.
+
+        firearrow topic shrink orders --queues 4
+        firearrow topic shrink orders --queues 4 --wait 600 --yes
+    """
     admin, given = await call.admin(), call.arguments
     topic, queues = given.topic, given.queues
     configs = await admin.topic_config(topic)

@@ -1,4 +1,4 @@
-"""Topics: list, show, create, set, delete, purge and trim them."""
+"""Manage topics: list, show, create, set, shrink, delete, purge and trim them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -60,51 +60,34 @@ TRIM_COLUMNS = (
 
 def main(arguments: Sequence[str]) -> int:
     command = Command("topic", __doc__)
-    verb = command.verb(
-        "list", list_topics, "the topics of all brokers", example="firearrow topic list --long"
-    )
-    verb.argument("--all", action="store_true", help="system, retry and dead letter topics as well")
-    verb.argument("-l", "--long", action="store_true", help="with queues, messages and types")
-    verb = command.verb(
-        "show", show, "a topic's settings, groups and queues", example="firearrow topic show orders"
-    )
+    verb = command.verb("list", list_topics)
+    verb.argument("--all", action="store_true", help="include system, retry and dead letter topics")
+    verb.argument("-l", "--long", action="store_true", help="show queues, messages and types")
+    verb = command.verb("show", show)
     verb.argument("topic")
-    verb = command.verb(
-        "create",
-        create,
-        "create a topic, at all masters",
-        example="firearrow topic create orders --queues 16 --type FIFO",
-    )
+    verb = command.verb("create", create)
     verb.argument("topic")
     verb.argument("--cluster", help="only at the masters of this cluster")
     _settings(verb)
-    verb = command.verb(
-        "set",
-        set_topic,
-        "change a topic's settings; what is not named stays",
-        example="firearrow topic set orders --perm r",
-    )
+    verb = command.verb("set", set_topic)
     verb.argument("topic")
     _settings(verb)
     verb.argument(
         "--force",
         action="store_true",
-        help="take queues away although they hold unread messages, or are written",
+        help="remove queues even if they have unread messages or are written to",
     )
     verb.moving()
-    verb = command.verb(
-        "shrink",
-        shrink,
-        "take queues away: the write queues now, the read queues once they are read; run again, it goes on",
-        example="firearrow topic shrink orders --queues 4",
-    )
+    verb = command.verb("shrink", shrink)
     verb.argument("topic")
-    verb.argument("--queues", type=count, metavar="N", required=True, help="queues that stay")
+    verb.argument("--queues", type=count, metavar="N", required=True, help="number of queues to keep")
     verb.argument(
-        "--wait", type=positive, metavar="S", help="wait at most so long for consumers (default: no limit)"
+        "--wait", type=positive, metavar="S", help="wait at most S seconds for consumers (default: no limit)"
     )
     verb.argument(
-        "--force", action="store_true", help="do not wait for unread messages: no consumer reads them then"
+        "--force",
+        action="store_true",
+        help="do not wait until all messages are consumed; unread ones are lost",
     )
     verb.moving()
     _removing(command)
@@ -113,49 +96,47 @@ def main(arguments: Sequence[str]) -> int:
 
 def _removing(command: Command) -> None:
     """The verbs that remove messages."""
-    verb = command.verb(
-        "delete",
-        delete,
-        "delete a topic with its messages",
-        example="firearrow topic delete orders --dry-run",
-    )
+    verb = command.verb("delete", delete)
     verb.argument("topic")
     verb.argument("--cluster", help="only at the masters of this cluster")
     verb.moving()
-    verb = command.verb(
-        "purge",
-        purge,
-        "remove all messages of a topic (FireArrow only)",
-        example="firearrow topic purge orders --yes",
-    )
+    verb = command.verb("purge", purge)
     verb.argument("topic")
-    verb.argument("--queue", type=int, help="only of this queue")
+    verb.argument("--queue", type=int, help="only this queue")
     verb.moving()
-    verb = command.verb(
-        "trim",
-        trim,
-        "remove the oldest messages of a topic (FireArrow only)",
-        example="firearrow topic trim orders --before -2d",
-    )
+    verb = command.verb("trim", trim)
     verb.argument("topic")
-    verb.argument("--before", metavar="TIME", help="those stored before this time")
-    verb.argument("--offset", type=int, help="those before this offset of each queue")
-    verb.argument("--queue", type=int, help="only of this queue")
+    verb.argument("--before", metavar="TIME", help="remove messages stored before this time")
+    verb.argument("--offset", type=int, help="remove messages before this offset of each queue")
+    verb.argument("--queue", type=int, help="only this queue")
     verb.moving()
 
 
 def _settings(verb: Verb) -> None:
     verb.argument(
-        "--queues", type=count, metavar="N", help="queues to write to and to read (8 of a new topic)"
+        "--queues", type=count, metavar="N", help="number of write and read queues (8 for a new topic)"
     )
-    verb.argument("--read-queues", type=count, metavar="N", help="queues to read, if not as many")
-    verb.argument("--perm", choices=tuple(PERMISSIONS), help="whether clients may read and write")
-    verb.argument("--type", choices=TYPES, help="the type of its messages")
-    verb.argument("--order", choices=("true", "false"), help="Apache's flag of ordered topics")
-    verb.argument("--attribute", action="append", default=[], metavar="KEY=VALUE", help="any other attribute")
+    verb.argument("--read-queues", type=count, metavar="N", help="number of read queues, if it differs")
+    verb.argument("--perm", choices=tuple(PERMISSIONS), help="what clients may do: read, write, both or none")
+    verb.argument("--type", choices=TYPES, help="type of the messages")
+    verb.argument(
+        "--order", choices=("true", "false"), help="flag of ordered topics, as Apache brokers have it"
+    )
+    verb.argument(
+        "--attribute",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="another attribute; can be repeated",
+    )
 
 
 async def list_topics(call: Call) -> None:
+    """List the topics of all brokers. With --long the table also shows their queues, messages and types.
+
+    firearrow topic list
+    firearrow topic list --long --json
+    """
     admin = await call.admin()
     names, system = await asyncio.gather(admin.topics(), admin.system_topics())
     if not call.arguments.all:
@@ -185,6 +166,12 @@ async def _row(admin: Admin, topic: str) -> dict[str, Any] | None:
 
 
 async def show(call: Call) -> None:
+    """Show the settings, groups and queues of a topic. Each queue has its first and next offset, and the time of its
+    last message.
+
+        firearrow topic show orders
+        firearrow topic show orders --json
+    """
     admin, topic = await call.admin(), call.arguments.topic
     configs, stats, groups = await asyncio.gather(
         admin.topic_config(topic), admin.topic_stats(topic), admin.groups_of(topic)
@@ -226,6 +213,12 @@ def _config_row(broker: str, config: TopicConfig) -> dict[str, Any]:
 
 
 async def create(call: Call) -> int:
+    """Create a topic at all masters, or at those of one cluster. If the topic exists, nothing changes and the exit
+    code is 1.
+
+        firearrow topic create orders --queues 16
+        firearrow topic create payments --type FIFO --cluster DefaultCluster
+    """
     admin, given = await call.admin(), call.arguments
     try:
         known = await admin.topic_config(given.topic)
@@ -253,6 +246,11 @@ async def create(call: Call) -> int:
 
 
 async def set_topic(call: Call) -> int:
+    """Change the settings of a topic. Settings that are not named stay as they are.
+
+    firearrow topic set orders --perm r
+    firearrow topic set orders --queues 16 --dry-run
+    """
     admin, given = await call.admin(), call.arguments
     before = await admin.topic_config(given.topic)
     after = {broker: _changed(config, given) for broker, config in before.items()}
@@ -317,6 +315,11 @@ def _changed(config: TopicConfig, given: Any) -> TopicConfig:  # noqa: ANN401 (a
 
 
 async def delete(call: Call) -> int:
+    """Delete a topic with its messages. With --dry-run only the number of messages is printed.
+
+    firearrow topic delete orders --dry-run
+    firearrow topic delete orders --cluster DefaultCluster --yes
+    """
     admin, topic = await call.admin(), call.arguments.topic
     if topic not in await admin.topics():
         call.output.note(f"there is no topic {topic}")
@@ -331,10 +334,20 @@ async def delete(call: Call) -> int:
 
 
 async def purge(call: Call) -> None:
+    """Remove all messages of a topic, and keep the topic itself. Only FireArrow brokers support this.
+
+    firearrow topic purge orders --dry-run
+    firearrow topic purge orders --queue 3 --yes
+    """
     await _trim(call, -1, None)
 
 
 async def trim(call: Call) -> None:
+    """Remove the oldest messages of a topic: those before a time or an offset. Only FireArrow brokers support this.
+
+    firearrow topic trim orders --before -2d
+    firearrow topic trim orders --queue 0 --offset 1000 --yes
+    """
     given = call.arguments
     if (given.before is None) == (given.offset is None):
         raise ConfigError("name one of --before TIME and --offset N")

@@ -50,24 +50,27 @@ class CheckArguments:
     path: list[str] | None = argument(
         "--path",
         default=None,
+        metavar="FOLDER",
         action="append",
-        help="Folder of a store, or NAME=FOLDER; again for each store.",
+        help="folder of a store, or NAME=FOLDER; can be repeated",
     )
-    crc: bool = argument("--crc", default=True, help="Check the CRC of each body.")
-    index: bool = argument("--index", default=True, help="Check the index of keys.")
+    crc: bool = argument("--crc", default=True, help="check the CRC of each body")
+    index: bool = argument("--index", default=True, help="check the index of keys")
     index_slots: int = argument(
         "--index-slots",
         default=0,
+        metavar="N",
         type=int,
-        help="maxHashSlotNum of the broker, if the files do not tell (0)",
+        help="maxHashSlotNum of the broker; 0: detect it from the files (default 0)",
     )
     delay_levels: str | None = argument(
         "--delay-levels",
         default=None,
-        help="messageDelayLevel of the broker, to check times of delivery exactly.",
+        metavar="LEVELS",
+        help="messageDelayLevel of the broker, to check times of delivery exactly",
     )
     duplicates: bool = argument(
-        "--duplicates", default=False, help="Count messages of a topic with the same unique key, exactly."
+        "--duplicates", default=False, help="count messages of a topic with the same unique key, exactly"
     )
 
     def check(self) -> None:
@@ -94,13 +97,18 @@ class ReportArguments:
     report: Path | None = argument(
         "--report",
         default=None,
+        metavar="FOLDER",
         type=Path,
-        help="Folder for audit.json, audit.html and Parquet tables of all that was seen.",
+        help="write audit.json, audit.html and Parquet tables of what was found to this folder",
     )
     top: int = argument(
-        "--top", default=100, type=int, help="How many topics, queues, tags, hosts the report names."
+        "--top",
+        default=100,
+        metavar="N",
+        type=int,
+        help="number of topics, queues, tags and hosts in the report (default %(default)s)",
     )
-    quiet: bool = argument("--quiet", default=False, help="No progress on stderr.")
+    quiet: bool = argument("--quiet", default=False, help="show no progress on stderr")
 
     def check(self) -> None:
         if not 1 <= self.top <= TOP_MAX:
@@ -108,7 +116,12 @@ class ReportArguments:
 
 
 def audit(checks: CheckArguments, own: ReportArguments) -> int:
-    """Check stores in bulk, and count what is in them."""
+    """Check the records, queues and index of stores, and count what is in them. The exit code is 1 if there are
+    findings.
+
+        firearrow spark audit --path ~/firearrow/store
+        firearrow spark audit --path a=/stores/a --path b=/stores/b --report /data/audit
+    """
     checks.check()
     own.check()
     stores, delays_s = stores_of(tuple(checks.path or ())), checks.delays_s()
@@ -194,7 +207,6 @@ cli = Program(
     "audit",
     audit,
     (CheckArguments, ReportArguments),
-    example="firearrow spark audit --path ~/firearrow/store --report /data/audit",
 )
 
 if __name__ == "__main__":
