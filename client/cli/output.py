@@ -4,6 +4,7 @@ JSON has the values as they are: times in milliseconds since 1970, sizes in byte
 """
 
 import io
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ import orjson
 from firearrow.client.cli.times import age_text, time_text
 
 GAP = "  "
+CAPITAL = re.compile(r"([A-Z])")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -36,6 +38,11 @@ class Column(NamedTuple):
     name: str
     title: str
     kind: Kind = Kind.TEXT
+
+
+def titled(*names: str, kind: Kind = Kind.TEXT) -> tuple[Column, ...]:
+    """Columns with the titles that follow from their names: `READ QUEUES` for `readQueues`."""
+    return tuple(Column(name, CAPITAL.sub(r" \1", name).upper(), kind) for name in names)
 
 
 class Output:

@@ -6,7 +6,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
 from firearrow.client.cli.formats import pairs
-from firearrow.client.cli.output import Column
+from firearrow.client.cli.output import Column, titled
 
 OWN_KEYS = frozenset(
     {"brokerName", "brokerId", "brokerIP1", "brokerIP2", "listenPort", "haListenPort", "rocketmqHome"}
@@ -14,13 +14,8 @@ OWN_KEYS = frozenset(
     | {"configFilePath", "fastListenPort", "aclFileHome"}
 )
 """Every broker has its own values of these."""
-COLUMNS = (Column("broker", "BROKER"), Column("key", "KEY"), Column("value", "VALUE"))
-CHANGE_COLUMNS = (
-    Column("broker", "BROKER"),
-    Column("key", "KEY"),
-    Column("from", "FROM"),
-    Column("to", "TO"),
-)
+COLUMNS = titled("broker", "key", "value")
+CHANGE_COLUMNS = titled("broker", "key", "from", "to")
 
 
 def main(arguments: Sequence[str]) -> int:

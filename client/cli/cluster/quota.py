@@ -7,7 +7,7 @@ from typing import Any
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 
 MEMBERS = {
     "messages_in": "messagesInPerSecond",
@@ -18,14 +18,8 @@ MEMBERS = {
 }
 """Options → what brokers call them."""
 COLUMNS = (
-    Column("broker", "BROKER"),
-    Column("entity", "ENTITY"),
-    Column("name", "NAME"),
-    Column("quota", "QUOTA"),
-    Column("value", "VALUE", Kind.COUNT),
-    Column("used", "USED", Kind.COUNT),
-    Column("delayed", "DELAYED", Kind.COUNT),
-    Column("refused", "REFUSED", Kind.COUNT),
+    *titled("broker", "entity", "name", "quota"),
+    *titled("value", "used", "delayed", "refused", kind=Kind.COUNT),
     Column("byDefault", "BY DEFAULT"),
 )
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}

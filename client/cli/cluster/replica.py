@@ -13,16 +13,13 @@ from firearrow.client.admin_api.replicas import MISSING, Replica, replicas
 from firearrow.client.base.errors import ClientError
 from firearrow.client.cli.cluster import promotion
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
-from firearrow.client.cli.output import Column, Kind, bytes_text
+from firearrow.client.cli.output import Column, Kind, bytes_text, titled
 
 NEVER_JOINED = "never-joined"
 COLUMNS = (
     Column("broker", "BROKER"),
     Column("brokerId", "ID", Kind.COUNT),
-    Column("role", "ROLE"),
-    Column("address", "ADDRESS"),
-    Column("inSync", "IN SYNC"),
-    Column("state", "STATE"),
+    *titled("role", "address", "inSync", "state"),
     Column("offset", "OFFSET", Kind.COUNT),
     Column("lagBytes", "LAG", Kind.BYTES),
     Column("lagMs", "LAG TIME", Kind.AGE),

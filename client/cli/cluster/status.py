@@ -9,15 +9,13 @@ from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.errors import ClientError, OnlyFireArrow
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
 from firearrow.client.cli.formats import is_of_user, is_system_group, real
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import now_ms
 from firearrow.client.remoting.routes import MASTER
 
 DISK_FULL_PERCENT = 90
 COLUMNS = (
-    Column("broker", "BROKER"),
-    Column("address", "ADDRESS"),
-    Column("version", "VERSION"),
+    *titled("broker", "address", "version"),
     Column("upMs", "UP", Kind.AGE),
     Column("inPerSecond", "IN/S", Kind.COUNT),
     Column("outPerSecond", "OUT/S", Kind.COUNT),

@@ -9,7 +9,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ConfigError, NoRoute
 from firearrow.client.cli.command import Call, Command, count, of_each, positive
 from firearrow.client.cli.formats import is_of_user, is_system_group
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import now_ms, time_ms
 
 EVERY_S = 2.0
@@ -27,12 +27,8 @@ GROUP_COLUMNS = (
     Column("behindMs", "BEHIND", Kind.AGE),
 )
 SERIES_COLUMNS = (
-    Column("broker", "BROKER"),
-    Column("series", "SERIES"),
-    Column("least", "LEAST", Kind.COUNT),
-    Column("mean", "MEAN", Kind.COUNT),
-    Column("most", "MOST", Kind.COUNT),
-    Column("last", "LAST", Kind.COUNT),
+    *titled("broker", "series"),
+    *titled("least", "mean", "most", "last", kind=Kind.COUNT),
     Column("graph", ""),
 )
 BARS = "▁▂▃▄▅▆▇█"

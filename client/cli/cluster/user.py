@@ -17,24 +17,11 @@ from firearrow._native.protocol.authorization import Need, decide, refusal_text
 from firearrow.client.admin_api.users import UserRecord, Users
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
-from firearrow.client.cli.output import Column
+from firearrow.client.cli.output import titled
 
-USER_COLUMNS = (
-    Column("broker", "BROKER"),
-    Column("user", "USER"),
-    Column("type", "TYPE"),
-    Column("status", "STATUS"),
-)
-RULE_COLUMNS = (
-    Column("broker", "BROKER"),
-    Column("user", "USER"),
-    Column("policy", "POLICY"),
-    Column("resource", "RESOURCE"),
-    Column("actions", "ACTIONS"),
-    Column("from", "FROM"),
-    Column("decision", "DECISION"),
-)
-CHECK_COLUMNS = (Column("broker", "BROKER"), Column("allowed", "ALLOWED"), Column("why", "WHY"))
+USER_COLUMNS = titled("broker", "user", "type", "status")
+RULE_COLUMNS = titled("broker", "user", "policy", "resource", "actions", "from", "decision")
+CHECK_COLUMNS = titled("broker", "allowed", "why")
 NEEDS = {"send": Action.PUB, "read": Action.SUB}
 """What people ask for → what it needs; other words are Apache's names of actions."""
 ANYWHERE = "127.0.0.1"

@@ -10,7 +10,7 @@ from firearrow.client.cli.doctor import broker_checks, group_checks, replica_che
 from firearrow.client.cli.doctor.checks import Examined, counted, run, shortened
 from firearrow.client.cli.doctor.cluster import Watch, cluster_facts
 from firearrow.client.cli.doctor.facts import Facts
-from firearrow.client.cli.output import Column, Output, printable
+from firearrow.client.cli.output import Output, printable, titled
 from firearrow.client.cli.times import duration_ms
 
 CHECKS = (*group_checks.CHECKS, *topic_checks.CHECKS, *broker_checks.CHECKS, *replica_checks.CHECKS)
@@ -71,7 +71,7 @@ class Doctor:
         arguments, output = call.arguments, call.output
         if arguments.list:
             output.rows(
-                [Column("check", "CHECK"), Column("looksFor", "LOOKS FOR")],
+                titled("check", "looksFor"),
                 ({"check": check.name, "looksFor": check.looks_for} for check in CHECKS),
             )
             return OK

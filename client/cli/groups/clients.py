@@ -13,13 +13,11 @@ from firearrow.client.admin_api.records import Connection
 from firearrow.client.base.errors import BrokerError, OnlyFireArrow
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
 from firearrow.client.cli.formats import version_text
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 
 COLUMNS = (
     Column("clientId", "CLIENT"),
-    Column("address", "ADDRESS"),
-    Column("language", "LANGUAGE"),
-    Column("version", "VERSION"),
+    *titled("address", "language", "version"),
     Column("groups", "CONSUMES FOR"),
     Column("producerGroups", "SENDS FOR"),
 )

@@ -23,7 +23,7 @@ from firearrow.client.cli.formats import members
 from firearrow.client.cli.messages.message_view import Decode, Wanted, body_text, message_row, pattern
 from firearrow.client.cli.messages.queue_reader import READER_GROUP, From, Span, Start, TopicReader
 from firearrow.client.cli.messages.resending import message_again, origin_topic, retry_again
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import time_ms
 
 LIMIT = 100
@@ -42,8 +42,7 @@ LETTER_COLUMNS = (
     Column("originTopic", "TOPIC"),
     Column("reconsumeTimes", "RETRIES", Kind.COUNT),
     Column("msgId", "MESSAGE ID"),
-    Column("keys", "KEYS"),
-    Column("body", "BODY"),
+    *titled("keys", "body"),
 )
 QUEUE_COLUMNS = (
     Column("broker", "BROKER"),

@@ -13,7 +13,7 @@ from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, 
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each, positive
 from firearrow.client.cli.formats import is_system_group, version_text
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import now_ms, time_ms
 
 WATCH_S = 2.0
@@ -22,13 +22,11 @@ LIST_COLUMNS = (
     Column("consuming", "MAY CONSUME"),
     Column("retriesMax", "RETRIES", Kind.COUNT),
     Column("members", "MEMBERS", Kind.COUNT),
-    Column("type", "TYPE"),
-    Column("model", "MODEL"),
+    *titled("type", "model"),
     Column("lag", "LAG", Kind.COUNT),
 )
 LAG_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("broker", "BROKER"),
+    *titled("topic", "broker"),
     Column("queueId", "QUEUE", Kind.COUNT),
     Column("consumerOffset", "CONSUMED", Kind.COUNT),
     Column("brokerOffset", "NEXT", Kind.COUNT),
@@ -37,28 +35,22 @@ LAG_COLUMNS = (
     Column("behindMs", "BEHIND", Kind.AGE),
 )
 TOPIC_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("filter", "FILTER"),
+    *titled("topic", "filter"),
     Column("lag", "LAG", Kind.COUNT),
     Column("lastMs", "CONSUMED UP TO", Kind.TIME),
 )
 MEMBER_COLUMNS = (
     Column("clientId", "CLIENT"),
-    Column("address", "ADDRESS"),
-    Column("language", "LANGUAGE"),
-    Column("version", "VERSION"),
+    *titled("address", "language", "version"),
 )
 SEEK_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("broker", "BROKER"),
+    *titled("topic", "broker"),
     Column("queueId", "QUEUE", Kind.COUNT),
-    Column("from", "FROM", Kind.COUNT),
-    Column("to", "TO", Kind.COUNT),
+    *titled("from", "to", kind=Kind.COUNT),
 )
 DIFF_COLUMNS = (
     Column("clientId", "CLIENT"),
-    Column("what", "WHAT"),
-    Column("value", "VALUE"),
+    *titled("what", "value"),
     Column("others", "MOST OTHERS"),
 )
 

@@ -8,16 +8,14 @@ from dataclasses import replace
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command
 from firearrow.client.cli.contexts import DEFAULT_NAMESRV, Context, Contexts, load_contexts, save_contexts
-from firearrow.client.cli.output import Column
+from firearrow.client.cli.output import Column, titled
 
 SECRET_CHARS_MAX = 1024
 COLUMNS = (
     Column("current", ""),
     Column("name", "NAME"),
     Column("namesrv", "NAME SERVERS"),
-    Column("namespace", "NAMESPACE"),
-    Column("accessKey", "ACCESS KEY"),
-    Column("tls", "TLS"),
+    *titled("namespace", "accessKey", "tls"),
 )
 
 

@@ -9,9 +9,9 @@ from firearrow._native.base import certificates
 from firearrow._native.base.certificates import Pem
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command
-from firearrow.client.cli.output import Column
+from firearrow.client.cli.output import titled
 
-COLUMNS = (Column("file", "FILE"), Column("content", "CONTENT"))
+COLUMNS = titled("file", "content")
 AUTHORITY, SERVER, CLIENT = "authority", "server", "client"
 
 

@@ -17,16 +17,13 @@ from firearrow.client.cli.messages.message_view import (
     print_message,
     print_messages,
 )
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import time_ms
 
 LIMIT, LIMIT_MAX = 64, 100_000
 PATH_COLUMNS = (
     Column("atMs", "TIME", Kind.TIME),
-    Column("step", "STEP"),
-    Column("group", "GROUP"),
-    Column("where", "WHERE"),
-    Column("detail", "DETAIL"),
+    *titled("step", "group", "where", "detail"),
 )
 
 

@@ -11,7 +11,7 @@ import orjson
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError, RocketMQError
-from firearrow.client.cli.output import Column, Kind, Output, printable
+from firearrow.client.cli.output import Column, Kind, Output, printable, titled
 from firearrow.client.cli.times import time_text
 
 COLUMNS = (
@@ -19,9 +19,7 @@ COLUMNS = (
     Column("queue", "QUEUE"),
     Column("offset", "OFFSET", Kind.COUNT),
     Column("msgId", "MESSAGE ID"),
-    Column("tags", "TAGS"),
-    Column("keys", "KEYS"),
-    Column("body", "BODY"),
+    *titled("tags", "keys", "body"),
 )
 """Of a table of messages."""
 RECORD_COLUMNS = (

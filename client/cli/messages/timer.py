@@ -6,7 +6,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ConfigError, check
 from firearrow.client.cli.command import Call, Command, count
 from firearrow.client.cli.formats import members
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import now_ms, time_ms, time_text
 from firearrow.client.send.recall import RecallHandle, recall
 
@@ -16,8 +16,7 @@ PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 COLUMNS = (
     Column("dueMs", "DUE", Kind.TIME),
     Column("inMs", "IN", Kind.AGE),
-    Column("topic", "TOPIC"),
-    Column("kind", "KIND"),
+    *titled("topic", "kind"),
     Column("msgId", "MESSAGE ID"),
     Column("keys", "KEYS"),
     Column("bytes", "SIZE", Kind.BYTES),

@@ -7,13 +7,12 @@ from firearrow.client.admin_api.extension_records import QueueLock
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
 from firearrow.client.cli.formats import members
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 
 STUCK_MS = 60_000
 """A head that waits longer is reported by the exit code."""
 COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("broker", "BROKER"),
+    *titled("topic", "broker"),
     Column("queueId", "QUEUE", Kind.COUNT),
     Column("clientId", "LOCKED BY"),
     Column("connected", "CONNECTED"),

@@ -15,14 +15,12 @@ from firearrow.client.admin_api.records import QueueRange, TopicConfig, unread_m
 from firearrow.client.base.errors import BrokerError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Kind, titled
 
 NO_GROUP = ""
 UNREAD_COLUMNS = (
-    Column("group", "GROUP"),
-    Column("broker", "BROKER"),
-    Column("queues", "QUEUES", Kind.COUNT),
-    Column("unread", "UNREAD", Kind.COUNT),
+    *titled("group", "broker"),
+    *titled("queues", "unread", kind=Kind.COUNT),
 )
 LOOK_S = 1.0
 REPORT_S = 10.0

@@ -10,7 +10,7 @@ from firearrow.client.admin_api.records import READ, TopicConfig
 from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, of_each, positive
 from firearrow.client.cli.formats import PERMISSIONS, is_of_user, members, pairs, perm_text
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import time_ms
 from firearrow.client.cli.topics.shrink_topic import (
     UNREAD_COLUMNS,
@@ -24,22 +24,16 @@ from firearrow.client.cli.topics.shrink_topic import (
 
 TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY")
 LIST_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("brokers", "BROKERS"),
+    *titled("topic", "brokers"),
     Column("queues", "QUEUES", Kind.COUNT),
-    Column("perm", "PERM"),
-    Column("type", "TYPE"),
+    *titled("perm", "type"),
     Column("messages", "MESSAGES", Kind.COUNT),
     Column("lastMs", "LAST MESSAGE", Kind.TIME),
 )
 CONFIG_COLUMNS = (
     Column("broker", "BROKER"),
-    Column("readQueues", "READ QUEUES", Kind.COUNT),
-    Column("writeQueues", "WRITE QUEUES", Kind.COUNT),
-    Column("perm", "PERM"),
-    Column("type", "TYPE"),
-    Column("order", "ORDER"),
-    Column("attributes", "ATTRIBUTES"),
+    *titled("readQueues", "writeQueues", kind=Kind.COUNT),
+    *titled("perm", "type", "order", "attributes"),
 )
 QUEUE_COLUMNS = (
     Column("broker", "BROKER"),
