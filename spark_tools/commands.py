@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.base.verbs import Command, argument, call
+from firearrow._native.base.verbs import REQUIRED, Command, argument, call
 from firearrow.spark_tools import submit
 from firearrow.spark_tools.base.errors import REFUSALS
 from firearrow.spark_tools.submit import CannotSubmit
@@ -45,7 +45,7 @@ JOBS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PackArguments:
-    file: Path = argument("file", type=Path, help="the archive, such as firearrow.tar.gz")
+    file: Path = argument("file", REQUIRED, "the archive, such as firearrow.tar.gz", type=Path)
 
 
 def pack(given: PackArguments) -> int:

@@ -10,7 +10,7 @@ has a member for each argument, and `verb`: the Verb. Arguments that functions s
 
     @dataclass(frozen=True, kw_only=True)
     class ReportArguments:
-        json: bool = argument("--json", default=False, help="print one JSON object")
+        json: bool = argument("--json", False, "print one JSON object")
 """
 
 import argparse
@@ -26,14 +26,17 @@ from firearrow._native.base.command_line import Parser
 Declared = tuple[tuple[str, ...], dict[str, Any]]
 """Names and settings of `argparse.ArgumentParser.add_argument`."""
 DECLARED = "declared"
+REQUIRED = MISSING
 SENTENCE_END = re.compile(r"(?<=\.)\s")
 
 
-def argument(*names: str, default: Any = MISSING, **settings: Any) -> Any:  # noqa: ANN401 (as `dataclasses.field`)
-    """A field that is an argument. `settings` are argparse's; a default of False makes an option without a value, one
-    of True a pair such as `--crc` and `--no-crc`, whose second name may be another one (`off`)."""
+def argument(name: str, default: Any, help: str, **settings: Any) -> Any:  # noqa: ANN401 (as `dataclasses.field`)
+    """A field that is an argument. A default of False makes an option without a value, one of True a pair such as
+    `--crc` and `--no-crc`, whose second name may be another one (`off`); REQUIRED: a word. `settings`: argparse's."""
+    names: tuple[str, ...] = (name,)
+    settings["help"] = help or None
     if default is True:
-        names = (*names, settings.pop("off", f"--no-{names[0].removeprefix('--')}"))
+        names = (name, settings.pop("off", f"--no-{name.removeprefix('--')}"))
         settings["action"] = _Switch
     elif default is False:
         settings["action"] = "store_true"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from firearrow._native.base.verbs import agrees, argument, integer
+from firearrow._native.base.verbs import REQUIRED, agrees, argument, integer
 from firearrow.broker.base.config import apply, read
 from firearrow.broker.base.errors import UsageError
 from firearrow.broker.base.options import Options
@@ -24,7 +24,7 @@ class Declined(Exception):
 class StoreArguments:
     """Of every verb."""
 
-    folder: Path = argument("folder", type=Path, help="folder of the store")
+    folder: Path = argument("folder", REQUIRED, "folder of the store", type=Path)
 
     @property
     def root(self) -> str:
@@ -33,14 +33,14 @@ class StoreArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportArguments(StoreArguments):
-    json: bool = argument("--json", default=False, help="print one JSON object")
-    quiet: bool = argument("--quiet", default=False, help="show no progress bar")
+    json: bool = argument("--json", False, "print one JSON object")
+    quiet: bool = argument("--quiet", False, "show no progress bar")
     jobs: int = argument(
         "--jobs",
-        default=0,
+        0,
+        "number of processes; 0: one per core (default 0)",
         type=integer(0, JOBS_MAX),
         metavar="N",
-        help="number of processes; 0: one per core (default 0)",
     )
 
 
@@ -48,21 +48,17 @@ class ReportArguments(StoreArguments):
 class IndexArguments:
     index_slots: int = argument(
         "--index-slots",
-        default=0,
+        0,
+        "slots of index files (maxHashSlotNum); 0: detect (default 0)",
         type=integer(0, INDEX_SLOTS_MAX),
         metavar="N",
-        help="slots of index files (maxHashSlotNum); 0: detect (default 0)",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckArguments(IndexArguments, ReportArguments):
     config: Path | None = argument(
-        "--config",
-        default=None,
-        type=Path,
-        metavar="FILE",
-        help="broker.conf, if it sets messageDelayLevel",
+        "--config", None, "broker.conf, if it sets messageDelayLevel", type=Path, metavar="FILE"
     )
 
     def checks(self, *, crc: bool = True, index: bool = True) -> VerifyOptions:
@@ -88,16 +84,14 @@ class CheckArguments(IndexArguments, ReportArguments):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyArguments(CheckArguments):
-    live: bool = argument(
-        "--live", default=False, help="allow a running broker; check up to the current end of the log"
-    )
-    crc: bool = argument("--crc", default=True, help="check the CRC of bodies (default --crc)")
-    index: bool = argument("--index", default=True, help="check index files and keys (default --index)")
+    live: bool = argument("--live", False, "allow a running broker; check up to the current end of the log")
+    crc: bool = argument("--crc", True, "check the CRC of bodies (default --crc)")
+    index: bool = argument("--index", True, "check index files and keys (default --index)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmedArguments(StoreArguments):
-    yes: bool = argument("--yes", default=False, help="do not ask for confirmation")
+    yes: bool = argument("--yes", False, "do not ask for confirmation")
 
     def confirm(self, question: str) -> None:
         """UsageError: there is no terminal. Declined: the answer is no."""
@@ -111,89 +105,77 @@ class ConfirmedArguments(StoreArguments):
 
 @dataclass(frozen=True, kw_only=True)
 class RepairArguments(CheckArguments, ConfirmedArguments):
-    dry_run: bool = argument("--dry-run", default=False, help="print the steps, and change nothing")
+    dry_run: bool = argument("--dry-run", False, "print the steps, and change nothing")
     cut_log_at: int | None = argument(
         "--cut-log-at",
-        default=None,
+        None,
+        "truncate the log at this physical offset",
         type=integer(0, LONG_MAX),
         metavar="OFFSET",
-        help="truncate the log at this physical offset",
     )
     drop_damaged: bool = argument(
-        "--drop-damaged", default=False, help="replace unreadable parts inside the log by filler records"
+        "--drop-damaged", False, "replace unreadable parts inside the log by filler records"
     )
     reset_offsets: bool = argument(
-        "--reset-offsets", default=False, help="move offsets beyond the end of a queue to its end"
+        "--reset-offsets", False, "move offsets beyond the end of a queue to its end"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackupArguments(ReportArguments):
-    target: Path = argument("target", type=Path, help="new folder, or a previous backup to replace")
+    target: Path = argument("target", REQUIRED, "new folder, or a previous backup to replace", type=Path)
     beside: Path | None = argument(
-        "--beside",
-        default=None,
-        type=Path,
-        metavar="FOLDER",
-        help="share the full log files of this previous backup",
+        "--beside", None, "share the full log files of this previous backup", type=Path, metavar="FOLDER"
     )
-    copy: bool = argument("--copy", default=False, help="copy all files instead of linking to the store's")
-    check: bool = argument("--verify", default=False, help="verify the copy before it replaces the target")
+    copy: bool = argument("--copy", False, "copy all files instead of linking to the store's")
+    check: bool = argument("--verify", False, "verify the copy before it replaces the target")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteArguments(ConfirmedArguments):
     role: str | None = argument(
         "--role",
-        default=None,
+        None,
+        "its role from now on (default: that of its old master)",
         choices=(ASYNC_MASTER, SYNC_MASTER),
-        help="its role from now on (default: that of its old master)",
     )
-    force: bool = argument("--force", default=False, help="promote it even if it was fenced")
+    force: bool = argument("--force", False, "promote it even if it was fenced")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DumpArguments(IndexArguments, StoreArguments):
-    topic: str | None = argument("--topic", default=None, help="only this topic")
+    topic: str | None = argument("--topic", None, "only this topic")
     queue: int | None = argument(
-        "--queue", default=None, type=integer(0, QUEUE_ID_MAX), metavar="ID", help="only this queue"
+        "--queue", None, "only this queue", type=integer(0, QUEUE_ID_MAX), metavar="ID"
     )
     from_offset: int | None = argument(
         "--from-offset",
-        default=None,
+        None,
+        "start at this queue offset (with --topic and --queue) or physical offset",
         type=integer(0, LONG_MAX),
         metavar="OFFSET",
-        help="start at this queue offset (with --topic and --queue) or physical offset",
     )
-    key: str | None = argument("--key", default=None, help="only records with this key or unique key")
+    key: str | None = argument("--key", None, "only records with this key or unique key")
     since: str | None = argument(
-        "--since", default=None, metavar="TIME", help="stored at this time or later: ISO 8601, or ms"
+        "--since", None, "stored at this time or later: ISO 8601, or ms", metavar="TIME"
     )
-    until: str | None = argument(
-        "--until", default=None, metavar="TIME", help="stored before this time: ISO 8601, or ms"
-    )
+    until: str | None = argument("--until", None, "stored before this time: ISO 8601, or ms", metavar="TIME")
     limit: int = argument(
-        "--limit",
-        default=0,
-        type=integer(0, LONG_MAX),
-        metavar="N",
-        help="maximum number; 0: all (default 0)",
+        "--limit", 0, "maximum number; 0: all (default 0)", type=integer(0, LONG_MAX), metavar="N"
     )
     body: str = argument(
         "--body",
-        default=BodyFormat.TEXT.value,
+        BodyFormat.TEXT.value,
+        "format of bodies (default %(default)s)",
         choices=[each.value for each in BodyFormat],
-        help="format of bodies (default %(default)s)",
     )
     body_folder: Path | None = argument(
-        "--body-folder", default=None, type=Path, metavar="FOLDER", help="folder that --body file writes to"
+        "--body-folder", None, "folder that --body file writes to", type=Path, metavar="FOLDER"
     )
-    entries: bool = argument(
-        "--queue-entries", default=False, help="print the entries of --topic and --queue"
-    )
-    index: bool = argument("--index", default=False, help="print the headers of the index files")
-    checkpoint: bool = argument("--checkpoint", default=False, help="print the checkpoint")
-    json: bool = argument("--json", default=False, help="print JSON lines")
+    entries: bool = argument("--queue-entries", False, "print the entries of --topic and --queue")
+    index: bool = argument("--index", False, "print the headers of the index files")
+    checkpoint: bool = argument("--checkpoint", False, "print the checkpoint")
+    json: bool = argument("--json", False, "print JSON lines")
 
     def query(self) -> RecordQuery:
         """UsageError: a time cannot be read."""

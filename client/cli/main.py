@@ -10,7 +10,7 @@ Exit codes: 0 ok, 1 found trouble, 2 wrong use, 3 cannot reach the servers, or c
 import gc
 import os
 import sys
-from argparse import SUPPRESS
+from argparse import SUPPRESS, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import NamedTuple, NoReturn
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"{parser.format_help()}\n{_command_list()}", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else WRONG_USAGE
-    name = parser.parse_args(arguments[:1]).command
+    name = parser.parse_args(arguments[:1], Namespace()).command
     entry = own_entries().get(name) or _all_entries().get(name)
     if entry is None:
         parser.error(f"there is no command {name!r}")

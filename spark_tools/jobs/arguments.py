@@ -126,98 +126,88 @@ class SourceArguments:
 
     path: list[str] | None = argument(
         "--path",
-        default=None,
+        None,
+        "folder of a store, or NAME=FOLDER; can be repeated",
         metavar="FOLDER",
         action="append",
-        help="folder of a store, or NAME=FOLDER; can be repeated",
     )
     name_server: str | None = argument(
-        "--name-server",
-        default=None,
-        metavar="ADDR;ADDR",
-        help="name servers of a live cluster, instead of --path",
+        "--name-server", None, "name servers of a live cluster, instead of --path", metavar="ADDR;ADDR"
     )
     settings: list[str] | None = argument(
         "--source-option",
-        default=None,
+        None,
+        "option of the client that reads, such as rocketmq.accessKey=…; can be repeated",
         metavar="KEY=VALUE",
         action="append",
-        help="option of the client that reads, such as rocketmq.accessKey=…; can be repeated",
     )
     group: str | None = argument(
         "--source-group",
-        default=None,
+        None,
+        "consumer group of pull requests, for brokers that check permissions by group",
         metavar="GROUP",
-        help="consumer group of pull requests, for brokers that check permissions by group",
     )
     topics: list[str] | None = argument(
-        "--topics", default=None, metavar="TOPIC,TOPIC", action="append", help="topics, separated by commas"
+        "--topics", None, "topics, separated by commas", metavar="TOPIC,TOPIC", action="append"
     )
     pattern: str | None = argument(
-        "--pattern", default=None, metavar="REGEX", help="regular expression that whole names of topics match"
+        "--pattern", None, "regular expression that whole names of topics match", metavar="REGEX"
     )
-    queues: str | None = argument(
-        "--queues", default=None, metavar="ID,ID", help="queue ids, such as 0,2-5,broker-a:7"
-    )
+    queues: str | None = argument("--queues", None, "queue ids, such as 0,2-5,broker-a:7", metavar="ID,ID")
     since: str | None = argument(
-        "--from",
-        default=None,
-        metavar="TIME",
-        help="stored at this time or later: ISO 8601 (UTC) or milliseconds",
+        "--from", None, "stored at this time or later: ISO 8601 (UTC) or milliseconds", metavar="TIME"
     )
-    until: str | None = argument("--until", default=None, metavar="TIME", help="stored before this time")
+    until: str | None = argument("--until", None, "stored before this time", metavar="TIME")
     offsets: str | None = argument(
         "--offsets",
-        default=None,
+        None,
+        'only these queues and offsets: {"topic": {"broker": {"0": [100, 200]}}}',
         metavar="JSON",
-        help='only these queues and offsets: {"topic": {"broker": {"0": [100, 200]}}}',
     )
     tags: list[str] | None = argument(
         "--tags",
-        default=None,
+        None,
+        "only messages with one of these tags, separated by , or ||",
         metavar="TAG,TAG",
         action="append",
-        help="only messages with one of these tags, separated by , or ||",
     )
     keys: list[str] | None = argument(
         "--keys",
-        default=None,
+        None,
+        "only messages with one of these keys, separated by commas",
         metavar="KEY,KEY",
         action="append",
-        help="only messages with one of these keys, separated by commas",
     )
     keys_file: Path | None = argument(
-        "--keys-file", default=None, metavar="FILE", type=Path, help="file of keys, one per line"
+        "--keys-file", None, "file of keys, one per line", metavar="FILE", type=Path
     )
     unique_ids: list[str] | None = argument(
         "--unique-ids",
-        default=None,
+        None,
+        "only messages with one of these unique ids, separated by commas",
         metavar="ID,ID",
         action="append",
-        help="only messages with one of these unique ids, separated by commas",
     )
     by_index: bool | None = argument(
         "--by-index",
-        default=None,
+        None,
+        "find the keys or unique ids in the index of a --path, instead of reading everything",
         action="store_true",
-        help="find the keys or unique ids in the index of a --path, instead of reading everything",
     )
     """None: not given, and not part of the job's digest."""
     sql: str | None = argument(
         "--sql",
-        default=None,
+        None,
+        'only messages that this SQL92 expression selects, such as "price > 10"',
         metavar="EXPR",
-        help='only messages that this SQL92 expression selects, such as "price > 10"',
     )
     check_crc: bool = argument(
         "--check-crc",
-        default=True,
-        help="count records whose bodies do not match their CRCs as lost, or take them as they are",
+        True,
+        "count records whose bodies do not match their CRCs as lost, or take them as they are",
     )
     fail_on_data_loss: bool = argument(
-        "--fail-on-data-loss",
-        default=True,
-        help="stop if requested messages were deleted, or count them in the report",
+        "--fail-on-data-loss", True, "stop if requested messages were deleted, or count them in the report"
     )
 
     def check(self) -> None:
@@ -285,41 +275,31 @@ class SourceArguments:
 class TargetArguments:
     """Which cluster gets the messages, and how fast."""
 
-    target: str | None = argument(
-        "--target", default=None, metavar="ADDR;ADDR", help="name servers of the target"
-    )
+    target: str | None = argument("--target", None, "name servers of the target", metavar="ADDR;ADDR")
     target_settings: list[str] | None = argument(
         "--target-option",
-        default=None,
+        None,
+        "option of the client that sends, such as rocketmq.accessKey=…; can be repeated",
         metavar="KEY=VALUE",
         action="append",
-        help="option of the client that sends, such as rocketmq.accessKey=…; can be repeated",
     )
     to_topic: list[str] | None = argument(
         "--to-topic",
-        default=None,
+        None,
+        "NAME for all messages, or SOURCE=NAME; can be repeated",
         metavar="NAME",
         action="append",
-        help="NAME for all messages, or SOURCE=NAME; can be repeated",
     )
     create_topics: bool = argument(
         "--create-topics",
-        default=False,
-        help="create topics that the target does not have, with the same number of queues",
+        False,
+        "create topics that the target does not have, with the same number of queues",
     )
     rate: float | None = argument(
-        "--rate",
-        default=None,
-        metavar="N",
-        type=float,
-        help="maximum messages per second of all tasks together",
+        "--rate", None, "maximum messages per second of all tasks together", metavar="N", type=float
     )
     bytes_rate: float | None = argument(
-        "--bytes-rate",
-        default=None,
-        metavar="N",
-        type=float,
-        help="maximum bytes per second of all tasks together",
+        "--bytes-rate", None, "maximum bytes per second of all tasks together", metavar="N", type=float
     )
 
     def cluster(self) -> Cluster:
@@ -360,22 +340,22 @@ class RunArguments:
 
     checkpoint: Path | None = argument(
         "--checkpoint",
-        default=None,
+        None,
+        "folder that records what is finished (default .firearrow-JOB-DIGEST)",
         metavar="FOLDER",
         type=Path,
-        help="folder that records what is finished (default .firearrow-JOB-DIGEST)",
     )
     report: Path | None = argument(
-        "--report", default=None, metavar="FILE", type=Path, help="write the report to this file, as JSON"
+        "--report", None, "write the report to this file, as JSON", metavar="FILE", type=Path
     )
     timeout_s: float = argument(
         "--timeout",
-        default=60,
+        60,
+        "seconds to retry a broker that does not answer (default %(default)s)",
         metavar="S",
         type=float,
-        help="seconds to retry a broker that does not answer (default %(default)s)",
     )
-    quiet: bool = argument("--quiet", default=False, help="show no progress on stderr")
+    quiet: bool = argument("--quiet", False, "show no progress on stderr")
 
     def check(self) -> None:
         if not 0 < self.timeout_s <= 86400:
@@ -387,7 +367,7 @@ class ForwardingArguments:
     """Of the jobs that forward messages."""
 
     provenance: bool = argument(
-        "--provenance", default=True, help="add REPLAY_* properties: job, broker, topic, queue, offset"
+        "--provenance", True, "add REPLAY_* properties: job, broker, topic, queue, offset"
     )
 
 
@@ -395,11 +375,9 @@ class ForwardingArguments:
 class SendingArguments(ForwardingArguments):
     """Of replay and redrive."""
 
-    dry_run: bool = argument(
-        "--dry-run", default=False, help="send nothing; count by topic, tag and hour of storing"
-    )
+    dry_run: bool = argument("--dry-run", False, "send nothing; count by topic, tag and hour of storing")
     verify: bool = argument(
-        "--verify", default=False, help="afterwards compare the target with the source, message by message"
+        "--verify", False, "afterwards compare the target with the source, message by message"
     )
 
 

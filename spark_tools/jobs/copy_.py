@@ -63,27 +63,27 @@ OURS = re.compile(r"\b(firearrow(?:\.\w{1,64}){2,12}): ([^\n]+)")
 class BatchArguments:
     """How much to copy at a time, and when to end."""
 
-    once: bool = argument("--once", default=False, help="copy the messages that are stored now, and end")
+    once: bool = argument("--once", False, "copy the messages that are stored now, and end")
     start: str = argument(
         "--start",
-        default="earliest",
-        help="where a new copy starts: earliest or latest (default %(default)s); --from overrides it",
+        "earliest",
+        "where a new copy starts: earliest or latest (default %(default)s); --from overrides it",
     )
     every_s: float = argument(
         "--every",
-        default=1.0,
+        1.0,
+        "minimum seconds from one micro-batch to the next (default %(default)s)",
         metavar="S",
         type=float,
-        help="minimum seconds from one micro-batch to the next (default %(default)s)",
     )
     batch_messages: int | None = argument(
-        "--batch-messages", default=None, metavar="N", type=int, help="maximum messages of one micro-batch"
+        "--batch-messages", None, "maximum messages of one micro-batch", metavar="N", type=int
     )
     batch_bytes: str = argument(
         "--batch-bytes",
-        default="256m",
+        "256m",
+        "approximate log bytes of one micro-batch (default %(default)s)",
         metavar="SIZE",
-        help="approximate log bytes of one micro-batch (default %(default)s)",
     )
 
     def check(self) -> None:
@@ -358,9 +358,7 @@ def sentence_of(text: str) -> Exception:
 
 
 cli = Program(
-    "copy",
-    copy,
-    (SourceArguments, TargetArguments, BatchArguments, RunArguments, ForwardingArguments),
+    "copy", copy, (SourceArguments, TargetArguments, BatchArguments, RunArguments, ForwardingArguments)
 )
 
 if __name__ == "__main__":

@@ -34,31 +34,24 @@ class FileArguments:
 
     to: Path | None = argument(
         "--to",
-        default=None,
+        None,
+        "folder of the export: a new one, or that of an interrupted export",
         metavar="FOLDER",
         type=Path,
-        help="folder of the export: a new one, or that of an interrupted export",
     )
     columns: str | None = argument(
-        "--columns", default=None, metavar="NAME,NAME", help="columns, separated by commas (default all)"
+        "--columns", None, "columns, separated by commas (default all)", metavar="NAME,NAME"
     )
     partition_by: str = argument(
-        "--partition-by",
-        default="topic,date",
-        help=f"folders by {', '.join(PARTITIONS)}; or none (default %(default)s)",
+        "--partition-by", "topic,date", f"folders by {', '.join(PARTITIONS)}; or none (default %(default)s)"
     )
     open_bodies: bool = argument(
-        "--open-bodies",
-        default=True,
-        off="--stored-bodies",
-        help="decompress bodies, or leave them as they are stored",
+        "--open-bodies", True, "decompress bodies, or leave them as they are stored", off="--stored-bodies"
     )
     compression: str = argument(
-        "--compression", default="zstd", help="zstd, snappy, gzip, lz4 or none (default %(default)s)"
+        "--compression", "zstd", "zstd, snappy, gzip, lz4 or none (default %(default)s)"
     )
-    level: int | None = argument(
-        "--level", default=None, metavar="N", type=int, help="compression level of zstd, 1 to 22"
-    )
+    level: int | None = argument("--level", None, "compression level of zstd, 1 to 22", metavar="N", type=int)
 
     def folder(self) -> Path:
         """InvalidOption."""
@@ -85,9 +78,7 @@ class FileArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportArguments:
-    dry_run: bool = argument(
-        "--dry-run", default=False, help="write nothing; show which ranges would be read"
-    )
+    dry_run: bool = argument("--dry-run", False, "write nothing; show which ranges would be read")
 
 
 def export(source: SourceArguments, files: FileArguments, running: RunArguments, own: ExportArguments) -> int:
@@ -234,11 +225,7 @@ def _count(report: Report, plan: Plan) -> None:
     )
 
 
-cli = Program(
-    "export",
-    export,
-    (SourceArguments, FileArguments, RunArguments, ExportArguments),
-)
+cli = Program("export", export, (SourceArguments, FileArguments, RunArguments, ExportArguments))
 
 if __name__ == "__main__":
     cli.main()

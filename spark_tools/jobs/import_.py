@@ -45,23 +45,21 @@ class ImportArguments:
 
     parquet: Path | None = argument(
         "--parquet",
-        default=None,
+        None,
+        "folder of an export, or a folder or file of other Parquet",
         metavar="PATH",
         type=Path,
-        help="folder of an export, or a folder or file of other Parquet",
     )
     unordered: bool = argument(
-        "--unordered",
-        default=False,
-        help="do not keep the order of queues; send files to any queues, in parallel",
+        "--unordered", False, "do not keep the order of queues; send files to any queues, in parallel"
     )
     check_files: bool = argument(
-        "--check-files", default=False, help="first compare every byte with the export's manifest"
+        "--check-files", False, "first compare every byte with the export's manifest"
     )
     provenance: bool = argument(
-        "--provenance", default=True, help="add REPLAY_* properties, if the files have the columns for them"
+        "--provenance", True, "add REPLAY_* properties, if the files have the columns for them"
     )
-    dry_run: bool = argument("--dry-run", default=False, help="send nothing; show what would be sent")
+    dry_run: bool = argument("--dry-run", False, "send nothing; show what would be sent")
 
 
 def import_(sending: TargetArguments, running: RunArguments, own: ImportArguments) -> int:
@@ -217,11 +215,7 @@ def _count(report: Report, found: ParquetInput, otherwise: str) -> None:
     report.notes.append("nothing was sent; bytes are those of the files")
 
 
-cli = Program(
-    "import",
-    import_,
-    (TargetArguments, RunArguments, ImportArguments),
-)
+cli = Program("import", import_, (TargetArguments, RunArguments, ImportArguments))
 
 if __name__ == "__main__":
     cli.main()

@@ -24,10 +24,7 @@ from firearrow.spark_tools.jobs.send_job import SendJob
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveArguments(SendingArguments):
     groups: list[str] | None = argument(
-        "--group",
-        default=None,
-        action="append",
-        help="consumer group whose dead letters are sent; can be repeated",
+        "--group", None, "consumer group whose dead letters are sent; can be repeated", action="append"
     )
 
 
@@ -63,11 +60,7 @@ def redrive(
     return finish(delivery.carry_out())
 
 
-cli = Program(
-    "redrive",
-    redrive,
-    (SourceArguments, TargetArguments, RunArguments, RedriveArguments),
-)
+cli = Program("redrive", redrive, (SourceArguments, TargetArguments, RunArguments, RedriveArguments))
 
 if __name__ == "__main__":
     cli.main()

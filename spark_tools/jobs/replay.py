@@ -26,12 +26,10 @@ from firearrow.spark_tools.live.sender import Sender
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayArguments(SendingArguments):
     unordered: bool = argument(
-        "--unordered",
-        default=False,
-        help="do not keep the order of queues; split them over tasks and queues",
+        "--unordered", False, "do not keep the order of queues; split them over tasks and queues"
     )
     verify_only: bool = argument(
-        "--verify-only", default=False, help="send nothing; compare what an earlier run of this command sent"
+        "--verify-only", False, "send nothing; compare what an earlier run of this command sent"
     )
 
 
@@ -73,11 +71,7 @@ def routed(sending: TargetArguments, unordered: bool, sender: Sender, parts: Seq
     return QueueRouting(mapping.table), [*notes, *(f"other queue id: {text}" for text in mapping.moved)]
 
 
-cli = Program(
-    "replay",
-    replay,
-    (SourceArguments, TargetArguments, RunArguments, ReplayArguments),
-)
+cli = Program("replay", replay, (SourceArguments, TargetArguments, RunArguments, ReplayArguments))
 
 if __name__ == "__main__":
     cli.main()

@@ -31,7 +31,7 @@ EIGHT = 1795248000000
 
 @dataclass(frozen=True, kw_only=True)
 class OwnArguments:
-    fast: bool = argument("--fast", default=False)
+    fast: bool = argument("--fast", False, "")
 
 
 Seen = tuple[SourceArguments, TargetArguments, RunArguments, OwnArguments]

@@ -49,28 +49,28 @@ class CheckArguments:
 
     path: list[str] | None = argument(
         "--path",
-        default=None,
+        None,
+        "folder of a store, or NAME=FOLDER; can be repeated",
         metavar="FOLDER",
         action="append",
-        help="folder of a store, or NAME=FOLDER; can be repeated",
     )
-    crc: bool = argument("--crc", default=True, help="check the CRC of each body")
-    index: bool = argument("--index", default=True, help="check the index of keys")
+    crc: bool = argument("--crc", True, "check the CRC of each body")
+    index: bool = argument("--index", True, "check the index of keys")
     index_slots: int = argument(
         "--index-slots",
-        default=0,
+        0,
+        "maxHashSlotNum of the broker; 0: detect it from the files (default 0)",
         metavar="N",
         type=int,
-        help="maxHashSlotNum of the broker; 0: detect it from the files (default 0)",
     )
     delay_levels: str | None = argument(
         "--delay-levels",
-        default=None,
+        None,
+        "messageDelayLevel of the broker, to check times of delivery exactly",
         metavar="LEVELS",
-        help="messageDelayLevel of the broker, to check times of delivery exactly",
     )
     duplicates: bool = argument(
-        "--duplicates", default=False, help="count messages of a topic with the same unique key, exactly"
+        "--duplicates", False, "count messages of a topic with the same unique key, exactly"
     )
 
     def check(self) -> None:
@@ -96,19 +96,19 @@ class ReportArguments:
 
     report: Path | None = argument(
         "--report",
-        default=None,
+        None,
+        "write audit.json, audit.html and Parquet tables of what was found to this folder",
         metavar="FOLDER",
         type=Path,
-        help="write audit.json, audit.html and Parquet tables of what was found to this folder",
     )
     top: int = argument(
         "--top",
-        default=100,
+        100,
+        "number of topics, queues, tags and hosts in the report (default %(default)s)",
         metavar="N",
         type=int,
-        help="number of topics, queues, tags and hosts in the report (default %(default)s)",
     )
-    quiet: bool = argument("--quiet", default=False, help="show no progress on stderr")
+    quiet: bool = argument("--quiet", False, "show no progress on stderr")
 
     def check(self) -> None:
         if not 1 <= self.top <= TOP_MAX:
@@ -203,11 +203,7 @@ def _write(
     write_tables(folder, seen)
 
 
-cli = Program(
-    "audit",
-    audit,
-    (CheckArguments, ReportArguments),
-)
+cli = Program("audit", audit, (CheckArguments, ReportArguments))
 
 if __name__ == "__main__":
     cli.main()

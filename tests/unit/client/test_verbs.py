@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 import pytest
 
-from firearrow._native.base.verbs import Command, agrees, argument, call, groups_of, integer
+from firearrow._native.base.verbs import REQUIRED, Command, agrees, argument, call, groups_of, integer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paged:
-    limit: int = argument("--limit", default=10, type=integer(1, 99), metavar="N", help="maximum number")
-    color: bool = argument("--color", default=True, help="use colors")
-    raw: bool = argument("--as-is", default=False)
+    limit: int = argument("--limit", 10, "maximum number", type=integer(1, 99), metavar="N")
+    color: bool = argument("--color", True, "use colors")
+    raw: bool = argument("--as-is", False, "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    name: str = argument("name", help="100 %% of the name")
-    groups: list[str] | None = argument("--group", default=None, action="append")
-    order: str = argument("--order", default="up", choices=("up", "down"))
+    name: str = argument("name", REQUIRED, "100 %% of the name")
+    groups: list[str] | None = argument("--group", None, "", action="append")
+    order: str = argument("--order", "up", "", choices=("up", "down"))
 
 
 def show(paged: Paged, named: Named) -> tuple[Paged, Named]:
