@@ -67,7 +67,7 @@ async def get(call: Call) -> int:
 
 
 async def set_options(call: Call) -> None:
-    """Change options of running brokers. The values before and after are printed first.
+    """Change options of running brokers. The old and the new values are printed.
 
     firearrow config set fileReservedTime=48
     firearrow config set fileReservedTime=48 --broker broker-a --dry-run

@@ -73,7 +73,7 @@ class Sample(NamedTuple):
 
 
 async def top(call: Call) -> None:
-    """Show the busiest topics and the groups with the largest lag, again and again. With --since it shows the history
+    """Show the busiest topics and the groups with the largest lag, and refresh them. With --since it shows the history
     that FireArrow brokers keep.
 
         firearrow top --once --every 5

@@ -62,8 +62,8 @@ class Doctor:
         self.answered = False
 
     async def examine(self, call: Call) -> int:
-        """Look for problems in a cluster, or in the folder of a stopped store. Each finding has its reason, why it
-        matters, and how to fix it.
+        """Look for problems in a cluster, or in the folder of a stopped store. Each finding comes with its
+        reason, its effect and the way to fix it.
 
             firearrow doctor
             firearrow doctor --store /var/lib/firearrow/store

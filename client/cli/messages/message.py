@@ -116,8 +116,8 @@ async def _of_a_time(call: Call, wanted: Wanted) -> list[ReceivedMessage]:
 
 
 async def path(call: Call) -> int:
-    """Show what happened to a message: stored, due, delivered, retried, dead. The exit code is 1 if one of these
-    steps failed.
+    """Show what happened to a message: stored, due, delivered, retried, dead. The exit code is
+    1 if something went wrong.
 
         firearrow message path orders 7F0000010001…
         firearrow message path orders 7F0000010001… --json
