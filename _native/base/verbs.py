@@ -4,9 +4,9 @@
     command.verb("show", show).argument("topic")
     given = command.parse(arguments)
 
-The docstring of `show` is the help: two sentences, of which lists show the first one, and indented examples. `given`
-has a member for each argument, and `verb`: the Verb. Arguments that functions share are the fields of a dataclass;
-`Verb.group` declares them, and `call` passes an object of it to the verb's function:
+The docstring of `show` is the help: two sentences, of which lists show the first one, and a line for each example.
+`given` has a member for each argument, and `verb`: the Verb. Arguments that functions share are the fields of a
+dataclass; `Verb.group` declares them, and `call` passes an object of it to the verb's function:
 
     @dataclass(frozen=True, kw_only=True)
     class ReportArguments:

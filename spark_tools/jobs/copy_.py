@@ -142,9 +142,7 @@ def copy(
             else:
                 run(copying, stream, batching, quiet=running.quiet)
         report.seconds = watch.seconds
-    if running.report is not None:
-        report.write(running.report)
-    return finish(report)
+    return finish(report, running)
 
 
 def stream_options(

@@ -102,11 +102,7 @@ def export(source: SourceArguments, files: FileArguments, running: RunArguments,
         with checkpoint(
             checkpoint_folder, JOB, given, partial(planning.planned, message_source, source)
         ) as job_checkpoint:
-            report.id, report.checkpoint, report.resumed = (
-                job_checkpoint.id,
-                str(job_checkpoint.folder),
-                job_checkpoint.resumed,
-            )
+            report.of(job_checkpoint)
             work = ExportTask(
                 message_source=message_source,
                 message_filter=source.message_filter(),
@@ -118,9 +114,7 @@ def export(source: SourceArguments, files: FileArguments, running: RunArguments,
             planning.lose_changed(job_checkpoint, message_source, source.fail_on_data_loss)
             _export(job_checkpoint, work, report, watch, quiet=running.quiet)
     report.seconds = watch.seconds
-    if running.report is not None:
-        report.write(running.report)
-    return finish(report)
+    return finish(report, running)
 
 
 def _export(

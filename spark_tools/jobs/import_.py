@@ -89,18 +89,12 @@ def import_(sending: TargetArguments, running: RunArguments, own: ImportArgument
         with checkpoint(
             running.checkpoint, JOB, same, lambda: [file_range.part for file_range in found.file_ranges]
         ) as job_checkpoint:
-            report.id, report.checkpoint, report.resumed = (
-                job_checkpoint.id,
-                str(job_checkpoint.folder),
-                job_checkpoint.resumed,
-            )
+            report.of(job_checkpoint)
             if own.provenance:
                 sink_settings = replace(sink_settings, job=_job(job_checkpoint, found, report))
             _import(job_checkpoint, found, sink_settings, sending, running, report)
     report.seconds = watch.seconds
-    if running.report is not None:
-        report.write(running.report)
-    return finish(report)
+    return finish(report, running)
 
 
 def _sink_settings(found: ParquetInput, sending: TargetArguments, unordered: bool) -> SinkSettings:

@@ -103,8 +103,10 @@ def check_endpoints(groups: Iterable[object]) -> None:
                 writable(sender, topic)
 
 
-def finish(report: Report) -> int:
-    """Show it; the exit code is 1 if something failed."""
+def finish(report: Report, running: RunArguments) -> int:
+    """Write the report if a file is named, and show it; the exit code is 1 if something failed."""
+    if running.report is not None:
+        report.write(running.report)
     report.show(Console())
     return FAILED if report.failed else OK
 

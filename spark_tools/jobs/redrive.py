@@ -57,7 +57,7 @@ def redrive(
         verify=own.verify,
         leaving=routing,
     )
-    return finish(delivery.carry_out())
+    return finish(delivery.carry_out(), running)
 
 
 cli = Program("redrive", redrive, (SourceArguments, TargetArguments, RunArguments, RedriveArguments))

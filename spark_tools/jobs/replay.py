@@ -57,7 +57,7 @@ def replay(
         verify=own.verify or own.verify_only,
         send=not own.verify_only,
     )
-    return finish(delivery.carry_out())
+    return finish(delivery.carry_out(), running)
 
 
 def routed(sending: TargetArguments, unordered: bool, sender: Sender, parts: Sequence[QueueRange]) -> Routed:

@@ -50,6 +50,10 @@ class Report:
         wrong = any(self.verification.get(name) for name in ("missing", "wrong", "unreadable"))
         return bool(self.failures) or wrong
 
+    def of(self, checkpoint: Checkpoint) -> None:
+        """Name the checkpoint of a job whose report was begun without it."""
+        self.id, self.checkpoint, self.resumed = checkpoint.id, str(checkpoint.folder), checkpoint.resumed
+
     def add(self, checkpoint: Checkpoint, all_progress: Iterable[SliceProgress]) -> None:
         """Add the losses of the plan and the counts of the slices."""
         self.lost |= checkpoint.lost

@@ -84,8 +84,6 @@ class SendJob:
             else:
                 self._deliver(job_checkpoint, message_source, message_filter, report)
             report.seconds = watch.seconds
-        if self.running.report is not None:
-            report.write(self.running.report)
         return report
 
     def _count(
