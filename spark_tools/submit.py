@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firearrow.spark_tools.base.errors import SparkToolsError
-from firearrow.spark_tools.base.submission import MASTER
 
 LOGGING = Path(__file__).parent / "jobs" / "log4j2.properties"
+MASTER = "FIREARROW_SPARK_MASTER"
+"""Environment variable of a submitted job: Spark's master."""
 JAVA_MIN = 17
 JAVA_S = 30.0
 PYSPARK_MIN = (4, 2)

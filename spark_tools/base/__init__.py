@@ -8,6 +8,5 @@
 - `filter_eval`: applies a filter to records
 - `provenance`: where a message that was sent again came from
 - `source`: the common interface of store files and live brokers
-- `submission`: what the process that submits a job passes to it
 - `worker_setup`: settings of a Python worker forked by Spark
 """

@@ -21,9 +21,9 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from firearrow.spark_tools.base.errors import REFUSALS, SparkToolsError, WriteFailed
-from firearrow.spark_tools.base.submission import MASTER
 from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
+from firearrow.spark_tools.submit import MASTER
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
