@@ -74,8 +74,8 @@ from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
-from firearrow.broker.replication.controller_client import ControllerClient
-from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.controller.client import ControllerClient
+from firearrow.broker.replication.failover.role import PairRole
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention

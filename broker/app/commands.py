@@ -85,7 +85,7 @@ async def _serve(
     from firearrow.broker.app.app import App  # noqa: PLC0415 (not needed for wrong usage)
     from firearrow.broker.app.controller_mode import ControllerConnections  # noqa: PLC0415
     from firearrow.broker.context.broker_context import Restart  # noqa: PLC0415
-    from firearrow.broker.replication.role import PairRole  # noqa: PLC0415
+    from firearrow.broker.replication.failover.role import PairRole  # noqa: PLC0415
 
     _check_folder(config.options.store_root)
     config.start_again({"broker_name": named(config.options).broker_name})
@@ -137,7 +137,7 @@ def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> 
 def _start_faults(options: Options) -> list[Complaint]:
     """What would end the start later, as far as the options alone show it."""
     from firearrow.broker.app.app import check_port  # noqa: PLC0415 (only for --check-config)
-    from firearrow.broker.replication.controller_client import controllers_of  # noqa: PLC0415
+    from firearrow.broker.replication.controller.client import controllers_of  # noqa: PLC0415
     from firearrow.broker.replication.slave import check_slave  # noqa: PLC0415
     from firearrow.broker.services.registration import addresses  # noqa: PLC0415
 

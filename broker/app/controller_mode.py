@@ -24,10 +24,10 @@ from firearrow.broker.net.server import Server
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.auto_switch_slave import AutoSwitchSlave
-from firearrow.broker.replication.controller_client import ControllerClient, Role
-from firearrow.broker.replication.controller_requests import LogState, Members
-from firearrow.broker.replication.epoch_file import Epoch, EpochFile
-from firearrow.broker.replication.slave_tables import CopiedProgress
+from firearrow.broker.replication.controller.client import ControllerClient, Role
+from firearrow.broker.replication.controller.requests import LogState, Members
+from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile
+from firearrow.broker.replication.tables.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect, Registrar
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.topics import TopicTable

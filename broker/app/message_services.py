@@ -31,7 +31,7 @@ from firearrow.broker.handlers.send_back import SendBackHandler
 from firearrow.broker.handlers.timers import DelaysHandler
 from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, PendingTimersHandler
 from firearrow.broker.pop.revive import ReviveService
-from firearrow.broker.replication.pair_tables import PairProgress
+from firearrow.broker.replication.wires.firearrow.tables import PairProgress
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets

@@ -10,12 +10,12 @@ from functools import partial
 
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
-from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, may_follow
-from firearrow.broker.replication.fencing import Fencing
-from firearrow.broker.replication.master_watch import MasterWatch
-from firearrow.broker.replication.member_group import brokers_of_name
-from firearrow.broker.replication.promotion import Promotion
-from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.failover.fencing import Fencing
+from firearrow.broker.replication.failover.master_watch import MasterWatch
+from firearrow.broker.replication.failover.member_group import brokers_of_name
+from firearrow.broker.replication.failover.promotion import Promotion
+from firearrow.broker.replication.failover.role import PairRole
+from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, may_follow
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.services.registration import Registrar
 from firearrow.broker.tables.registration import BrokerIdentity

@@ -20,23 +20,23 @@ from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
-from firearrow.broker.replication.confirmed_offset import CopiesWarning
-from firearrow.broker.replication.controller_client import ControllerClient
-from firearrow.broker.replication.journal_stream import JournalFollower
-from firearrow.broker.replication.log_times import ReplicaLag
+from firearrow.broker.replication.controller.client import ControllerClient
+from firearrow.broker.replication.failover.isolated_start import PreOnline
+from firearrow.broker.replication.failover.member_group import MemberGroup
+from firearrow.broker.replication.failover.role import HA_PORT_GAP, PairRole
+from firearrow.broker.replication.log.confirmed_offset import CopiesWarning
+from firearrow.broker.replication.log.pair_identity import MASTER_ROLES
+from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.replication.master import HAService
-from firearrow.broker.replication.member_group import MemberGroup
-from firearrow.broker.replication.pair_client import FollowedParts
-from firearrow.broker.replication.pair_handshake import Facts, member_of
-from firearrow.broker.replication.pair_identity import MASTER_ROLES
-from firearrow.broker.replication.pair_log import PairLog
-from firearrow.broker.replication.pair_master import PairParts
-from firearrow.broker.replication.pair_tables import FollowedTables, PushedTables
-from firearrow.broker.replication.pre_online import PreOnline
-from firearrow.broker.replication.role import HA_PORT_GAP, PairRole
+from firearrow.broker.replication.session.master_api import Naming
 from firearrow.broker.replication.slave import Slave, check_slave
-from firearrow.broker.replication.slave_master import Naming
-from firearrow.broker.replication.slave_tables import CopiedProgress
+from firearrow.broker.replication.tables.slave_tables import CopiedProgress
+from firearrow.broker.replication.wires.firearrow.agreement import PairLog
+from firearrow.broker.replication.wires.firearrow.follower import FollowedParts
+from firearrow.broker.replication.wires.firearrow.handshake import Facts, member_of
+from firearrow.broker.replication.wires.firearrow.journal_stream import JournalFollower
+from firearrow.broker.replication.wires.firearrow.shipment import PairParts
+from firearrow.broker.replication.wires.firearrow.tables import FollowedTables, PushedTables
 from firearrow.broker.services.registration import Connect, Registrar, addresses
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.routes import RouteTable

@@ -12,8 +12,8 @@ from firearrow._native.store.message_store import MessageStore, StoreConfig, Sto
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.replication.epoch_file import EpochFile
-from firearrow.broker.replication.pair_identity import ASYNC_MASTER
+from firearrow.broker.replication.log.epoch_file import EpochFile
+from firearrow.broker.replication.log.pair_identity import ASYNC_MASTER
 
 log = logging.getLogger("firearrow.store")
 

@@ -13,11 +13,14 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Peer, Routes, with_host
+from firearrow.broker.replication.log.record_sums import RECORD_OFFSET, RECORD_SUM, RecordSums
 from firearrow.broker.replication.master import HAService
-from firearrow.broker.replication.pair_handshake import LATEST as PAIR_LATEST
-from firearrow.broker.replication.pair_handshake import VERSION as PAIR_VERSION
-from firearrow.broker.replication.record_sums import RecordSums
-from firearrow.broker.replication.slave_master import LATEST_MEMBER, PAIR_MEMBER, RECORD_OFFSET, RECORD_SUM
+from firearrow.broker.replication.wires.firearrow.handshake import (
+    LATEST,
+    LATEST_MEMBER,
+    VERSION,
+    VERSION_MEMBER,
+)
 from firearrow.broker.tables.registration import BrokerIdentity
 
 CLIENT = (
@@ -68,7 +71,7 @@ class ReplicasHandler:
         request, a master does not need."""
         if self._master is None or "masterHaAddress" in request.ext:
             return request.answer()
-        versions = {PAIR_MEMBER: str(PAIR_VERSION), LATEST_MEMBER: str(PAIR_LATEST)}
+        versions = {VERSION_MEMBER: str(VERSION), LATEST_MEMBER: str(LATEST)}
         ext = {
             **(versions if self._master.serves_pairs else {}),
             "masterAddress": with_host(self._identity.address(""), peer),

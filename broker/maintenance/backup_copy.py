@@ -15,7 +15,7 @@ from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
 from firearrow._native.store.log.journal_entries import end_of
 from firearrow.broker.maintenance.backup_manifest import NAME, Stamp, stamp_of
-from firearrow.broker.replication.pair_identity import forget_promotion
+from firearrow.broker.replication.log.pair_identity import forget_promotion
 
 CHUNK_BYTES = 16 << 20
 NO_COPY_RANGE = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)

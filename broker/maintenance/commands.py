@@ -26,7 +26,7 @@ from firearrow.broker.maintenance.arguments import (
 )
 from firearrow.broker.maintenance.dump import records
 from firearrow.broker.maintenance.lock import check_folder, held
-from firearrow.broker.replication.role import promote_stopped, rebuild_stopped, reset_epoch
+from firearrow.broker.replication.failover.role import promote_stopped, rebuild_stopped, reset_epoch
 
 OK, FINDINGS, CANNOT, INTERRUPTED = 0, 1, 3, 130
 

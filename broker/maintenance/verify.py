@@ -17,8 +17,8 @@ from firearrow._native.store_checks.small_files import check_checkpoint, check_c
 from firearrow._native.store_checks.timer_files import check_timer_files
 from firearrow.broker.maintenance.lock import check_folder
 from firearrow.broker.maintenance.process_pool import ProcessExecutor
-from firearrow.broker.replication.epoch_file import FILE_NAME as EPOCHS
-from firearrow.broker.replication.epoch_file import decoded
+from firearrow.broker.replication.log.epoch_file import FILE_NAME as EPOCHS
+from firearrow.broker.replication.log.epoch_file import decoded
 
 
 @dataclass(frozen=True, slots=True)

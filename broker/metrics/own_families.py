@@ -24,7 +24,7 @@ from firearrow.broker.metrics.exposition import (
 from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.quotas.quota_check import KINDS
 from firearrow.broker.quotas.quota_table import CONNECTIONS, RATES
-from firearrow.broker.replication.log_times import ReplicaLag
+from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.tables.members import LANGUAGES
 
 US_IN_S = 1_000_000

@@ -12,7 +12,7 @@ from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.net.server import Server
 from firearrow.broker.pop.revive import ReviveService
-from firearrow.broker.replication.log_times import ReplicaLag
+from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar
 from firearrow.broker.services.retention import Retention

@@ -1,39 +1,18 @@
 """Replication: a master and its slaves, Apache's or ours (Apache: HAService, HAClient, SlaveSynchronize).
 
-- `auto_switch_frames`, `auto_switch_master`, `auto_switch_slave`: the wire of the log under controllers, its two ends
-- `broker_identity`: the files with the number that the controllers gave this broker
-- `acting_master`: what a slave does while its master is down, with enableSlaveActingMaster
-- `common_point`: up to where two logs have the same bytes, found by checksums in few questions
-- `confirmed_offset`: up to where enough copies have the log, and what a send gets if there are too few
-- `fencing`: a master gives its place to a slave, by request
-- `controller_client`: ReplicasManager: the broker as a member under controllers
-- `controller_requests`: what it asks them, and what their answers mean
-- `log_times`: when a log had which end: a lag in bytes as time and messages
-- `epoch_file`: EpochFileCache: which epoch of the pair wrote which bytes of the log
-- `journal_stream`: the progress journal on its way from a master to a slave
+The packages are floors: each imports from those above it in this list only (`tests/meta/test_layout.py`).
+
+- `log`: what a log is to others: its epochs, its identity, up to where it is confirmed and one with another log
+- `session`: the master as a slave sees it, and the slaves that a master expects
+- `tables`: a master's tables, which a slave asks for
+- `wires`: how the log travels: Apache's wire, and FireArrow's
+- `failover`: who is the master, and what happens when that changes
+- `controller`: the broker as a member under Apache's controllers
+
+and what is composed of them:
+
+- `auto_switch_master`, `auto_switch_slave`: the wire of the log under controllers, its two ends
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
-- `expected_replicas`: the other brokers of our name, connected or not, until an operator removes them
-- `master_connection`: one slave of a master: its requests and acknowledgements, the log sent to it
-- `master_role`: what a slave remembers of its master: its role, and the slaves that it expects
-- `master_watch`: whether name servers have another master with a newer epoch
-- `member_group`: the brokers of our own name, and heartbeats to name servers, with enableSlaveActingMaster
-- `pair_client`: the slave's end of a connection of our own wire
-- `pair_connection`: the master's end of it
-- `pair_frames`: frames between two FireArrow brokers
-- `pair_handshake`: who the two are, what their logs are, and that both know the secret
-- `pair_identity`: which pair a store belongs to, and which node of it this is
-- `pair_log`: what the two report of their logs, and up to where these are one
-- `pair_master`: what a master does for slaves of our own wire
-- `pair_tables`: the tables that a master pushes, and how a slave takes them over
-- `pre_online`: a master that starts takes over what was consumed at its slaves meanwhile
-- `promotion`: a slave becomes the master of its pair, by request
-- `rebuild`: a slave starts over with an empty log; the old one is kept
-- `record_sums`: checksums of the records that slaves compare with theirs, found in short turns of the loop
-- `role`: what a store remembers of its role: promoted, or fenced
-- `sync_state_set`: the brokers whose copies count under controllers
 - `slave`: the parts of a slave: its client, its tables, its state
 - `slave_client`: HAClient: follows the master's log over its replication port
-- `slave_master`: the master as a slave sees it: its addresses, requests to it, how far it is followed
-- `slave_requests`: which requests a slave refuses, and what it reports of itself
-- `slave_tables`: SlaveSynchronize: copies topics, groups, offsets and timers of the master
 """

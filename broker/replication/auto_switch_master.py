@@ -13,16 +13,16 @@ from typing import NamedTuple
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import ip_text
-from firearrow.broker.replication import auto_switch_frames as frames
-from firearrow.broker.replication.auto_switch_frames import Greeting, PieceHeader
-from firearrow.broker.replication.confirmed_offset import CopiesNeeded
-from firearrow.broker.replication.controller_client import Alter, Role
-from firearrow.broker.replication.controller_requests import Members
-from firearrow.broker.replication.epoch_file import Epoch, EpochFile
-from firearrow.broker.replication.expected_replicas import Place
+from firearrow.broker.replication.controller import frames
+from firearrow.broker.replication.controller.client import Alter, Role
+from firearrow.broker.replication.controller.frames import Greeting, PieceHeader
+from firearrow.broker.replication.controller.requests import Members
+from firearrow.broker.replication.controller.sync_state_set import SyncStateSet
+from firearrow.broker.replication.log.confirmed_offset import CopiesNeeded
+from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile
 from firearrow.broker.replication.master import HAService, SlaveConnection
-from firearrow.broker.replication.master_connection import HAConnection
-from firearrow.broker.replication.sync_state_set import SyncStateSet
+from firearrow.broker.replication.session.expected_replicas import Place
+from firearrow.broker.replication.wires.apache.sender import HAConnection
 
 log = logging.getLogger("firearrow.replication")
 

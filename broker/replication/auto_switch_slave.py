@@ -16,19 +16,13 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address
 from firearrow.broker.context.broker_context import BrokerContext, Restart
-from firearrow.broker.replication import auto_switch_frames as frames
-from firearrow.broker.replication.auto_switch_frames import PieceHeader, Welcome
-from firearrow.broker.replication.confirmed_offset import ConfirmedLog
-from firearrow.broker.replication.controller_client import Role
-from firearrow.broker.replication.epoch_file import Epoch, EpochFile, common_point
-from firearrow.broker.replication.expected_replicas import ExpectedReplica, Place
-from firearrow.broker.replication.slave import Slave
-from firearrow.broker.replication.slave_client import (
-    CONNECT_S,
-    HAClient,
-    ReplicationConnection,
-)
-from firearrow.broker.replication.slave_master import (
+from firearrow.broker.replication.controller import frames
+from firearrow.broker.replication.controller.client import Role
+from firearrow.broker.replication.controller.frames import PieceHeader, Welcome
+from firearrow.broker.replication.log.confirmed_offset import ConfirmedLog
+from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile, common_point
+from firearrow.broker.replication.session.expected_replicas import ExpectedReplica, Place
+from firearrow.broker.replication.session.master_api import (
     LogRange,
     Master,
     MasterError,
@@ -38,7 +32,13 @@ from firearrow.broker.replication.slave_master import (
     State,
     address_or_none,
 )
-from firearrow.broker.replication.slave_tables import CopiedProgress
+from firearrow.broker.replication.slave import Slave
+from firearrow.broker.replication.slave_client import (
+    CONNECT_S,
+    HAClient,
+    ReplicationConnection,
+)
+from firearrow.broker.replication.tables.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")

@@ -28,20 +28,20 @@ from firearrow.broker.base.peer import Address, counted_address, ip_text
 from firearrow.broker.net.acceptor import Listener
 from firearrow.broker.net.server import ONLY_TLS
 from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
-from firearrow.broker.replication.confirmed_offset import (
+from firearrow.broker.replication.log.confirmed_offset import (
     Confirmed,
     CopiesNeeded,
     confirmed_at,
     confirmed_by,
     has_caught_up,
 )
-from firearrow.broker.replication.expected_replicas import ExpectedReplicas, Place
-from firearrow.broker.replication.log_times import Lag, LogTimes, ReplicaLag
-from firearrow.broker.replication.master_connection import HAConnection
-from firearrow.broker.replication.pair_connection import PairConnection
-from firearrow.broker.replication.pair_handshake import MAGIC, RefusalCode, secret_fault
-from firearrow.broker.replication.pair_master import PairMaster, PairParts
-from firearrow.broker.replication.slave_master import address_or_none
+from firearrow.broker.replication.log.replica_lag import Lag, LogTimes, ReplicaLag
+from firearrow.broker.replication.session.expected_replicas import ExpectedReplicas, Place
+from firearrow.broker.replication.session.master_api import address_or_none
+from firearrow.broker.replication.wires.apache.sender import HAConnection
+from firearrow.broker.replication.wires.firearrow.handshake import MAGIC, RefusalCode, secret_fault
+from firearrow.broker.replication.wires.firearrow.sender import PairConnection
+from firearrow.broker.replication.wires.firearrow.shipment import PairMaster, PairParts
 from firearrow.broker.services.timers import Periodic
 
 log = logging.getLogger("firearrow.replication")

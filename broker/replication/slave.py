@@ -11,18 +11,18 @@ from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.replication.acting_master import ActingMaster
-from firearrow.broker.replication.confirmed_offset import ConfirmedLog
-from firearrow.broker.replication.expected_replicas import ExpectedReplica, ExpectedReplicas, Place
-from firearrow.broker.replication.log_times import ReplicaLag
-from firearrow.broker.replication.master_role import MasterReplicas, MasterRole
-from firearrow.broker.replication.pair_client import FollowedParts, PairClient
-from firearrow.broker.replication.pair_handshake import Facts
-from firearrow.broker.replication.role import PairRole
+from firearrow.broker.replication.failover.acting_master import ActingMaster
+from firearrow.broker.replication.failover.master_role import MasterReplicas, MasterRole
+from firearrow.broker.replication.failover.role import PairRole
+from firearrow.broker.replication.failover.slave_requests import SlaveRequests
+from firearrow.broker.replication.log.confirmed_offset import ConfirmedLog
+from firearrow.broker.replication.log.replica_lag import ReplicaLag
+from firearrow.broker.replication.session.expected_replicas import ExpectedReplica, ExpectedReplicas, Place
+from firearrow.broker.replication.session.master_api import Master, Naming, SlaveStatus, State
 from firearrow.broker.replication.slave_client import HAClient
-from firearrow.broker.replication.slave_master import Master, Naming, SlaveStatus, State
-from firearrow.broker.replication.slave_requests import SlaveRequests
-from firearrow.broker.replication.slave_tables import CopiedProgress, SlaveSynchronize
+from firearrow.broker.replication.tables.slave_tables import CopiedProgress, SlaveSynchronize
+from firearrow.broker.replication.wires.firearrow.follower import FollowedParts, PairClient
+from firearrow.broker.replication.wires.firearrow.handshake import Facts
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")

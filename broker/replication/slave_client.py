@@ -17,10 +17,8 @@ from firearrow._native.store.message_store import PutRefused
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.tls import plain_hint
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.replication.confirmed_offset import EVERYTHING, ConfirmedLog
-from firearrow.broker.replication.pair_client import PairClient
-from firearrow.broker.replication.pair_handshake import LATEST as PAIR_LATEST
-from firearrow.broker.replication.slave_master import (
+from firearrow.broker.replication.log.confirmed_offset import EVERYTHING, ConfirmedLog
+from firearrow.broker.replication.session.master_api import (
     NO_ADDRESS,
     LogRange,
     Master,
@@ -31,6 +29,8 @@ from firearrow.broker.replication.slave_master import (
     SlaveStatus,
     State,
 )
+from firearrow.broker.replication.wires.firearrow.follower import PairClient, spoken_version
+from firearrow.broker.replication.wires.firearrow.handshake import LATEST
 
 log = logging.getLogger("firearrow.slave")
 
@@ -158,8 +158,8 @@ class HAClient:
         """If no name server takes us, a master at haMasterAddress is tried as a FireArrow broker: it reports its
         address then."""
         if self._master.address is None and self._master.ha_address is not None and self._naming.fault():
-            return PAIR_LATEST
-        return await self._master.pair_version()
+            return LATEST
+        return await spoken_version(self._master)
 
     @asynccontextmanager
     async def _connected(self, make: Callable[[], Connection], address: Address) -> AsyncIterator[Connection]:
@@ -256,7 +256,7 @@ class HAClient:
         """A FireArrow master that takes over from its slaves serves our own wire only then. ConnectionError: it
         does."""
         try:
-            version = 0 if self._pair is None else await self._master.pair_version()
+            version = 0 if self._pair is None else await spoken_version(self._master)
         except (OSError, MasterError):
             return
         if version:

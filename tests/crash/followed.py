@@ -17,7 +17,7 @@ from firearrow._native.store.log.journal_entries import Entry
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.append.progress_journal import Journal, Kind
-from firearrow.broker.replication.journal_stream import JournalFollower
+from firearrow.broker.replication.wires.firearrow.journal_stream import JournalFollower
 from tests.crash.marks import Marks
 from tests.crash.progress import GROUP, ProgressWriter
 from tests.crash.recorded_broker import SMALL, serve

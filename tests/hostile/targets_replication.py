@@ -5,10 +5,18 @@ import random
 from firearrow._native.store.log.journal_entries import Entry
 from firearrow.broker.append.progress_journal import Kind as EntryKind
 from firearrow.broker.append.progress_journal import compacted_file
-from firearrow.broker.replication import common_point, epoch_file, journal_stream, pair_frames
-from firearrow.broker.replication.epoch_file import Epoch
-from firearrow.broker.replication.pair_frames import Ack, FrameDecoder, Heartbeat, Kind, Table, TableKind
-from firearrow.broker.replication.pair_handshake import (
+from firearrow.broker.replication.log import common_point, epoch_file
+from firearrow.broker.replication.log.epoch_file import Epoch
+from firearrow.broker.replication.wires.firearrow import frames, journal_stream
+from firearrow.broker.replication.wires.firearrow.frames import (
+    Ack,
+    FrameDecoder,
+    Heartbeat,
+    Kind,
+    Table,
+    TableKind,
+)
+from firearrow.broker.replication.wires.firearrow.handshake import (
     MAGIC,
     Facts,
     MasterHandshake,
@@ -44,12 +52,12 @@ def some_frames() -> list[bytes]:
         answer,
         slave.proof(),
         *journal_stream.journal_frames([journal_bytes()]),
-        b"".join(pair_frames.log_frame(0, 1, 0, memoryview(b"x" * 300))),
-        pair_frames.table_frame(Table(TableKind.TOPICS, 7, DataVersion(1, 2, 3), b"{}")),
-        pair_frames.heartbeat_frame(Heartbeat(1, 2, 3)),
-        pair_frames.ack_frame(Ack(4, 5, 6)),
-        pair_frames.ask_frame([(0, 5), (7, 9)]),
-        pair_frames.checksums_frame([1, 2, 3]),
+        b"".join(frames.log_frame(0, 1, 0, memoryview(b"x" * 300))),
+        frames.table_frame(Table(TableKind.TOPICS, 7, DataVersion(1, 2, 3), b"{}")),
+        frames.heartbeat_frame(Heartbeat(1, 2, 3)),
+        frames.ack_frame(Ack(4, 5, 6)),
+        frames.ask_frame([(0, 5), (7, 9)]),
+        frames.checksums_frame([1, 2, 3]),
         refusal(RefusalCode.PAIR, "another pair"),
     ]
 
@@ -61,7 +69,7 @@ def read_frames(data: bytes) -> None:
         size = draw.randint(1, 100)
         found += decoder.feed(data[at : at + size])
         at += size
-    assert data.startswith(b"".join(pair_frames.frame(*each) for each in found))
+    assert data.startswith(b"".join(frames.frame(*each) for each in found))
 
 
 def read_body(data: bytes) -> None:
@@ -69,29 +77,29 @@ def read_body(data: bytes) -> None:
     kind, body = Kind(data[0] if data else 0), data[1:]
     match kind:
         case Kind.HELLO:
-            MasterHandshake(b"secret").greeted(pair_frames.Frame(kind, body))
+            MasterHandshake(b"secret").greeted(frames.Frame(kind, body))
         case Kind.ANSWER:
-            SlaveHandshake(b"", FACTS).answered(pair_frames.Frame(kind, body))
+            SlaveHandshake(b"", FACTS).answered(frames.Frame(kind, body))
         case Kind.PROOF:
-            MasterHandshake(b"secret").proved(pair_frames.Frame(kind, body))
+            MasterHandshake(b"secret").proved(frames.Frame(kind, body))
         case Kind.LOG:
-            piece = pair_frames.log_piece(body)
+            piece = frames.log_piece(body)
             assert body.endswith(piece.data)
         case Kind.JOURNAL:
             assert sum(27 + len(entry.name.encode()) for entry in journal_stream.entries_in(body)) == len(
                 body
             )
         case Kind.TABLE:
-            table = pair_frames.table(body)
-            assert pair_frames.table_frame(table)[5:-4] == body
+            table = frames.table(body)
+            assert frames.table_frame(table)[5:-4] == body
         case Kind.HEARTBEAT:
-            pair_frames.heartbeat(body)
+            frames.heartbeat(body)
         case Kind.ACK:
-            pair_frames.ack(body)
+            frames.ack(body)
         case Kind.ASK:
-            common_point.checked(pair_frames.ask(body))
+            common_point.checked(frames.ask(body))
         case Kind.CHECKSUMS:
-            pair_frames.checksums(body)
+            frames.checksums(body)
         case Kind.REFUSAL:
             refused(body)
 
@@ -109,7 +117,7 @@ def read_epochs(data: bytes) -> None:
 
 
 REPLICATION = (
-    Target("pair_frames", some_frames, read_frames),
+    Target("firearrow_frames", some_frames, read_frames),
     Target("pair_bodies", bodies, read_body, (ValueError, Refused)),
     Target(
         epoch_file.FILE_NAME,

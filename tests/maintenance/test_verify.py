@@ -16,7 +16,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.maintenance import process_pool
 from firearrow.broker.maintenance.lock import held
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
-from firearrow.broker.replication.epoch_file import EpochFile
+from firearrow.broker.replication.log.epoch_file import EpochFile
 from tests.golden import unpacked
 from tests.maintenance.damaged import (
     LOG_0,

@@ -23,6 +23,17 @@ ENTRY_POINTS = {
     "spark_tools": {"__init__", "commands", "pack", "sessions", "submit"},
 }
 """Everything that the root of a package may contain."""
+REPLICATION_FLOORS = (
+    "log",
+    "session",
+    "tables",
+    "wires",
+    "wires.apache",
+    "wires.firearrow",
+    "failover",
+    "controller",
+)
+"""The packages of broker/replication, lowest first; what is composed of them is in its root."""
 CLIENT_NATIVE = (
     "wire.",
     "base.",
@@ -185,6 +196,20 @@ def test_folders_have_no_cycle() -> None:
     for module, targets in edges().items():
         graph[package_of(module)] |= {package_of(target) for target in targets}
     assert not cycles(graph)
+
+
+def test_replication_has_floors() -> None:
+    """No area of replication is in a ring: each imports itself and lower floors only, and no wire another one."""
+    floors = [f"broker.replication.{name}" for name in REPLICATION_FLOORS]
+    wires = {name for name in floors if ".wires." in name}
+    assert set(floors) == {name for name in packages() if name.startswith("broker.replication.")}
+    for module, targets in edges().items():
+        area = package_of(module)
+        if area in floors:
+            banned = {"broker.replication", *floors[floors.index(area) + 1 :]}
+            banned |= wires - {area} if area in wires else set()
+            wrong = [target for target in targets if package_of(target) in banned]
+            assert not wrong, f"{module} imports {wrong}"
 
 
 def test_roots_hold_entry_points_only() -> None:

@@ -4,7 +4,7 @@ import random
 import sys
 from pathlib import Path
 
-from firearrow.broker.replication.epoch_file import EpochFile
+from firearrow.broker.replication.log.epoch_file import EpochFile
 from tests.crash.marks import Marks
 
 

@@ -4,7 +4,7 @@ import random
 import sys
 from pathlib import Path
 
-from firearrow.broker.replication.pair_identity import NO_ID, PairIdentity
+from firearrow.broker.replication.log.pair_identity import NO_ID, PairIdentity
 from tests.crash.marks import Marks
 
 

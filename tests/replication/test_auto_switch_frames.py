@@ -9,13 +9,13 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.replication import auto_switch_frames as frames
-from firearrow.broker.replication.auto_switch_frames import FrameError, Greeting, PieceHeader, Welcome
-from firearrow.broker.replication.broker_identity import Applied, IdentityFiles
-from firearrow.broker.replication.confirmed_offset import EVERYTHING, CopiesNeeded
-from firearrow.broker.replication.controller_requests import ControllerError, Elected, elected
-from firearrow.broker.replication.epoch_file import Epoch
-from firearrow.broker.replication.sync_state_set import MEMBERS_MAX, SyncStateSet
+from firearrow.broker.replication.controller import frames
+from firearrow.broker.replication.controller.broker_identity import Applied, IdentityFiles
+from firearrow.broker.replication.controller.frames import FrameError, Greeting, PieceHeader, Welcome
+from firearrow.broker.replication.controller.requests import ControllerError, Elected, elected
+from firearrow.broker.replication.controller.sync_state_set import MEMBERS_MAX, SyncStateSet
+from firearrow.broker.replication.log.confirmed_offset import EVERYTHING, CopiesNeeded
+from firearrow.broker.replication.log.epoch_file import Epoch
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "replication" / "controller-mode.jsonl.gz"
 

@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.broker.replication.confirmed_offset import (
+from firearrow.broker.replication.log.confirmed_offset import (
     EVERYTHING,
     MERGED_FROM,
     ConfirmedLog,

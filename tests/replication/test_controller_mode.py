@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.broker.replication.auto_switch_frames import (
+from firearrow.broker.replication.controller.frames import (
     Greeting,
     acknowledgement,
     greeting_frame,
     welcome_frame,
 )
-from firearrow.broker.replication.epoch_file import Epoch
+from firearrow.broker.replication.log.epoch_file import Epoch
 from tests.replication.controllers import SEGMENT, broker_under, sent, takes_writes
 from tests.replication.one_controller import OneController
 from tests.replication.pairs import digests, end_of, ha_client, paused

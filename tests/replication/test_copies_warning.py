@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.options import Options
-from firearrow.broker.replication.confirmed_offset import copies_fault
+from firearrow.broker.replication.log.confirmed_offset import copies_fault
 from tests.replication.pairs import words
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.replication import epoch_file
-from firearrow.broker.replication.epoch_file import Epoch, EpochFile, common_point, decoded, encoded
+from firearrow.broker.replication.log import epoch_file
+from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile, common_point, decoded, encoded
 from tests.crash import cuts, folder, recording
 from tests.crash.disk import Disk
 from tests.crash.recording import Kind

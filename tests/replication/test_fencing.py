@@ -12,9 +12,9 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.options import Options
-from firearrow.broker.replication.epoch_file import EPOCH_JUMP_MAX, EPOCH_MAX, EpochFile
-from firearrow.broker.replication.fencing import Fencing, proof_of
-from firearrow.broker.replication.pair_identity import ASYNC_MASTER, PairIdentity, RoleKind, StoredRole
+from firearrow.broker.replication.failover.fencing import Fencing, proof_of
+from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, EPOCH_MAX, EpochFile
+from firearrow.broker.replication.log.pair_identity import ASYNC_MASTER, PairIdentity, RoleKind, StoredRole
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.topics import TopicConfig

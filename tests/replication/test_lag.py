@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.replication.log_times import Lag, LogTimes
+from firearrow.broker.replication.log.replica_lag import Lag, LogTimes
 from tests.metrics.scrapes import WatchedBroker, value, watched
 from tests.replication.pairs import SIZES, ha_client, name_server, words
 from tests.replication.raw_slave import Master, RawSlave

@@ -9,8 +9,8 @@ import pytest
 from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.replication import master_watch
-from firearrow.broker.replication.master_watch import MasterWatch
+from firearrow.broker.replication.failover import master_watch
+from firearrow.broker.replication.failover.master_watch import MasterWatch
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import BrokerIdentity
 from tests.replication.pairs import TOPIC, end_of, own_ports, words

@@ -7,10 +7,9 @@ import struct
 import pytest
 
 from firearrow._native.base.hash import crc32c
-from firearrow.broker.replication import pair_frames as frames
-from firearrow.broker.replication import pair_handshake as handshake
-from firearrow.broker.replication.epoch_file import EPOCHS_MAX, Epoch
-from firearrow.broker.replication.pair_frames import (
+from firearrow.broker.replication.log.epoch_file import EPOCHS_MAX, Epoch
+from firearrow.broker.replication.wires.firearrow import frames, handshake
+from firearrow.broker.replication.wires.firearrow.frames import (
     Ack,
     FrameDecoder,
     FrameError,
@@ -20,7 +19,7 @@ from firearrow.broker.replication.pair_frames import (
     Table,
     TableKind,
 )
-from firearrow.broker.replication.pair_handshake import (
+from firearrow.broker.replication.wires.firearrow.handshake import (
     MAGIC,
     Facts,
     MasterHandshake,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.replication.pair_identity import (
+from firearrow.broker.replication.log.pair_identity import (
     FILE_NAME,
     NO_ID,
     PairIdentity,

@@ -11,10 +11,10 @@ import pytest
 
 from bench.ports import free_port
 from firearrow.broker.maintenance.backup import backup
-from firearrow.broker.replication.epoch_file import EpochFile
-from firearrow.broker.replication.pair_frames import Kind, frame
-from firearrow.broker.replication.pair_handshake import MAGIC
-from firearrow.broker.replication.pair_identity import NO_ID
+from firearrow.broker.replication.log.epoch_file import EpochFile
+from firearrow.broker.replication.log.pair_identity import NO_ID
+from firearrow.broker.replication.wires.firearrow.frames import Kind, frame
+from firearrow.broker.replication.wires.firearrow.handshake import MAGIC
 from tests.faults.small_disk import SmallDisk
 from tests.replication.pair_proxy import PairProxy
 from tests.replication.pairs import (

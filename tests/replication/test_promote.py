@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.replication.pair_identity import stored_role
+from firearrow.broker.replication.log.pair_identity import stored_role
 from tests.replication.pairs import (
     SIZES,
     TOPIC,

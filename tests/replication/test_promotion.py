@@ -10,9 +10,9 @@ import pytest
 
 from firearrow._native.replication.follower import Follower
 from firearrow._native.store.log.journal_entries import Entry
-from firearrow.broker.replication import pair_frames
-from firearrow.broker.replication.journal_stream import JournalFollower, journal_frames
-from firearrow.broker.replication.pair_frames import FrameDecoder, Kind
+from firearrow.broker.replication.wires.firearrow import frames as firearrow_frames
+from firearrow.broker.replication.wires.firearrow.frames import FrameDecoder, Kind
+from firearrow.broker.replication.wires.firearrow.journal_stream import JournalFollower, journal_frames
 from tests.pop.revive_harness import REVIVE, ReviveHarness
 from tests.support.examples import share
 from tests.support.harness import Harness
@@ -45,7 +45,7 @@ class Master:
             self.wire += frame
         while (view := store.log_bytes(self._sent, PIECE_BYTES)) is not None:
             with view:
-                for part in pair_frames.log_frame(self._sent, 1, 0, view):
+                for part in firearrow_frames.log_frame(self._sent, 1, 0, view):
                     self.wire += part
                 self._sent += len(view)
 
@@ -58,7 +58,7 @@ def follow(folder: Path, wire: bytes, *, with_journal: bool = True) -> list[Entr
     journal = JournalFollower(harness.journal, 0, effects.append)
     for frame in FrameDecoder({Kind.JOURNAL, Kind.LOG}).feed(wire):
         if frame.kind is Kind.LOG:
-            append(harness, follower, pair_frames.log_piece(frame.body))
+            append(harness, follower, firearrow_frames.log_piece(frame.body))
             journal.log_written(harness.store.written)
         elif with_journal:
             journal.received(frame.body)
@@ -66,7 +66,7 @@ def follow(folder: Path, wire: bytes, *, with_journal: bool = True) -> list[Entr
     return effects
 
 
-def append(harness: Harness, follower: Follower, piece: pair_frames.LogPiece) -> None:
+def append(harness: Harness, follower: Follower, piece: firearrow_frames.LogPiece) -> None:
     data = piece.data[follower.next_offset - piece.offset :]
     bytes_in = PIECE.pack(follower.next_offset, len(data)) + data
     for at in range(0, len(bytes_in), len(follower.wire)):

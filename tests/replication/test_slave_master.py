@@ -12,7 +12,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.keep_alive import OPTIONS
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.net.server import Server
-from firearrow.broker.replication.slave_master import Master
+from firearrow.broker.replication.session.master_api import Master
 from tests.support.broker_process import BrokerProcess
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.broker.replication.expected_replicas import (
+from firearrow.broker.replication.log.pair_identity import PairIdentity
+from firearrow.broker.replication.session.expected_replicas import (
     HOST_CHARS_MAX,
     REPLICAS_MAX,
     ExpectedReplica,
@@ -13,7 +14,6 @@ from firearrow.broker.replication.expected_replicas import (
     Place,
     parsed,
 )
-from firearrow.broker.replication.pair_identity import PairIdentity
 
 FIRST, SECOND = "a" * 32, "b" * 32
 

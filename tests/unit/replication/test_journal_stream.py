@@ -8,9 +8,13 @@ import pytest
 from firearrow._native.store.log.journal_entries import Entry
 from firearrow.broker.append import progress_journal
 from firearrow.broker.append.progress_journal import Journal, Kind, compacted, compacted_file
-from firearrow.broker.replication import journal_stream, pair_frames
-from firearrow.broker.replication.journal_stream import JournalFollower, entries_in, journal_frames
-from firearrow.broker.replication.pair_frames import FrameDecoder, FrameError
+from firearrow.broker.replication.wires.firearrow import frames, journal_stream
+from firearrow.broker.replication.wires.firearrow.frames import FrameDecoder, FrameError
+from firearrow.broker.replication.wires.firearrow.journal_stream import (
+    JournalFollower,
+    entries_in,
+    journal_frames,
+)
 
 RUN, OTHER_RUN = "firearrow-0123456789abcdef", "firearrow-fedcba9876543210"
 END = 1000
@@ -70,7 +74,7 @@ class Slave:
         self.effects: list[Entry] = []
         self.journal = Journal(folder, OTHER_RUN, END)
         self.follower = JournalFollower(self.journal, END, self.effects.append)
-        self.decoder = FrameDecoder({pair_frames.Kind.JOURNAL})
+        self.decoder = FrameDecoder({frames.Kind.JOURNAL})
 
     def receive(self, sent: bytes, draw: random.Random) -> None:
         at = 0

@@ -11,8 +11,8 @@ from firearrow._native.base.hash import CRC32C_WAYS, crc32c
 from firearrow._native.replication import log_checksums
 from firearrow._native.replication.log_checksums import MIB_BYTES, LogChecksums
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.replication import common_point
-from firearrow.broker.replication.common_point import LogsDiffer, answer, checked, find_common_point
+from firearrow.broker.replication.log import common_point
+from firearrow.broker.replication.log.common_point import LogsDiffer, answer, checked, find_common_point
 from tests.support.stores import open_store, put
 
 SEGMENT = 640 << 10

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.replication import pair_connection, pair_frames
-from firearrow.broker.replication.epoch_file import EpochFile
-from firearrow.broker.replication.pair_connection import PairConnection
-from firearrow.broker.replication.pair_frames import Ack, FrameDecoder, Kind
-from firearrow.broker.replication.pair_handshake import MAGIC, Facts, SlaveHandshake
-from firearrow.broker.replication.pair_identity import NO_ID, PairIdentity
-from firearrow.broker.replication.pair_log import PairLog
+from firearrow.broker.replication.log.epoch_file import EpochFile
+from firearrow.broker.replication.log.pair_identity import NO_ID, PairIdentity
+from firearrow.broker.replication.wires.firearrow import frames as firearrow_frames
+from firearrow.broker.replication.wires.firearrow import sender
+from firearrow.broker.replication.wires.firearrow.agreement import PairLog
+from firearrow.broker.replication.wires.firearrow.frames import Ack, FrameDecoder, Kind
+from firearrow.broker.replication.wires.firearrow.handshake import MAGIC, Facts, SlaveHandshake
+from firearrow.broker.replication.wires.firearrow.sender import PairConnection
 from tests.support.stores import put
 
 SECRET = b"a secret of sixteen or more"
@@ -87,7 +88,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def ack(end: int) -> bytes:
-    return pair_frames.ack_frame(Ack(end, 0, 0))
+    return firearrow_frames.ack_frame(Ack(end, 0, 0))
 
 
 def test_a_slave_gets_the_log_after_its_proof(scene: Scene) -> None:
@@ -96,7 +97,7 @@ def test_a_slave_gets_the_log_after_its_proof(scene: Scene) -> None:
     scene.connection.data_received(scene.slave.proof() + ack(0))
     assert scene.calls == ["proved", "joined", "acknowledged 0"]
     frames = FrameDecoder({Kind.LOG}).feed(bytes(scene.transport.written))
-    pieces = [pair_frames.log_piece(frame.body) for frame in frames]
+    pieces = [firearrow_frames.log_piece(frame.body) for frame in frames]
     assert sum(len(piece.data) for piece in pieces) == scene.store.written
     scene.connection.data_received(ack(scene.store.written))
     assert scene.calls[-1] == f"acknowledged {scene.store.written}"
@@ -129,7 +130,7 @@ def test_what_waits_for_a_slave_is_bounded(scene: Scene) -> None:
     scene.connection.data_received(scene.slave.proof() + ack(0))
     scene.connection.pause_writing()
     frame = bytes(1 << 20)
-    for _ in range(pair_connection.UNSENT_BYTES_MAX >> 20):
+    for _ in range(sender.UNSENT_BYTES_MAX >> 20):
         scene.connection.queue([frame])
     assert not scene.connection.is_closed
     scene.connection.queue([b"x"])

@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.replication.acting_master import PASSING_MAX, ActingMaster
+from firearrow.broker.replication.failover.acting_master import PASSING_MAX, ActingMaster
 
 
 async def test_commits_that_wait_for_a_connection_are_bounded() -> None:

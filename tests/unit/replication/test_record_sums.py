@@ -8,8 +8,8 @@ import pytest
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.replication import record_sums
-from firearrow.broker.replication.record_sums import HOST_WALKS_MAX, TURN_BYTES, WALKS_MAX, RecordSums
+from firearrow.broker.replication.log import record_sums
+from firearrow.broker.replication.log.record_sums import HOST_WALKS_MAX, TURN_BYTES, WALKS_MAX, RecordSums
 
 FAR = 1 << 40
 

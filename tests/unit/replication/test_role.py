@@ -7,9 +7,9 @@ import pytest
 
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.replication.epoch_file import EpochFile
-from firearrow.broker.replication.pair_identity import RoleKind, stored_role
-from firearrow.broker.replication.role import PairRole, promote_stopped
+from firearrow.broker.replication.failover.role import PairRole, promote_stopped
+from firearrow.broker.replication.log.epoch_file import EpochFile
+from firearrow.broker.replication.log.pair_identity import RoleKind, stored_role
 
 MASTER = replace(Options(), listen_port=10911)
 SLAVE = replace(MASTER, broker_role="SLAVE", broker_id=3)

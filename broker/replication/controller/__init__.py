@@ -1,0 +1,8 @@
+"""The broker as a member under Apache's controllers.
+
+- `broker_identity`: the files with the number that the controllers gave this broker
+- `client`: ReplicasManager: asks the controllers who is the master
+- `frames`: the frames of the log's wire under controllers
+- `requests`: what the broker asks its controllers, and what their answers mean
+- `sync_state_set`: the brokers whose copies count
+"""

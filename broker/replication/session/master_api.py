@@ -1,0 +1,296 @@
+"""Master: the master as a slave sees it: its addresses from the name server, requests to it; SlaveStatus: how far
+a slave follows it, and why not further. Loop thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, cast
+
+import orjson
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.peer import Address, Peer
+from firearrow.broker.replication.log.record_sums import RECORD_OFFSET, RECORD_SUM, record_sum
+from firearrow.broker.replication.log.replica_lag import LogTimes
+from firearrow.broker.services.registration import Connect, addresses
+from firearrow.broker.tables import json_fields
+
+log = logging.getLogger("firearrow.slave")
+
+CONNECT_S = ANSWER_S = 3.0
+NO_ADDRESS = "no name server has reported the master's address yet"
+
+
+class State(StrEnum):
+    """`DIVERGED`: our log has records that the master's has not. `BEHIND`: the master has deleted what comes next.
+    `CORRUPTED`: the same record came damaged several times. `REFUSED`: one of a pair's brokers refuses the other.
+    `FENCED`: another broker was promoted, and the configuration states that this one is a master."""
+
+    NO_MASTER = "no master"
+    FOLLOWING = "following"
+    DIVERGED = "diverged"
+    BEHIND = "behind the log"
+    CORRUPTED = "corrupted"
+    REFUSED = "refused"
+    FAILED = "failed"
+    FENCED = "fenced"
+
+
+class NotFollowed(Exception):
+    """The master's log is not to be followed; the text states why."""
+
+    def __init__(self, state: State, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
+
+
+@dataclass(slots=True)
+class SlaveStatus:
+    """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last reported it;
+    `master_times`: when it ended where. `local`: our end of the replication connection. `skipped_lmqs`: records
+    without entries in the LMQs that they name. Times in ms."""
+
+    state: State = State.NO_MASTER
+    reason: str = NO_ADDRESS
+    master_end: int = 0
+    ha_address: str = ""
+    last_read_ms: int = 0
+    last_write_ms: int = 0
+    bytes_received: int = 0
+    skipped_lmqs: int = 0
+    bytes_per_second: int = 0
+    master_flushed: int = 0
+    local: Address | None = None
+    master_times: LogTimes = field(default_factory=LogTimes)
+
+    def enter(self, state: State, reason: str = "") -> None:
+        """Log a change, not each try."""
+        if (state, reason) == (self.state, self.reason):
+            return
+        fresh = state is not self.state
+        self.state, self.reason = state, reason
+        if state is State.FOLLOWING:
+            log.info("following the master's log at %s", self.ha_address)
+        elif state in (State.DIVERGED, State.BEHIND, State.CORRUPTED, State.REFUSED):
+            log.error("the master's log is not followed (%s): %s", state, reason)
+        elif fresh and reason and state is not State.FENCED:  # of that, the start has logged why
+            log.warning("the master's log is not followed: %s; trying again", reason)
+
+
+class MasterError(Exception):
+    """The master refused a request, or its answer is malformed. `code`: of its answer, 0 for the latter."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a slave needs of its name servers. `refresh()` registers again; `look()` asks for the brokers of our name;
+    `fault()`: why none has this broker, empty: one has, or nothing is known yet."""
+
+    refresh: Callable[[], None]
+    look: Callable[[], None]
+    fault: Callable[[], str]
+
+
+class LogRange(NamedTuple):
+    """Where the master's log begins and ends."""
+
+    begin: int
+    end: int
+
+
+class Master:
+    """`ha_address`: haMasterAddress; where it is set, the name server's answer does not change it. `leaves`: a name
+    server that knows no master reports that it has left (enableSlaveActingMaster). `is_online`: it is registered, so
+    its tables are copied. `is_offered`: it is not yet, but has offered us its log."""
+
+    def __init__(self, connect: Connect, ha_address: str, *, leaves: bool = False) -> None:
+        self._connect = connect
+        self._leaves = leaves
+        self.is_online = self.is_offered = False
+        self.known_host = ""
+        """Of the last master that a name server reported."""
+        self._fixed = _address(ha_address) if ha_address else None
+        self.address: Address | None = None
+        self.ha_address: Address | None = self._fixed
+        self._peer: Peer | None = None
+        self._connecting = asyncio.Lock()
+
+    @property
+    def text(self) -> str:
+        """Its address; empty: not known."""
+        return "" if self.address is None else "{}:{}".format(*self.address)
+
+    def registered(self, ext: Mapping[str, str]) -> None:
+        """Take the addresses from the answer to a registration; absent ones leave those that are known."""
+        found = address_or_none(ext.get("masterAddr", ""))
+        if found is None:
+            self.is_online = self.is_online and not self._leaves
+            return
+        self._follow(found, address_or_none(ext.get("haServerAddr", ""), found[0]))
+        self.is_online, self.is_offered, self.known_host = True, False, found[0]
+
+    def offered(self, address: Address, ha_address: Address) -> None:
+        """Follow this one, which is not registered yet."""
+        self._follow(address, ha_address)
+        self.is_offered = not self.is_online
+
+    def _follow(self, address: Address, ha_address: Address | None) -> None:
+        """From the next connection on."""
+        if address != self.address and self._peer is not None:
+            self._peer.close()
+        self.address = address
+        if self._fixed is None and ha_address is not None:
+            self.ha_address = ha_address
+
+    def learned(self, text: str) -> None:
+        """Its address by its own words, on the replication connection; `text` may lack the host."""
+        if self.ha_address is not None:
+            self.address = address_or_none(text, self.ha_address[0])
+
+    def has_left(self) -> None:
+        """Close the connection and forget the addresses; the log's connection goes on until it ends."""
+        self.close()
+        self.address, self.ha_address = None, self._fixed
+        self.is_online = self.is_offered = False
+
+    async def ask(
+        self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, timeout_s: float = ANSWER_S
+    ) -> RemotingCommand:
+        """The master's answer with code SUCCESS. OSError, TimeoutError, MasterError."""
+        peer = await self._connected()
+        answer = await peer.ask(RemotingCommand.request(code, ext or {}, body), timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise MasterError(
+                answer.code, f"the master refused request {code} with {answer.code}: {answer.remark}"
+            )
+        return answer
+
+    async def tell(self, code: int, ext: Mapping[str, str]) -> None:
+        """Send a request that is not answered. OSError, TimeoutError."""
+        peer = await self._connected()
+        peer.oneway(RemotingCommand.request(code, dict(ext), oneway=True))
+
+    async def log_range(self) -> LogRange:
+        """OSError, TimeoutError, MasterError: also while its store still starts."""
+        answer = await self.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+        try:
+            table = json_fields.members(orjson.loads(answer.body).get("table"), "table")
+            begin, end = (int(str(table[name])) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise MasterError(0, f"the master's runtime info is malformed: {error}") from None
+        return LogRange(max(begin, 0), end)
+
+    def replication_address(self, *, knows_pair: bool = False) -> Address:
+        """ConnectionError: not known. `knows_pair`: a FireArrow master needs no other address."""
+        if self.address is None and not (knows_pair and self.ha_address is not None):
+            raise ConnectionError(NO_ADDRESS)
+        if self.ha_address is None:
+            raise ConnectionError(
+                "the master does not replicate: its name server knows no haServerAddr of it"
+            )
+        return self.ha_address
+
+    async def has_record(self, offset: int, record: bytes) -> bool:
+        """Whether the master has these bytes there. OSError, TimeoutError, MasterError."""
+        found = await self._record_sum(offset)
+        return await self._record_at(offset) == record if found is None else found == record_sum(record)
+
+    async def _record_sum(self, offset: int) -> str | None:
+        """None: the master is not a FireArrow broker."""
+        try:
+            answer = await self.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, {RECORD_OFFSET: str(offset)})
+        except MasterError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        return answer.ext.get(RECORD_SUM)
+
+    async def _record_at(self, offset: int) -> bytes | None:
+        """The record's bytes; None if the master has no record there."""
+        try:
+            return (await self.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)})).body
+        except MasterError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:
+                return None
+            raise
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+
+    async def _connected(self) -> Peer:
+        async with self._connecting:
+            address = self.address
+            if address is None:
+                raise ConnectionError(NO_ADDRESS)
+            if self._peer is None or self._peer.closed:
+                async with asyncio.timeout(CONNECT_S):
+                    peer = await self._connect(*address)
+                if address != self.address:
+                    peer.close()
+                    raise ConnectionError("the master's address has changed")
+                self._peer = peer
+            return self._peer
+
+
+class MasterStream(asyncio.BaseProtocol):
+    """The slave's end of a replication connection, of any wire. `ended`: done with the reason when the connection
+    ends. `received`: bytes. Times are the loop's, in s."""
+
+    def __init__(self, loop_time: Callable[[], float]) -> None:
+        self._loop_time = loop_time
+        self._transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.read_at = self.written_at = loop_time()
+        self.received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    @property
+    def local(self) -> Address | None:
+        """Our end of it."""
+        name = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return None if name is None else name[:2]
+
+    def eof_received(self) -> None:
+        self.fail(ConnectionError("the master closed the connection"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(exc or ConnectionError("the connection to the master was lost"))
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+            self.written_at = self._loop_time()
+
+    def fail(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+
+def address_or_none(text: str, host: str = "") -> Address | None:
+    """`host` completes an address without one."""
+    try:
+        return _address(f"{host}{text}" if text.startswith(":") else text)
+    except StartError:
+        return None
+
+
+def _address(text: str) -> Address:
+    try:
+        found = addresses(text)
+    except StartError:  # it names another setting
+        found = []
+    if len(found) != 1:
+        raise StartError(f"haMasterAddress must be host:port, not {text[:80]!r}")
+    return found[0]

@@ -1,0 +1,4 @@
+"""The wire of Apache 4 and 5.
+
+- `sender`: one slave of a master: its requests and acknowledgements, the log sent to it
+"""

@@ -1,0 +1,336 @@
+"""PairConnection: the master's end of a connection of our own wire: one slave that is FireArrow as well. Loop thread.
+
+Nothing but facts leaves before the slave has proved that it knows the secret, and nothing of what it states counts
+before. After the handshake it may ask for checksums; its first acknowledgement states that its log is one with ours up
+to its end, and from there it is sent the journal and the log. It has the members that HAService knows of an
+HAConnection."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol, cast
+
+from firearrow._native.replication.read_ahead import ReadAhead
+from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.peer import Address
+from firearrow.broker.replication.log import common_point
+from firearrow.broker.replication.wires.firearrow import frames
+from firearrow.broker.replication.wires.firearrow.agreement import PairLog, agree, check_pair
+from firearrow.broker.replication.wires.firearrow.frames import (
+    Frame,
+    FrameDecoder,
+    FrameError,
+    Heartbeat,
+    Kind,
+)
+from firearrow.broker.replication.wires.firearrow.handshake import (
+    MAGIC,
+    Facts,
+    MasterHandshake,
+    Refused,
+    refusal,
+    refused,
+)
+
+READ_AGAIN_S = 0.001
+TURN_BYTES = 1 << 20
+PIECE_BYTES = 256 << 10
+UNSENT_BYTES_MAX = 16 << 20
+"""Most bytes of the journal and of changed tables that wait for a slave; with more, it joins again."""
+TRANSPORT_BYTES = 1 << 20
+
+
+class PairService(Protocol):
+    """What a connection asks of the master."""
+
+    secret: bytes
+
+    def feed(self) -> None:
+        """Queue what the journal has noted at all slaves."""
+
+    def confirmed(self, connection: "PairConnection") -> int:
+        """Up to where readers of its slave may see what it has."""
+
+    def now_ms(self) -> int: ...
+    def proved(self, connection: "PairConnection") -> None:
+        """Its slave knows the secret. Refused, OSError."""
+
+    def joined(self, connection: "PairConnection") -> None:
+        """Queue the whole tables. OSError, ValueError."""
+
+    def acknowledged(self, connection: "PairConnection") -> None: ...
+    def left(self, connection: "PairConnection", why: str, code: int) -> None: ...
+
+
+class PairConnection(asyncio.Protocol):
+    """`code` of `left`: a RefusalCode, by either broker; -1: no refusal."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        remote: Address,
+        store: MessageStore,
+        pair_log: PairLog,
+        service: PairService,
+    ) -> None:
+        self.remote = remote
+        self._loop = loop
+        self._store = store
+        self._log = pair_log
+        self._service = service
+        self._transport: asyncio.Transport | None = None
+        self._magic = b""
+        self._decoder = FrameDecoder({Kind.HELLO})
+        self._handshake = MasterHandshake(service.secret)
+        self._answered = self._is_again = False
+        self.facts: Facts | None = None
+        """The slave's; they count once `is_proved`."""
+        self.announced: Facts | None = None
+        """Ours, as the slave knows them."""
+        self.is_proved = self.is_closed = self._is_full = False
+        self._read_ahead = ReadAhead(store)
+        self._queued: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._sent = -1
+        self.end = self.flushed = -1
+        self.noted = 0
+        self._confirmed_sent = -1
+        self.began = self.last_read = self.last_written = loop.time()
+        self.sent_bytes = 0
+        self.in_sync = False
+        self.target, self.target_at = 0, 0.0
+
+    @property
+    def is_newcomer(self) -> bool:
+        """Its slave has not proved that it knows the secret."""
+        return not self.is_proved
+
+    @property
+    def has_joined(self) -> bool:
+        """Its slave's log is one with ours up to its end, and it is sent what comes then."""
+        return self._sent >= 0 and not self.is_closed
+
+    @property
+    def sent(self) -> int:
+        """The log was sent up to here; -1 before the slave's first acknowledgement."""
+        return self._sent
+
+    # ---- the transport ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=TRANSPORT_BYTES)
+        if self.is_closed:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.send()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_closed:
+            return
+        self.last_read = self._loop.time()
+        try:
+            if len(self._magic) < len(MAGIC):
+                data = self._without_magic(data)
+            for frame in self._decoder.feed(data):
+                if not self.is_closed:
+                    self._received(frame)
+        except Refused as error:
+            self.refuse(error.code, str(error))
+        except (FrameError, ValueError, LookupError) as error:
+            self.close(f"its connection was closed: {error}")
+        except OSError as error:
+            self.close(f"the pair cannot be joined: {error}")
+
+    def _without_magic(self, data: bytes) -> bytes:
+        wanted = len(MAGIC) - len(self._magic)
+        self._magic += data[:wanted]
+        if not MAGIC.startswith(self._magic):
+            raise FrameError("it is neither a slave of Apache's wire nor one of a pair")
+        return data[wanted:]
+
+    # ---- from the slave ----
+
+    def _received(self, frame: Frame) -> None:
+        if frame.kind is Kind.REFUSAL and self._answered:
+            theirs = refused(frame.body)
+            return self.close(str(theirs), theirs.code)
+        if self.facts is None:
+            return self._greeted(frame)
+        if not self.is_proved:
+            return self._prove(frame)
+        if frame.kind is Kind.ACK:
+            return self._acknowledged(frames.ack(frame.body))
+        if frame.kind is Kind.ASK and self._sent < 0:
+            sums = common_point.answer(self._log.checksums, frames.ask(frame.body))
+            return self._write(frames.checksums_frame(sums))
+        raise FrameError(f"a {frame.kind.name} frame is not expected here")
+
+    def _greeted(self, frame: Frame) -> None:
+        """Answer with our facts."""
+        facts = self._handshake.greeted(frame)
+        identity = self._log.identity
+        check_pair(identity.offered, facts.pair)
+        ours = self._log.facts(pair=identity.offered, begins=True)
+        # a slave of a newer epoch refuses us, once it has proved what it states
+        is_older = facts.epoch > ours.epoch
+        agreed = None if is_older else agree(ours, facts)
+        point = 0 if agreed is None else self._log.common_point(facts, agreed)
+        self.facts, self.announced = facts, ours
+        self._decoder.allowed = frames.TO_MASTER | {Kind.PROOF}
+        self._answered = True
+        self._write(self._handshake.answer(ours, point))
+
+    def _prove(self, frame: Frame) -> None:
+        if frame.kind is not Kind.PROOF:
+            raise FrameError(f"a {frame.kind.name} frame comes before the proof")
+        self._handshake.proved(frame)
+        self._service.proved(self)
+        self.is_proved = True
+        self._decoder.allowed = frames.TO_MASTER
+
+    def _acknowledged(self, ack: frames.Ack) -> None:
+        assert self.facts is not None
+        if self._sent < 0:
+            self._begin(ack.written)
+        if not self.end <= ack.written <= self._sent or ack.flushed > ack.written:
+            raise FrameError(
+                f"it acknowledged the log up to {ack.written}, flushed to {ack.flushed}, but had {self.end} and was "
+                f"sent {self._sent}"
+            )
+        self.end, self.flushed, self.noted = ack.written, ack.flushed, ack.noted
+        self._service.acknowledged(self)
+        if not self.is_closed:
+            self.send()
+
+    def _begin(self, end: int) -> None:
+        """The slave's log ends here, and is ours up to here."""
+        assert self.facts is not None
+        if end != self.facts.end:
+            raise FrameError(f"its log ends at {end}, not at {self.facts.end} as it announced")
+        self._service.joined(self)
+        self._sent = self._store.min_physical if end == 0 else end
+        self.end = end
+
+    # ---- to the slave ----
+
+    def queue(self, frames: Iterable[bytes]) -> None:
+        """Frames that go before what the log has now."""
+        if self._sent < 0 or self.is_closed:
+            return
+        self.queue_first(frames)
+        if self._queued_bytes > UNSENT_BYTES_MAX:
+            self.close(
+                f"it reads too slowly: {self._queued_bytes} bytes of the journal and of tables wait for it"
+            )
+
+    def queue_first(self, frames: Iterable[bytes]) -> None:
+        """The whole tables of a slave that joins, however large they are."""
+        for frame in frames:
+            self._queued.append(frame)
+            self._queued_bytes += len(frame)
+
+    def send(self) -> None:
+        """Send what there is and the transport takes; the rest follows."""
+        self._is_again = False
+        if self._sent < 0 or self.is_closed or self._is_full:
+            return
+        self._service.feed()
+        if self.is_closed:
+            return
+        while self._queued and not self._is_full:
+            frame = self._queued.popleft()
+            self._queued_bytes -= len(frame)
+            self._write(frame)
+        if not self._queued:
+            try:
+                self._send_log()
+            except (OSError, LookupError) as error:
+                self.close(str(error))
+
+    def _send_log(self) -> None:
+        """OSError; LookupError: the file was deleted."""
+        left = TURN_BYTES
+        while left > 0 and not self._is_full and self._sent < self._store.written:
+            view = self._store.log_bytes(self._sent, PIECE_BYTES)
+            if view is None:
+                raise LookupError(
+                    f"the log from {self._sent} on has expired before it was sent: start the slave with an empty "
+                    "store, and set a longer fileReservedTime"
+                )
+            with view:
+                ready = self._read_ahead.ready(self._sent, view)
+                if ready == 0:
+                    return self._send_soon(READ_AGAIN_S)
+                epoch, following = self._log.epoch_at(self._sent)
+                length = ready if following is None else min(ready, following - self._sent)
+                with view[:length] as part:
+                    parts = frames.log_frame(self._sent, epoch, self._confirmed(), part)
+                    frame = b"".join(parts)
+            self._write(frame)
+            self._sent += length
+            self.sent_bytes += length
+            left -= length
+        if left <= 0 and not self._is_full:
+            self._send_soon(0)
+        return None
+
+    def _send_soon(self, after_s: float) -> None:
+        if not self._is_again:
+            self._is_again = True
+            self._loop.call_later(after_s, self.send)
+
+    def heartbeat(self) -> None:
+        if self._sent >= 0 and not self._is_full:
+            beat = Heartbeat(self._store.written, self._confirmed(), self._service.now_ms())
+            self._write(frames.heartbeat_frame(beat))
+
+    def _confirmed(self) -> int:
+        """For a frame that is sent now."""
+        self._confirmed_sent = self._service.confirmed(self)
+        return self._confirmed_sent
+
+    @property
+    def waits_for_confirmed(self) -> bool:
+        """Its readers may see more of what was sent than it knows."""
+        return self._sent >= 0 and self._confirmed_sent < min(self._service.confirmed(self), self._sent)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self.is_closed:
+            self._transport.write(data)
+            self.last_written = self._loop.time()
+
+    # ---- the end ----
+
+    def refuse(self, code: int, why: str) -> None:
+        """Send the slave the reason, and close."""
+        if len(self._magic) == len(MAGIC):
+            self._write((b"" if self._answered else MAGIC) + refusal(code, why))
+        self.close(why, code)
+
+    def finish(self) -> None:
+        """Close once the transport has sent what it has."""
+        if self._transport is not None:
+            self._transport.close()
+        self.is_closed = True
+
+    def close(self, why: str = "", code: int = -1) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._queued.clear()
+        self._queued_bytes = 0
+        if self._transport is not None:
+            if code >= 0:
+                self._transport.close()
+            else:
+                self._transport.abort()
+        self._service.left(self, why, code)

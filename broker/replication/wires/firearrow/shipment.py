@@ -1,0 +1,155 @@
+"""PairMaster: what a master does for its slaves of our own wire: proves, founds the pair, ships journal and tables.
+
+Loop thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.append.progress_journal import Journal
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.peer import Address
+from firearrow.broker.replication.wires.firearrow.agreement import PairLog
+from firearrow.broker.replication.wires.firearrow.frames import table_frame
+from firearrow.broker.replication.wires.firearrow.handshake import RefusalCode, Refused
+from firearrow.broker.replication.wires.firearrow.journal_stream import journal_frames, missed_entries
+from firearrow.broker.replication.wires.firearrow.sender import PairConnection
+from firearrow.broker.replication.wires.firearrow.tables import PushedTables
+
+log = logging.getLogger("firearrow.replication")
+
+Outdated = Callable[[int, str], None]
+"""`(epoch, by)`: a peer has proved that the pair has a newer epoch than this master."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairParts:
+    """What a master needs for slaves of our own wire. `secret`: empty: none. `isolated`: slaves get the log alone,
+    until `go_online`: their tables are the newer ones."""
+
+    journal: Journal
+    log: PairLog
+    tables: PushedTables
+    secret: bytes
+    outdated: Outdated
+    isolated: bool
+
+
+class PairMaster:
+    """`connections()`: of all slaves of our own wire. `acknowledged` and `left` as of PairService. `confirmed`: of
+    PairService as well."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        clock: Clock,
+        parts: PairParts,
+        *,
+        connections: Callable[[], Iterable[PairConnection]],
+        confirmed: Callable[[PairConnection], int],
+        acknowledged: Callable[[PairConnection], None],
+        left: Callable[[PairConnection, str, int], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._clock = clock
+        self._parts = parts
+        self._connections = connections
+        self._drains = False
+        self._isolated = parts.isolated
+        self.secret = parts.secret
+        self.confirmed = confirmed
+        self.acknowledged = acknowledged
+        self._left = left
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def accept(self, remote: Address) -> PairConnection:
+        return PairConnection(self._loop, remote, self._store, self._parts.log, self)
+
+    # ---- the handshake ----
+
+    def proved(self, connection: PairConnection) -> None:
+        """Now its facts count. Refused, OSError."""
+        facts, announced, parts = connection.facts, connection.announced, self._parts
+        assert facts is not None
+        assert announced is not None
+        identity, epochs = parts.log.identity, parts.log.epochs
+        if facts.epoch > announced.epoch:
+            parts.outdated(facts.epoch, "{}:{}".format(*connection.remote))
+            raise Refused(
+                RefusalCode.OLD_EPOCH,
+                f"this master is of epoch {announced.epoch}, the slave has epoch {facts.epoch}: another broker was "
+                "promoted; start this one as its slave",
+            )
+        if facts.node == identity.node:
+            raise Refused(
+                RefusalCode.SAME_NODE, "the slave's store was copied from this broker's, with its id"
+            )
+        identity.found_pair()
+        if epochs.last < announced.epoch:
+            epochs.replace(announced.epochs)
+        for other in self._connections():
+            is_proved = other is not connection and other.is_proved
+            if is_proved and other.facts is not None and other.facts.node == facts.node:
+                other.refuse(RefusalCode.SAME_NODE, "another connection has the id of this slave's store")
+
+    def joined(self, connection: PairConnection) -> None:
+        """Everything that was noted before is in these entries and tables, everything later comes by `feed`."""
+        if self._isolated:
+            return
+        parts = self._parts
+        if not self._drains:
+            parts.journal.start_draining(self._send)
+            self._drains = True
+        self.feed()
+        connection.queue_first(missed_entries(parts.journal))
+        connection.queue_first(map(table_frame, parts.tables.whole()))
+
+    def go_online(self) -> None:
+        """From now on our journal and tables are the newer ones: slaves that have joined get them."""
+        self._isolated = False
+        for connection in list(self._connections()):
+            if connection.has_joined:
+                try:
+                    self.joined(connection)
+                except (OSError, ValueError) as error:
+                    connection.close(f"the pair cannot be joined: {error}")
+                connection.send()
+
+    # ---- the stream ----
+
+    def feed(self) -> None:
+        if not self._drains:
+            return
+        frames = journal_frames(self._parts.journal.drain())
+        if frames:
+            for connection in self._connections():
+                connection.queue(frames)
+
+    def _send(self) -> None:
+        for connection in list(self._connections()):
+            connection.send()
+
+    def push_tables(self) -> None:
+        """Those that have changed. Call it several times a second."""
+        if not self._drains:
+            return
+        self.feed()
+        try:
+            frames = [table_frame(table) for table in self._parts.tables.changed()]
+        except ValueError as error:
+            return log.error("a table is not copied to slaves: %s", error)
+        for connection in self._connections():
+            connection.queue(frames)
+
+    def left(self, connection: PairConnection, why: str, code: int) -> None:
+        if self._drains and all(each is connection for each in self._connections()):
+            self._drains = False
+            self._parts.journal.stop_draining()
+        self._left(connection, why, code)
