@@ -170,8 +170,8 @@ cdef class Sender:
         if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes:
             return self.leave(LEFT_BODY)
         if (
-            self.store.broken or self.store.closed or self.store.follows or self.store.full is not None
-            or self.store.stopped is not None or len(connection.host) == 0
+            self.store.broken or self.store.closed or self.store.write_refusal is not None
+            or self.store.full is not None or self.store.stopped is not None or len(connection.host) == 0
         ):
             return self.leave(LEFT_STORE)
         if self.write_batch.refuses_sends:

@@ -21,7 +21,7 @@ from firearrow._native.store.log.record cimport (
 
 import os
 
-from firearrow._native.store.log.results import PutRefused
+from firearrow._native.store.log.results import PutRefused, WriteRefusal
 
 cdef enum:
     HEADER_BYTES = 12
@@ -62,7 +62,7 @@ class RecordDoubted(FollowError):
 
 @cython.final
 cdef class Follower:
-    """Appends a master's log to `store`, which takes no other messages (`store.follows`).
+    """Appends a master's log to `store`, which takes no other messages (`store.write_refusal`).
 
     A reader of the socket writes into `wire` and calls `received`, then `append` and a commit, until `append`
     returns False."""
@@ -73,7 +73,7 @@ cdef class Follower:
         self.wire = bytearray(WIRE_BYTES)
         self.touched = set()
         self.doubted_offset = -1
-        store.follows = True
+        store.write_refusal = WriteRefusal.SLAVE
 
     def __dealloc__(self):
         PyMem_Free(self.pending)

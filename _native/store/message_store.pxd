@@ -28,8 +28,9 @@ cdef class MessageStore:
     cdef public str full  # type: str | None  # why puts are refused while the disk is too full; else None
     cdef public str stopped  # type: str | None  # Why nothing is written: a service thread ended.
     cdef public int64_t max_message_bytes
-    cdef public int64_t confirm_limit  # readers see at most this: a slave's master says what is confirmed
-    cdef public bint follows  # Whether the log follows a master's (`Follower`): then puts are refused.
+    cdef public int64_t confirm_limit  # readers see at most this: a slave's master reports what is confirmed
+    # Why puts are refused: another broker writes the log, or perhaps does (`Follower`: a master).
+    cdef public object write_refusal  # type: WriteRefusal | None
     cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1

@@ -38,12 +38,15 @@ from firearrow._native.store.get_message import GetStatus, GetResult
 from firearrow._native.store.store_folder import StoreFolder
 from firearrow._native.store.log.key_index import KeyIndex as Index
 from firearrow._native.store.files.repair_log import RepairLog
-from firearrow._native.store.log.results import PutResult, PutRefused, PutStatus, QueueEntry
+from firearrow._native.store.log.results import (
+    PutResult, PutRefused, PutStatus, QueueEntry, WriteRefusal,
+)
 from firearrow._native.store.recovery.recovery import recover
 
 __all__ = [
     "GetStatus", "GetResult", "InnerMessage", "MessageStore", "PutResult", "PutRefused", "PutStatus",
     "QueueEntry", "StoreConfig", "StoreDamaged", "StoreError", "StoreForeign", "StoreLocked",
+    "WriteRefusal",
 ]
 
 QUEUE_ID_MAX = 65535
@@ -346,8 +349,8 @@ cdef class MessageStore:
         cdef bytes name = topic.encode("utf-8", "replace")
         if self.broken or self.closed or self.full is not None or self.stopped is not None:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.stopped or self.full or "store")
-        if self.follows:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "slave")
+        if self.write_refusal is not None:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.write_refusal)
         if not is_file_name(name) or len(name) > TOPIC_BYTES_MAX:
             illegal("topic")
         if len(name) > TOPIC_V1_BYTES_MAX and not name.startswith(b"%RETRY%"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
+from firearrow._native.store.message_store import WriteRefusal
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.failover.fencing import Fencing
@@ -47,7 +48,7 @@ class PairServices:
         role.wire(self._refuse_writes, lambda why: context.restart(Restart(why)))
         self._holds_writes = self._may_be_outdated and not role.begins
         if self._holds_writes:
-            context.store.follows = True  # until name servers are asked
+            context.store.write_refusal = WriteRefusal.UNCERTAIN
 
     def routes(self, broker_routes: Iterable[Routes]) -> list[Routes]:
         """Those of a master, as this broker serves them in its role, and its own."""
@@ -96,5 +97,5 @@ class PairServices:
         self._fencing.stop()
 
     def _refuse_writes(self, why: str) -> None:
-        self._context.store.follows = True
+        self._context.store.write_refusal = WriteRefusal.FENCED
         self._context.write_batch.refuse_waiting(why)

@@ -340,8 +340,8 @@ class ReplicationServices:
             return ""
         if self._pre_online is not None and self._pre_online.reason:
             return f"sends are refused: this master is isolated ({self._pre_online.reason})"
-        if self._store.follows:
-            return "sends are refused: another broker is, or becomes, the master, or name servers are asked for one"
+        if self._store.write_refusal is not None:
+            return f"sends are refused: {self._store.write_refusal}"
         return "" if self._ha is None else self._ha.write_fault()
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from bench.ports import free_port
+from firearrow._native.store.log.results import WriteRefusal
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
@@ -52,7 +53,10 @@ def test_a_master_that_hears_no_more_is_the_master_again(tmp_path: Path) -> None
             assert send(client, TOPIC, b"before").code == 0
             ready = json.loads(fence(client, "prepare").body)
             assert ready == {"epoch": 0, "end": end_of(client)}
-            assert send(client, TOPIC, b"never").code == 14
+            refused = send(client, TOPIC, b"never")
+            assert (refused.code, WriteRefusal.HANDOVER in str(refused.remark)) == (14, True)
+            status = json.loads(client.ask(RequestCode.GET_BROKER_HA_STATUS).body)
+            assert status["refuses"] == f"sends are refused: {WriteRefusal.HANDOVER}"
             commit = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
             assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 14
             assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {"topic": "New"}).code == 14

@@ -11,7 +11,7 @@ from firearrow._native.base.hash import java_hash
 from firearrow._native.store import store_reader
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.log.record import decode
-from firearrow._native.store.log.results import PutRefused
+from firearrow._native.store.log.results import PutRefused, WriteRefusal
 from firearrow._native.store.message_store import GetStatus, InnerMessage, MessageStore
 from tests.support.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 
@@ -63,6 +63,17 @@ def test_a_long_retry_topic_makes_a_v2_record(store: MessageStore) -> None:
     for topic in ("t" * 128, "%RETRY%".ljust(256, "g"), "", "..", "a/b", "a\0b"):
         with pytest.raises(PutRefused, match="topic"):
             put(store, b"", topic=topic)
+
+
+def test_a_store_that_another_broker_writes_says_so(store: MessageStore) -> None:
+    for refusal in WriteRefusal:
+        store.write_refusal = refusal
+        with pytest.raises(PutRefused, match=refusal):
+            put(store, b"refused")
+    store.write_refusal = None
+    put(store, b"taken")
+    store.write()
+    assert bodies(store) == [b"taken"]
 
 
 def test_limits_at_their_value_and_one_past(store: MessageStore) -> None:

@@ -1,6 +1,6 @@
 """Results of puts and look-ups, and the error of a refused put."""
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 
@@ -11,9 +11,18 @@ class PutStatus(IntEnum):
     SERVICE_NOT_AVAILABLE = 3
 
 
+class WriteRefusal(StrEnum):
+    """Why a store that could take messages takes none: another broker writes the log, or perhaps does."""
+
+    SLAVE = "this broker is a slave, whose log has what its master's has"
+    UNCERTAIN = "name servers are asked whether another broker is the master"
+    HANDOVER = "another broker becomes the master"
+    FENCED = "another broker is the master"
+
+
 class PutRefused(Exception):
     """Nothing was staged. `field` states why: "topic", "queueId", "body", "properties", "batch", "disk",
-    "store"."""
+    "store", or the reason for which the store takes nothing."""
 
     def __init__(self, status: PutStatus, field: str) -> None:
         super().__init__(f"{status.name}: {field}")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import orjson
 
+from firearrow._native.store.message_store import WriteRefusal
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
@@ -69,10 +70,11 @@ class Fencing:
 
     def _guarded(self, handler: Handler) -> Handler:
         def guarded(request: RemotingCommand, peer: Peer) -> Answer:
-            if self._context.store.follows:  # a code with which clients of all versions try another broker
+            if (
+                why := self._context.store.write_refusal
+            ):  # a code with which clients of all versions try another broker
                 raise Refusal(
-                    ResponseCode.SERVICE_NOT_AVAILABLE,
-                    "service not available now. Another broker is, or becomes, the master.",
+                    ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. No writes: {why}."
                 )
             return handler(request, peer)
 
@@ -100,7 +102,9 @@ class Fencing:
 
     def take_writes(self) -> None:
         """At the start: no name server knows of a newer master."""
-        self._context.store.follows = self._lease is not None or self._role.is_fenced
+        store = self._context.store
+        if store.write_refusal is WriteRefusal.UNCERTAIN:
+            store.write_refusal = None
 
     def _prepare(self, peer: Peer) -> None:
         self._check()
@@ -111,7 +115,7 @@ class Fencing:
         else:
             self._lease.cancel()
         context.write_batch.commit()
-        context.store.follows = True
+        context.store.write_refusal = WriteRefusal.HANDOVER
         why = f"the slave that asked for it did not become the master within {LEASE_S:.0f} s"
         self._lease = context.loop.call_later(LEASE_S, self._cancel, why)
 
