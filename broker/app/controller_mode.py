@@ -23,10 +23,11 @@ from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.net.server import Server
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.replication.auto_switch_master import AutoSwitchService
-from firearrow.broker.replication.auto_switch_slave import AutoSwitchSlave
 from firearrow.broker.replication.controller.client import ControllerClient, Role
+from firearrow.broker.replication.controller.follower import AppointedMaster
 from firearrow.broker.replication.controller.requests import LogState, Members
 from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile
+from firearrow.broker.replication.slave import Slave, appointed_slave
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect, Registrar
 from firearrow.broker.tables.registration import BrokerIdentity
@@ -79,7 +80,7 @@ class ControllerMode:
         self.epochs = epochs
         self._role = client.role
         self._ha: AutoSwitchService | None = None
-        self._slave: AutoSwitchSlave | None = None
+        self._appointed: AppointedMaster | None = None
         self._is_admitted = False
         if client.was_killed is None:
             client.was_killed = killed
@@ -125,9 +126,11 @@ class ControllerMode:
         *,
         connect: Connect,
         progress: CopiedProgress,
-    ) -> AutoSwitchSlave:
-        self._slave = AutoSwitchSlave(context, arrivals, self.epochs, connect=connect, progress=progress)
-        return self._slave
+    ) -> Slave:
+        slave, self._appointed = appointed_slave(
+            context, arrivals, self.epochs, connect=connect, progress=progress
+        )
+        return slave
 
     def routes(self) -> Routes:
         return {**self._client.routes(), RequestCode.PROMOTE_BROKER: self._refuse_promotion}
@@ -176,8 +179,8 @@ class ControllerMode:
         if wanted != {"broker_role": options.broker_role, "broker_id": options.broker_id}:
             what = "the master" if role.is_master else f"a slave of {role.address}"
             return self._restart(Restart(f"the controllers made it {what} in epoch {role.epoch}"))
-        if self._slave is not None:
-            self._slave.follow(role)
+        if self._appointed is not None:
+            self._appointed.follow(role)
         if self._ha is not None:
             self._topics.begin_epoch(role.epoch)
         if not self._is_admitted:

@@ -25,15 +25,14 @@ from firearrow.broker.replication.failover.isolated_start import PreOnline
 from firearrow.broker.replication.failover.member_group import MemberGroup
 from firearrow.broker.replication.failover.role import HA_PORT_GAP, PairRole
 from firearrow.broker.replication.log.confirmed_offset import CopiesWarning
-from firearrow.broker.replication.log.pair_identity import MASTER_ROLES
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.session.master_api import Naming
-from firearrow.broker.replication.slave import Slave, check_slave
+from firearrow.broker.replication.slave import Slave, check_slave, registered_slave
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress
 from firearrow.broker.replication.wires.firearrow.agreement import PairLog
 from firearrow.broker.replication.wires.firearrow.follower import FollowedParts
-from firearrow.broker.replication.wires.firearrow.handshake import Facts, member_of
+from firearrow.broker.replication.wires.firearrow.handshake import member_of
 from firearrow.broker.replication.wires.firearrow.journal_stream import JournalFollower
 from firearrow.broker.replication.wires.firearrow.shipment import PairParts
 from firearrow.broker.replication.wires.firearrow.tables import FollowedTables, PushedTables
@@ -185,10 +184,9 @@ class ReplicationServices:
             FollowedTables(context, progress),
             journal,
             self._config.options.ha_secret.encode(),
-            self._joined,
             lambda: self._tls.connecting,
         )
-        return Slave(
+        return registered_slave(
             context,
             arrivals,
             parts=parts,
@@ -218,13 +216,6 @@ class ReplicationServices:
         options, identity = self._config.options, self._identity
         member = member_of(options.broker_role, identity.broker_id, identity.address(""))
         return PairLog(self._store, self._role.identity, self._role.epochs, member)
-
-    def _joined(self, master: Facts) -> None:
-        """A master has taken this slave. OSError."""
-        role = "" if master.member is None else master.member.role
-        self._role.followed(master.epoch, role if role in MASTER_ROLES else "")
-        if self._slave is not None:
-            self._slave.joined(master)
 
     def _make_pre_online(
         self, context: BrokerContext, connect: Connect, name_servers: list[Address]

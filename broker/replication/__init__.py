@@ -11,8 +11,7 @@ The packages are floors: each imports from those above it in this list only (`te
 
 and what is composed of them:
 
-- `auto_switch_master`, `auto_switch_slave`: the wire of the log under controllers, its two ends
+- `auto_switch_master`: the master's end of the wire under controllers
 - `master`: the replication port of a master: its slaves, which of them are in sync, and their status
-- `slave`: the parts of a slave: its client, its tables, its state
-- `slave_client`: HAClient: follows the master's log over its replication port
+- `slave`: the parts of a slave: its session, its tables, its state
 """

@@ -1,33 +1,43 @@
-"""Slave: the parts of a slave put together: its client of the log, its tables, its state. Loop thread."""
+"""Slave: the parts of a slave put together: its session with the master, its tables, its state. Loop thread."""
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Protocol
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
-from firearrow._native.replication.follower import Follower
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.replication.controller.follower import AppointedMaster
 from firearrow.broker.replication.failover.acting_master import ActingMaster
 from firearrow.broker.replication.failover.master_role import MasterReplicas, MasterRole
 from firearrow.broker.replication.failover.role import PairRole
 from firearrow.broker.replication.failover.slave_requests import SlaveRequests
-from firearrow.broker.replication.log.confirmed_offset import ConfirmedLog
+from firearrow.broker.replication.log.epoch_file import EpochFile
+from firearrow.broker.replication.log.pair_identity import MASTER_ROLES
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.replication.session.expected_replicas import ExpectedReplica, ExpectedReplicas, Place
-from firearrow.broker.replication.session.master_api import Master, Naming, SlaveStatus, State
-from firearrow.broker.replication.slave_client import HAClient
+from firearrow.broker.replication.session.follower_session import FollowerSession
+from firearrow.broker.replication.session.master_api import Master, Naming
+from firearrow.broker.replication.session.slave_status import State
+from firearrow.broker.replication.session.wire import FollowerWire
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress, SlaveSynchronize
-from firearrow.broker.replication.wires.firearrow.follower import FollowedParts, PairClient
-from firearrow.broker.replication.wires.firearrow.handshake import Facts
+from firearrow.broker.replication.wires.apache.follower import ApacheFollower
+from firearrow.broker.replication.wires.firearrow.follower import (
+    FireArrowFollower,
+    FollowedParts,
+    spoken_version,
+)
+from firearrow.broker.replication.wires.firearrow.handshake import LATEST, Facts
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")
 
 ASK_S = 3.0
+NO_NAMING = Naming(lambda: None, lambda: None, lambda: "")
 
 
 def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
@@ -38,72 +48,142 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
         )
 
 
-class Slave:
-    """`connect` opens a connection to the master's remoting port. `acting` None: without enableSlaveActingMaster.
-    `parts` None: it never speaks our own wire. `role` None: controllers report what it is."""
+class FollowedMaster(Protocol):
+    """The master that a slave follows, by who names it. `keeps_journal`: the journal has what no file has: steps of
+    the master's that a promotion must not repeat. `tables_copied_ms`: when the last table came by the wire; 0: none."""
+
+    @property
+    def keeps_journal(self) -> bool: ...
+    @property
+    def tables_copied_ms(self) -> int: ...
+
+    async def wire(self) -> FollowerWire:
+        """Our end of a new connection to it. OSError, MasterError."""
+
+    @property
+    def place(self) -> Place: ...
+    def is_us(self, replica: ExpectedReplica) -> bool:
+        """Whether this slave is what the master calls so."""
+
+    def status(self) -> dict[str, object]:
+        """Members of `replication` in /status."""
+
+
+class RegisteredMaster:
+    """The master that name servers name, Apache's or ours."""
 
     def __init__(
         self,
         context: BrokerContext,
-        arrivals: ArrivalNotifier,
+        session: FollowerSession,
+        naming: Naming,
+        expected: ExpectedReplicas,
+        parts: FollowedParts,
+        role: PairRole,
+    ) -> None:
+        self._context = context
+        self._session = session
+        self._naming = naming
+        self._expected = expected
+        self._parts = parts
+        self._role = role
+        self._node = ""
+
+    async def wire(self) -> FollowerWire:
+        version = await self._version()
+        if not version:
+            return ApacheFollower(self._session, self._is_firearrow)
+        return FireArrowFollower(self._context, self._session, self._parts, version, self._on_joined)
+
+    async def _version(self) -> int:
+        """Of FireArrow's wire; 0: the master does not speak it. If no name server takes us, a master at haMasterAddress
+        is tried as one of ours: it reports its address then."""
+        master = self._session.master
+        if master.address is None and master.ha_address is not None and self._naming.fault():
+            return LATEST
+        return await spoken_version(master)
+
+    async def _is_firearrow(self) -> bool:
+        return await spoken_version(self._session.master) > 0
+
+    def _on_joined(self, facts: Facts) -> None:
+        """A master of ours has taken this slave. OSError."""
+        role = "" if facts.member is None else facts.member.role
+        self._role.followed(facts.epoch, role if role in MASTER_ROLES else "")
+        self._node = facts.node.hex()
+        master = self._session.master
+        if master.address is None and facts.member is not None:
+            master.learned(facts.member.address)
+        self._expected.follow(self.place)
+
+    @property
+    def place(self) -> Place:
+        host, port = self._session.master.address or ("", 0)
+        return Place(self._node if self._session.pushes_tables else "", 0, host, port)
+
+    def is_us(self, replica: ExpectedReplica) -> bool:
+        return replica.node == self._parts.log.identity.node.hex()
+
+    @property
+    def keeps_journal(self) -> bool:
+        return self._parts.journal.has_followed
+
+    @property
+    def tables_copied_ms(self) -> int:
+        return self._parts.tables.copied_ms
+
+    def status(self) -> dict[str, object]:
+        return {}
+
+
+class Slave:
+    """`acting` None: without enableSlaveActingMaster. `role` None: controllers decide what it is."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        session: FollowerSession,
+        master: FollowedMaster,
+        expected: ExpectedReplicas,
+        naming: Naming,
         *,
         connect: Connect,
-        naming: Naming,
         progress: CopiedProgress,
-        parts: FollowedParts | None,
         role: PairRole | None = None,
     ) -> None:
-        self._expected = ExpectedReplicas(context.store.root)
-        self._master_node = ""
-        self._fenced = "" if role is None else role.fenced
-        context.tables.offsets.not_here = self._fenced
-        self._pair: PairClient | None = None
         self._loop = context.loop
         self._store = context.store
-        self._status = SlaveStatus()
-        self._confirmed_log = ConfirmedLog(context.store, arrivals)
+        self._session = session
+        self._followed = master
+        self._expected = expected
         self._naming = naming
-        options = context.config.options
         self._connect = connect
-        self._master = self._make_master(connect, options)
+        self._fenced = "" if role is None else role.fenced
+        context.tables.offsets.not_here = self._fenced
         self.acting: ActingMaster | None = None
-        if options.acting_master:
-            self.acting = ActingMaster(context, self._master, refresh=naming.refresh, look=naming.look)
-        self._parts = parts
-        self._client = self._make_client(context)
+        if context.config.options.acting_master:
+            self.acting = ActingMaster(context, session.master, refresh=naming.refresh, look=naming.look)
         self._synchronize = SlaveSynchronize(
-            context, self._master, progress, pushed=lambda: self._client.follows_pair
+            context, session.master, progress, pushed=lambda: session.pushes_tables
         )
         self._requests = SlaveRequests(
-            context.config, self._status, self.acting, lambda: self._store.written, self.lag, self._fenced
+            context.config, session.status, self.acting, lambda: self._store.written, self.lag, self._fenced
         )
-        replicas = MasterReplicas(self._master, self._status, self._note_replicas)
-        self._runs = [self._client.run, self._synchronize.run, replicas.run]
+        replicas = MasterReplicas(session.master, session.status, self._note_replicas)
+        self._runs = [lambda: session.run(master.wire), self._synchronize.run, replicas.run]
         if role is not None:
-            self._runs.append(MasterRole(self._master, self._status, role.heard_master_role).run)
+            self._runs.append(MasterRole(session.master, session.status, role.heard_master_role).run)
         self._tasks: list[asyncio.Task[None]] = []
         self._master_reported = asyncio.Event()
-
-    def _make_master(self, connect: Connect, options: Options) -> Master:
-        return Master(connect, options.ha_master_address, leaves=options.acting_master)
-
-    def _make_client(self, context: BrokerContext) -> HAClient:
-        follower = Follower(context.store)
-        pair = None
-        if self._parts is not None:
-            pair = PairClient(context, self._parts, follower, self._status, self._confirmed_log)
-        self._pair = pair
-        return HAClient(
-            context, self._master, self._status, self._confirmed_log, self._naming, pair, follower
-        )
 
     def routes(self, master_routes: Iterable[Routes]) -> list[Routes]:
         return self._requests.routes(master_routes)
 
     def registered(self, ext: Mapping[str, str]) -> None:
-        """A name server answered our registration."""
-        self._master.registered(ext)
-        self._master_reported.set()
+        """A name server answered our registration; under controllers, these name the master."""
+        if not self._session.config.options.controller_mode:
+            self.master.registered(ext)
+            self._master_reported.set()
 
     async def ask_for_master(self) -> None:
         """Ask name servers who the master is now: another slave may have been promoted, and one that has just started
@@ -125,31 +205,17 @@ class Slave:
 
     @property
     def master(self) -> Master:
-        return self._master
-
-    def joined(self, master: Facts) -> None:
-        """A FireArrow master has taken this slave."""
-        self._master_node = master.node.hex()
-        if self._master.address is None and master.member is not None:
-            self._master.learned(master.member.address)
-        self._expected.follow(self._master_place())
-
-    def _master_place(self) -> Place:
-        host, port = self._master.address or ("", 0)
-        return Place(self._master_node if self._client.follows_pair else "", 0, host, port)
+        return self._session.master
 
     def _note_replicas(self, replicas: list[ExpectedReplica] | None) -> None:
         """The master's slaves, this one among them."""
-        others = None if replicas is None else [each for each in replicas if not self._is_us(each)]
-        self._expected.follow(self._master_place(), others)
-
-    def _is_us(self, replica: ExpectedReplica) -> bool:
-        return self._parts is not None and replica.node == self._parts.log.identity.node.hex()
+        others = None if replicas is None else [each for each in replicas if not self._followed.is_us(each)]
+        self._expected.follow(self._followed.place, others)
 
     @property
     def state(self) -> tuple[State, str]:
         """And its reason."""
-        return self._status.state, self._status.reason
+        return self._session.status.state, self._session.status.reason
 
     async def copy_tables(self) -> None:
         """Now; what of them is not copied, the log states."""
@@ -157,7 +223,7 @@ class Slave:
 
     def start(self) -> None:
         if self._fenced:
-            return self._status.enter(State.FENCED, self._fenced)
+            return self._session.status.enter(State.FENCED, self._fenced)
         for run in self._runs:
             task = asyncio.ensure_future(run())
             task.add_done_callback(_ended)
@@ -170,28 +236,27 @@ class Slave:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        self._master.close()
+        self.master.close()
 
     @property
     def keeps_journal(self) -> bool:
-        """Whether the journal has what no file has: steps of the master's that a promotion must not repeat."""
-        return self._pair is not None and self._pair.has_followed
+        return self._followed.keeps_journal
 
     def lag(self) -> ReplicaLag:
         """Against what the master last reported of its log. `in_sync`: we follow it."""
-        status = self._status
+        status = self._session.status
         found = status.master_times.lag(self._store.written, status.master_end, self._loop.time())
-        return ReplicaLag(self._master.address, status.state is State.FOLLOWING, found.bytes, found.ms, None)
+        return ReplicaLag(self.master.address, status.state is State.FOLLOWING, found.bytes, found.ms, None)
 
     def status(self) -> dict[str, object]:
         """The member `replication` of /status."""
-        status, address, lag = self._status, self._master.address, self.lag()
+        status, lag = self._session.status, self.lag()
         return {
             "role": "SLAVE",
             "acting": self.acting is not None and self.acting.is_acting,
             "state": status.state,
             "reason": status.reason,
-            "master": "" if address is None else "{}:{}".format(*address),
+            "master": self.master.text,
             "haMaster": status.ha_address,
             "masterEnd": status.master_end,
             "end": self._store.written,
@@ -199,12 +264,59 @@ class Slave:
             "behindMs": lag.ms,
             "receivedBytes": status.bytes_received,
             "skippedLmqs": status.skipped_lmqs,
-            "tablesCopiedMs": max(
-                self._synchronize.copied_ms, 0 if self._parts is None else self._parts.tables.copied_ms
-            ),
-            "pair": self._client.follows_pair,
+            "tablesCopiedMs": max(self._synchronize.copied_ms, self._followed.tables_copied_ms),
+            "pair": self._session.pushes_tables,
             "tableFaults": {str(code): fault for code, fault in self._synchronize.faults.items()},
+            **self._followed.status(),
         }
+
+
+def registered_slave(
+    context: BrokerContext,
+    arrivals: ArrivalNotifier,
+    *,
+    connect: Connect,
+    naming: Naming,
+    progress: CopiedProgress,
+    parts: FollowedParts,
+    role: PairRole,
+) -> Slave:
+    """A slave whose master name servers name. `connect` opens a connection to its remoting port."""
+    options = context.config.options
+    expected = ExpectedReplicas(context.store.root)
+    session = FollowerSession(
+        context,
+        arrivals,
+        Master(connect, options.ha_master_address, leaves=options.acting_master),
+        naming,
+    )
+    master = RegisteredMaster(context, session, naming, expected, parts, role)
+    return Slave(
+        context,
+        session,
+        master,
+        expected,
+        naming,
+        connect=connect,
+        progress=progress,
+        role=role,
+    )
+
+
+def appointed_slave(
+    context: BrokerContext,
+    arrivals: ArrivalNotifier,
+    epochs: EpochFile,
+    *,
+    connect: Connect,
+    progress: CopiedProgress,
+) -> tuple[Slave, AppointedMaster]:
+    """A slave under controllers, and its master, which they name."""
+    expected = ExpectedReplicas(context.store.root)
+    session = FollowerSession(context, arrivals, Master(connect, ""), NO_NAMING)
+    master = AppointedMaster(session, expected, epochs, context.restart)
+    slave = Slave(context, session, master, expected, NO_NAMING, connect=connect, progress=progress)
+    return slave, master
 
 
 def _ended(task: "asyncio.Task[None]") -> None:

@@ -17,7 +17,8 @@ from firearrow.broker.replication.failover import promotion
 from firearrow.broker.replication.failover.fencing import CANCEL, FENCE, LEASE_S, PREPARE
 from firearrow.broker.replication.failover.promotion import CANCEL_TRIES, FENCE_TRIES, Promotion
 from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, EPOCH_MAX
-from firearrow.broker.replication.session.master_api import ANSWER_S, LogRange, MasterError, State
+from firearrow.broker.replication.session.master_api import ANSWER_S, LogRange, MasterError
+from firearrow.broker.replication.session.slave_status import State
 from tests.replication.pair_proxy import PairProxy
 from tests.replication.promoted_pair import PromotedPair, is_master, option, promoted, state_of
 from tests.replication.test_fencing import takes_writes

@@ -11,7 +11,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.peer import Address
 from firearrow.broker.replication.log.pair_identity import MASTER_ROLES
 from firearrow.broker.replication.session.expected_replicas import ExpectedReplica, parsed
-from firearrow.broker.replication.session.master_api import Master, MasterError, SlaveStatus, State
+from firearrow.broker.replication.session.master_api import Master, MasterError
+from firearrow.broker.replication.session.slave_status import SlaveStatus, State
 from firearrow.broker.tables import json_fields
 
 log = logging.getLogger("firearrow.slave")

@@ -28,7 +28,8 @@ from firearrow.broker.replication.failover.rebuild import DAMAGED
 from firearrow.broker.replication.failover.role import PairRole, lacks_newer
 from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, may_follow, next_epoch
 from firearrow.broker.replication.log.pair_identity import ASYNC_MASTER, MASTER_ROLES
-from firearrow.broker.replication.session.master_api import Master, MasterError, State, address_or_none
+from firearrow.broker.replication.session.master_api import Master, MasterError, address_or_none
+from firearrow.broker.replication.session.slave_status import State
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.routes import MASTER_ID
 

@@ -17,7 +17,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
 from firearrow.broker.replication.failover.acting_master import ActingMaster
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
-from firearrow.broker.replication.session.master_api import SlaveStatus
+from firearrow.broker.replication.session.slave_status import SlaveStatus
 
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 NOT_HERE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."

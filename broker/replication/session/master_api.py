@@ -1,13 +1,10 @@
-"""Master: the master as a slave sees it: its addresses from the name server, requests to it; SlaveStatus: how far
-a slave follows it, and why not further. Loop thread.
-"""
+"""Master: the master as a slave sees it: its addresses, and requests to it. Loop thread."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple, cast
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -16,70 +13,13 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.replication.log.record_sums import RECORD_OFFSET, RECORD_SUM, record_sum
-from firearrow.broker.replication.log.replica_lag import LogTimes
+from firearrow.broker.replication.session.slave_status import NO_ADDRESS
 from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
 
 log = logging.getLogger("firearrow.slave")
 
 CONNECT_S = ANSWER_S = 3.0
-NO_ADDRESS = "no name server has reported the master's address yet"
-
-
-class State(StrEnum):
-    """`DIVERGED`: our log has records that the master's has not. `BEHIND`: the master has deleted what comes next.
-    `CORRUPTED`: the same record came damaged several times. `REFUSED`: one of a pair's brokers refuses the other.
-    `FENCED`: another broker was promoted, and the configuration states that this one is a master."""
-
-    NO_MASTER = "no master"
-    FOLLOWING = "following"
-    DIVERGED = "diverged"
-    BEHIND = "behind the log"
-    CORRUPTED = "corrupted"
-    REFUSED = "refused"
-    FAILED = "failed"
-    FENCED = "fenced"
-
-
-class NotFollowed(Exception):
-    """The master's log is not to be followed; the text states why."""
-
-    def __init__(self, state: State, reason: str) -> None:
-        super().__init__(reason)
-        self.state = state
-
-
-@dataclass(slots=True)
-class SlaveStatus:
-    """`reason`: of the state, in a sentence. `master_end`: of the master's log when it last reported it;
-    `master_times`: when it ended where. `local`: our end of the replication connection. `skipped_lmqs`: records
-    without entries in the LMQs that they name. Times in ms."""
-
-    state: State = State.NO_MASTER
-    reason: str = NO_ADDRESS
-    master_end: int = 0
-    ha_address: str = ""
-    last_read_ms: int = 0
-    last_write_ms: int = 0
-    bytes_received: int = 0
-    skipped_lmqs: int = 0
-    bytes_per_second: int = 0
-    master_flushed: int = 0
-    local: Address | None = None
-    master_times: LogTimes = field(default_factory=LogTimes)
-
-    def enter(self, state: State, reason: str = "") -> None:
-        """Log a change, not each try."""
-        if (state, reason) == (self.state, self.reason):
-            return
-        fresh = state is not self.state
-        self.state, self.reason = state, reason
-        if state is State.FOLLOWING:
-            log.info("following the master's log at %s", self.ha_address)
-        elif state in (State.DIVERGED, State.BEHIND, State.CORRUPTED, State.REFUSED):
-            log.error("the master's log is not followed (%s): %s", state, reason)
-        elif fresh and reason and state is not State.FENCED:  # of that, the start has logged why
-            log.warning("the master's log is not followed: %s; trying again", reason)
 
 
 class MasterError(Exception):
@@ -151,6 +91,13 @@ class Master:
         if self._fixed is None and ha_address is not None:
             self.ha_address = ha_address
 
+    def appoint(self, address: Address | None) -> None:
+        """The controllers named this master, or none."""
+        if address != self.address:
+            self.close()
+        self.address, self.ha_address = address, None
+        self.is_online = address is not None
+
     def learned(self, text: str) -> None:
         """Its address by its own words, on the replication connection; `text` may lack the host."""
         if self.ha_address is not None:
@@ -189,9 +136,9 @@ class Master:
             raise MasterError(0, f"the master's runtime info is malformed: {error}") from None
         return LogRange(max(begin, 0), end)
 
-    def replication_address(self, *, knows_pair: bool = False) -> Address:
-        """ConnectionError: not known. `knows_pair`: a FireArrow master needs no other address."""
-        if self.address is None and not (knows_pair and self.ha_address is not None):
+    def replication_address(self, *, knows_wire: bool = False) -> Address:
+        """ConnectionError: not known. `knows_wire`: it speaks FireArrow's, which needs no other address."""
+        if self.address is None and not (knows_wire and self.ha_address is not None):
             raise ConnectionError(NO_ADDRESS)
         if self.ha_address is None:
             raise ConnectionError(
@@ -240,42 +187,6 @@ class Master:
                     raise ConnectionError("the master's address has changed")
                 self._peer = peer
             return self._peer
-
-
-class MasterStream(asyncio.BaseProtocol):
-    """The slave's end of a replication connection, of any wire. `ended`: done with the reason when the connection
-    ends. `received`: bytes. Times are the loop's, in s."""
-
-    def __init__(self, loop_time: Callable[[], float]) -> None:
-        self._loop_time = loop_time
-        self._transport: asyncio.Transport | None = None
-        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self.read_at = self.written_at = loop_time()
-        self.received = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    @property
-    def local(self) -> Address | None:
-        """Our end of it."""
-        name = None if self._transport is None else self._transport.get_extra_info("sockname")
-        return None if name is None else name[:2]
-
-    def eof_received(self) -> None:
-        self.fail(ConnectionError("the master closed the connection"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.fail(exc or ConnectionError("the connection to the master was lost"))
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-            self.written_at = self._loop_time()
-
-    def fail(self, error: Exception) -> None:
-        if not self.ended.done():
-            self.ended.set_result(error)
 
 
 def address_or_none(text: str, host: str = "") -> Address | None:

@@ -1,33 +1,29 @@
-"""PairClient: the slave's end of a connection of our own wire: follows the log, the journal and the tables of a master
-that is FireArrow as well. Loop thread.
+"""FireArrowFollower: the slave's end of FireArrow's wire: follows the log, the journal and the tables of a master that
+is FireArrow, too. Loop thread.
 
 Every frame has a checksum, and every record in it is checked before it is appended: what came damaged is asked for
 again.
 """
 
 import asyncio
-import logging
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from firearrow._native.replication.follower import Follower, FollowError
+from firearrow._native.replication.follower import FollowError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.tls import handshake_fault
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.replication.log.common_point import LogsDiffer, find_common_point
-from firearrow.broker.replication.log.confirmed_offset import ConfirmedLog
 from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, may_follow
-from firearrow.broker.replication.session.master_api import (
-    Master,
-    MasterError,
-    MasterStream,
-    NotFollowed,
-    SlaveStatus,
-    State,
-)
+from firearrow.broker.replication.session.follower_session import FollowerSession
+from firearrow.broker.replication.session.master_api import Master, MasterError
+from firearrow.broker.replication.session.slave_status import NotFollowed, State
+from firearrow.broker.replication.session.wire import MasterStream
 from firearrow.broker.replication.wires.firearrow import frames
 from firearrow.broker.replication.wires.firearrow.agreement import Agreement, PairLog, agree, check_pair
 from firearrow.broker.replication.wires.firearrow.frames import Ack, Frame, FrameDecoder, FrameError, Kind
@@ -50,11 +46,9 @@ from firearrow.broker.replication.wires.firearrow.handshake import (
 from firearrow.broker.replication.wires.firearrow.journal_stream import JournalFollower
 from firearrow.broker.replication.wires.firearrow.tables import FollowedTables
 
-log = logging.getLogger("firearrow.slave")
-
 NOT_HERE = "This broker is a slave, and offsets are committed to its master."
-CONNECT_S, HANDSHAKE_S = 3.0, 10.0
-TICK_S = 0.5
+HANDSHAKE_S = 10.0
+READ_BYTES = 1 << 18
 STATES: dict[int, State] = {RefusalCode.DIVERGED: State.DIVERGED, RefusalCode.BEHIND: State.BEHIND}
 
 
@@ -75,102 +69,87 @@ async def spoken_version(master: Master) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FollowedParts:
-    """What a slave needs to follow a FireArrow master. `joined(facts)`: called with a master's once it has taken it;
-    OSError. `tls()`: the context of connections to others; None: plain."""
+    """What a slave needs to follow a master of ours. `tls()`: the context of connections to others; None: plain."""
 
     log: PairLog
     tables: FollowedTables
     journal: JournalFollower
     secret: bytes
-    joined: Callable[[Facts], None]
     tls: Callable[[], ssl.SSLContext | None]
 
 
-class PairClient:
+class FireArrowFollower:
+    """`version`: of the handshake. `on_joined(facts)`: called with the master's once it has taken this slave;
+    OSError."""
+
+    pushes_tables = True
+
     def __init__(
         self,
         context: BrokerContext,
+        session: FollowerSession,
         parts: FollowedParts,
-        follower: Follower,
-        status: SlaveStatus,
-        confirmed_log: ConfirmedLog,
+        version: int,
+        on_joined: Callable[[Facts], None],
     ) -> None:
-        self._loop = context.loop
-        self._store = context.store
-        self._write_batch = context.write_batch
-        self._journal = context.journal
-        self._config = context.config
-        self._offsets = context.tables.offsets
-        self._clock = context.clock
-        self._restart = context.restart
+        self._session = session
         self._parts = parts
-        self._follower = follower
-        self._status = status
-        self._confirmed_log = confirmed_log
-        self._stream: PairStream | None = None
-        self._durable = self._noted = 0
-        self.has_followed = False
-        """Whether the journal has a master's entries: it has to outlive the store's clean end."""
+        self._version = version
+        self._on_joined = on_joined
+        self._journal: Journal = context.journal
+        self._offsets = context.tables.offsets
+        self._restart = context.restart
+        self._noted = 0
+        self._buffer = bytearray(READ_BYTES)
+        self.stream = MasterStream(session.loop, self._buffer, self._take, lingers=True)
+        self._frames = FrameQueue(self.stream.ended)
 
-    async def follow(self, host: str, port: int, version: int) -> None:
-        """Until the connection ends, which is always an exception. `version`: of the handshake."""
-        peer = (await self._loop.getaddrinfo(host, port))[0][4][0]
+    async def open(self) -> None:
+        session = self._session
+        address = session.master.replication_address(knows_wire=True)
+        host, port = address
+        peer = (await session.loop.getaddrinfo(host, port))[0][4][0]
         fault = secret_fault(self._parts.secret, str(peer), option="haSecret")
         if fault:
             raise NotFollowed(State.REFUSED, fault)
         context = self._parts.tls()
         try:
-            async with asyncio.timeout(CONNECT_S):
-                _, stream = await self._loop.create_connection(
-                    lambda: PairStream(self._loop.time),
-                    host,
-                    port,
-                    ssl=context,
-                    server_hostname=None if context is None else host,
-                )
+            await session.connect(self.stream, address, context)
         except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
             if context is None:
                 raise
             raise handshake_fault(host, port, error) from None
-        self._status.local, self._status.ha_address = stream.local, f"{host}:{port}"
-        try:
+        with _faults():
             async with asyncio.timeout(HANDSHAKE_S):
-                first = await self._shake_hands(stream, f"{host}:{port}", version)
-            self._begin(stream, first)
-            await self._watch(stream)
-        except Refused as error:
-            raise NotFollowed(STATES.get(error.code, State.REFUSED), str(error)) from None
-        except (FrameError, LookupError) as error:
-            raise FollowError(str(error)) from None
-        finally:
-            self._stream = None
-            self._offsets.not_here = ""
-            self._status.local = None
-            self._status.bytes_per_second = 0
-            stream.finish()
+                first = await self._shake_hands(f"{host}:{port}")
+            self._begin(first)
+
+    def closed(self) -> None:
+        self._offsets.not_here = ""
 
     # ---- the handshake ----
 
-    async def _shake_hands(self, stream: "PairStream", master: str, version: int) -> int:
+    async def _shake_hands(self, master: str) -> int:
         """Returns where the master's log begins. Refused, NotFollowed, FrameError, OSError."""
+        stream = self.stream
         identity, epochs = self._parts.log.identity, self._parts.log.epochs
         ours = self._parts.log.facts(pair=identity.pair)
-        if version == VERSION:
+        if self._version == VERSION:
             ours = ours._replace(member=None)
         handshake = SlaveHandshake(self._parts.secret, ours)
         stream.write(handshake.hello())
-        received = await stream.frame()
+        received = await self._frames.frame()
         try:
             answer = handshake.answered(received)
         except Refused as error:
             if received.kind is not Kind.REFUSAL:
                 stream.write(refusal(error.code, str(error)))
             raise
-        stream.allow(frames.TO_SLAVE)
+        self._frames.allow(frames.TO_SLAVE)
         stream.write(handshake.proof())
         try:
             agreed = self._agree(answer, ours)
-            point = await self._common_point(stream, answer, agreed, ours)
+            point = await self._common_point(answer, agreed, ours)
         except Refused as error:
             stream.write(refusal(error.code, str(error)))
             raise
@@ -179,8 +158,8 @@ class PairClient:
             self._cut(point, ours.end, master)
         if epochs.entries != answer.facts.epochs:
             epochs.replace(answer.facts.epochs)
-        self._parts.joined(answer.facts)
-        self._note_end(answer.facts.end)
+        self._on_joined(answer.facts)
+        self._session.note_end(answer.facts.end)
         return answer.facts.first
 
     def _agree(self, answer: Answer, ours: Facts) -> Agreement:
@@ -203,9 +182,7 @@ class PairClient:
         check_pair(theirs.pair, ours.pair)
         return agree(theirs, ours)
 
-    async def _common_point(
-        self, stream: "PairStream", answer: Answer, agreed: Agreement, ours: Facts
-    ) -> int:
+    async def _common_point(self, answer: Answer, agreed: Agreement, ours: Facts) -> int:
         """The agreed point, once the checksums have confirmed it. Refused: they do not."""
         if answer.common_point != ASK_FOR_CHECKSUMS:
             if answer.common_point != agreed.point:
@@ -216,8 +193,8 @@ class PairClient:
         try:
             question = next(search)
             while True:
-                stream.write(frames.ask_frame(question))
-                received = await stream.frame()
+                self.stream.write(frames.ask_frame(question))
+                received = await self._frames.frame()
                 if received.kind is not Kind.CHECKSUMS:
                     raise FrameError(f"a {received.kind.name} frame came for a question")
                 question = search.send(frames.checksums(received.body))
@@ -244,57 +221,46 @@ class PairClient:
 
     # ---- one connection ----
 
-    def _begin(self, stream: "PairStream", first: int) -> None:
+    def _begin(self, first: int) -> None:
         """OSError, FollowError."""
-        self._stream = stream
-        self.has_followed = True
-        self._parts.journal.begin(self._store.written)
-        self._durable, self._noted = self._store.written, 0
-        self._report()  # where our log ends, as the first frame stated
-        self._durable = self._follower.begin(first, 0)
-        self._confirmed_log.confirmed(0)
-        if not self._config.options.acting_master:  # it passes them on
+        session = self._session
+        written = session.store.written
+        self._parts.journal.begin(written)
+        self._noted = 0
+        self.report(written)  # where our log ends, as the first frame said
+        session.durable = session.follower.begin(first, 0)
+        session.confirmed_log.confirmed(0)
+        if not session.config.options.acting_master:  # it passes them on
             self._offsets.not_here = NOT_HERE
-        self._status.enter(State.FOLLOWING)
-        stream.take(self._received)
+        self._frames.take(self._received)
 
-    async def _watch(self, stream: "PairStream") -> None:
-        seen, seen_at = stream.received, self._loop.time()
-        while True:
-            done, _ = await asyncio.wait([stream.ended], timeout=TICK_S)
-            if done:
-                raise stream.ended.result()
-            options, now, status = self._config.options, self._loop.time(), self._status
-            if now - stream.read_at >= options.ha_housekeeping_ms / 1000:
-                raise ConnectionError(f"the master sent nothing for {options.ha_housekeeping_ms} ms")
-            status.bytes_per_second = int((stream.received - seen) / max(now - seen_at, TICK_S))
-            seen, seen_at = stream.received, now
-            now_ms = self._clock.now_ms()
-            status.last_read_ms = now_ms - int(1000 * (now - stream.read_at))
-            status.last_write_ms = now_ms - int(1000 * (now - stream.written_at))
-            if await self._sync_notes() or now - stream.written_at >= options.ha_heartbeat_ms / 1000:
-                self._report()
+    def report(self, durable: int) -> None:
+        if not self._session.config.options.sync_flush:
+            self._noted = self._parts.journal.received_bytes
+        flushed = min(self._session.store.flushed, durable)
+        self.stream.write(frames.ack_frame(Ack(durable, flushed, self._noted)))
 
-    async def _sync_notes(self) -> bool:
-        """Under SYNC_FLUSH, sync entries that no record made durable. Whether there were any."""
+    async def check(self) -> None:
+        """Under SYNC_FLUSH, sync entries that no record made durable."""
         received = self._parts.journal.received_bytes
         if received == self._noted:
-            return False
-        if self._config.options.sync_flush:
+            return
+        if self._session.config.options.sync_flush:
             await asyncio.to_thread(self._journal.sync)
         self._noted = received
-        return True
-
-    def _note_end(self, end: int) -> None:
-        self._status.master_end = end
-        self._status.master_times.note(end, self._loop.time())
+        self.report(self._session.durable)
 
     # ---- what comes in ----
 
+    def _take(self, length: int) -> None:
+        with _faults():
+            self._frames.feed(bytes(self._buffer[:length]))
+
     def _received(self, frame: Frame) -> None:
         """Refused, FrameError, FollowError, OSError: close the connection."""
+        session = self._session
         if frame.kind is Kind.LOG:
-            self._log(frames.log_piece(frame.body))
+            self._append(frames.log_piece(frame.body))
         elif frame.kind is Kind.JOURNAL:
             self._parts.journal.received(frame.body)
         elif frame.kind is Kind.TABLE:
@@ -302,9 +268,9 @@ class PairClient:
             self._parts.journal.table(table.place, partial(self._parts.tables.take, table))
         elif frame.kind is Kind.HEARTBEAT:
             heartbeat = frames.heartbeat(frame.body)
-            self._note_end(max(heartbeat.end, self._store.written))
-            self._confirmed_log.confirmed(heartbeat.confirmed)
-            self._report()
+            session.note_end(max(heartbeat.end, session.store.written))
+            session.confirmed_log.confirmed(heartbeat.confirmed)
+            self.report(session.durable)
         elif frame.kind is Kind.REFUSAL:
             raise self._refusal(frame)
         else:
@@ -317,62 +283,36 @@ class PairClient:
             return ConnectionError("another store has the id of this one: it joins again with a new one")
         return error
 
-    def _log(self, piece: frames.LogPiece) -> None:
-        self._status.bytes_received += len(piece.data)
+    def _append(self, piece: frames.LogPiece) -> None:
+        session = self._session
+        session.status.bytes_received += len(piece.data)
         end = piece.offset + len(piece.data)
-        if end > self._status.master_end:
-            self._note_end(end)
-        self._confirmed_log.confirmed(piece.confirmed)
-        self._follower.take(piece.offset, piece.data)
+        if end > session.status.master_end:
+            session.note_end(end)
+        session.confirmed_log.confirmed(piece.confirmed)
+        session.follower.take(piece.offset, piece.data)
+        written, received = session.store.written, self._parts.journal.received_bytes
+        is_synced = session.config.options.sync_flush and self._journal.has_promises
         try:
-            while self._follower.append():
-                self._commit()
+            session.append()
         finally:
-            self._commit()
-        self._parts.journal.log_written(self._store.written)
-
-    def _commit(self) -> None:
-        if self._store.staged_bytes == 0:
-            return
-        end = self._store.written + self._store.staged_bytes
-        queues = self._follower.drain_queues()
-        received = self._parts.journal.received_bytes
-        is_synced = self._config.options.sync_flush and self._journal.has_promises
-        self._write_batch.on_durable(end, partial(self._stored, self._stream, end, queues))
-        self._write_batch.commit()
-        if is_synced:  # by the commit, before the records
-            self._noted = received
-
-    def _stored(
-        self, stream: "PairStream | None", end: int, queues: list[tuple[str, int]], stored: bool
-    ) -> None:
-        if not stored:
-            if stream is not None:
-                stream.fail(OSError("what the master sent could not be written to the disk"))
-            return
-        self._durable = max(self._durable, end)
-        self._confirmed_log.stored(end, queues)
-        if stream is not None and stream is self._stream:
-            self._report()
-
-    def _report(self) -> None:
-        if self._stream is not None:
-            if not self._config.options.sync_flush:
-                self._noted = self._parts.journal.received_bytes
-            flushed = min(self._store.flushed, self._durable)
-            self._stream.write(frames.ack_frame(Ack(self._durable, flushed, self._noted)))
+            if is_synced and session.store.written > written:  # by the commit, before the records
+                self._noted = received
+        self._parts.journal.log_written(session.store.written)
 
 
-class PairStream(MasterStream, asyncio.Protocol):
-    """Frames of a connection: one after the other by `frame`, after `take` by its callback."""
+class FrameQueue:
+    """Frames of a connection: one after the other by `frame`, after `take` by its callback. `ended`: of the
+    connection; no frame is taken then."""
 
-    def __init__(self, loop_time: Callable[[], float]) -> None:
-        super().__init__(loop_time)
+    def __init__(self, ended: asyncio.Future[Exception]) -> None:
+        self._ended = ended
         self._magic = b""
         self._decoder = FrameDecoder({Kind.ANSWER, Kind.REFUSAL})
         self._frames: deque[Frame] = deque()
         self._arrived = asyncio.Event()
         self._take: Callable[[Frame], None] | None = None
+        ended.add_done_callback(lambda _: self._arrived.set())
 
     def allow(self, kinds: frozenset[Kind]) -> None:
         self._decoder.allowed = kinds
@@ -380,49 +320,39 @@ class PairStream(MasterStream, asyncio.Protocol):
     async def frame(self) -> Frame:
         """The next frame. The exception that ended the connection."""
         while not self._frames:
-            if self.ended.done():
-                raise self.ended.result()
+            if self._ended.done():
+                raise self._ended.result()
             self._arrived.clear()
             await self._arrived.wait()
         return self._frames.popleft()
 
     def take(self, take: Callable[[Frame], None]) -> None:
+        """What `take` raises."""
         self._take = take
-        while self._frames and not self.ended.done():
-            self._handle(self._frames.popleft())
+        while self._frames and not self._ended.done():
+            take(self._frames.popleft())
 
-    def data_received(self, data: bytes) -> None:
-        self.read_at = self._loop_time()
-        if self.ended.done():
-            return
-        self.received += len(data)
-        try:
-            if len(self._magic) < len(MAGIC):
-                wanted = len(MAGIC) - len(self._magic)
-                self._magic, data = self._magic + data[:wanted], data[wanted:]
-                if not MAGIC.startswith(self._magic):
-                    raise FrameError("the master does not speak the wire of a pair")
-            for frame in self._decoder.feed(data):
-                if self._take is None:
-                    self._frames.append(frame)
-                elif not self.ended.done():
-                    self._handle(frame)
-        except FrameError as error:
-            self.fail(error)
-        self._arrived.set()
+    def feed(self, data: bytes) -> None:
+        """FrameError, and what the callback raises."""
+        if len(self._magic) < len(MAGIC):
+            wanted = len(MAGIC) - len(self._magic)
+            self._magic, data = self._magic + data[:wanted], data[wanted:]
+            if not MAGIC.startswith(self._magic):
+                raise FrameError("the master does not speak FireArrow's wire")
+        for frame in self._decoder.feed(data):
+            if self._take is None:
+                self._frames.append(frame)
+                self._arrived.set()
+            elif not self._ended.done():
+                self._take(frame)
 
-    def _handle(self, frame: Frame) -> None:
-        assert self._take is not None
-        try:
-            self._take(frame)
-        except Exception as error:  # the client tries again
-            self.fail(error)
 
-    def fail(self, error: Exception) -> None:
-        super().fail(error)
-        self._arrived.set()
-
-    def finish(self) -> None:
-        """Close once what was written is sent: it may be a refusal."""
-        if self._transport is not None:
-            self._transport.close()
+@contextmanager
+def _faults() -> Iterator[None]:
+    """NotFollowed: one of the two refuses the other. FollowError: the master sent what cannot be followed."""
+    try:
+        yield
+    except Refused as error:
+        raise NotFollowed(STATES.get(error.code, State.REFUSED), str(error)) from None
+    except (ValueError, LookupError) as error:
+        raise FollowError(str(error)) from None

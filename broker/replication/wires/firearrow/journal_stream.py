@@ -84,6 +84,8 @@ class JournalFollower:
         self._recent: deque[list[Entry]] = deque([[]], maxlen=ROTATIONS_KEPT)
         self.received_bytes = 0
         """Of entries since the connection began; after a sync of the journal, an ack's `noted`."""
+        self.has_followed = False
+        """Whether the journal has a master's entries: it has to outlive the store's clean end."""
 
     @property
     def waiting(self) -> int:
@@ -96,6 +98,7 @@ class JournalFollower:
             each for each in self._waiting if each.end <= written and isinstance(each, Entry)
         )
         self._journal.cancel(written)
+        self.has_followed = True
         self.received_bytes = 0
         self.log_written(written)
 
