@@ -22,11 +22,12 @@ from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.net.server import Server
 from firearrow.broker.net.tls import ServerTls
-from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller.client import ControllerClient, Role
+from firearrow.broker.replication.controller.controlled_sync import ControlledSync
 from firearrow.broker.replication.controller.follower import AppointedMaster
 from firearrow.broker.replication.controller.requests import LogState, Members
 from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile
+from firearrow.broker.replication.master import HAService, MasterParts, controlled_master
 from firearrow.broker.replication.slave import Slave, appointed_slave
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress
 from firearrow.broker.services.registration import Connect, Registrar
@@ -79,7 +80,7 @@ class ControllerMode:
         self._restart = restart
         self.epochs = epochs
         self._role = client.role
-        self._ha: AutoSwitchService | None = None
+        self._sync: ControlledSync | None = None
         self._appointed: AppointedMaster | None = None
         self._is_admitted = False
         if client.was_killed is None:
@@ -113,11 +114,10 @@ class ControllerMode:
 
     # ---- the parts ----
 
-    def lead(self, service: AutoSwitchService) -> AutoSwitchService:
+    def lead(self, parts: MasterParts) -> HAService:
         assert self._role is not None
-        service.lead(self._role, self.epochs, self._client.alter_members)
-        self._ha = service
-        return service
+        master, self._sync = controlled_master(parts, self._role, self.epochs, self._client.alter_members)
+        return master
 
     def make_slave(
         self,
@@ -146,7 +146,7 @@ class ControllerMode:
         entries = self.epochs.entries
         ends = [*(entry.start for entry in entries[1:]), NO_END]
         body = {
-            "brokerId": 0 if self._ha is not None else self._options.broker_id,
+            "brokerId": 0 if self._sync is not None else self._options.broker_id,
             "brokerName": self._options.broker_name,
             "clusterName": self._options.cluster_name,
             "epochList": [
@@ -181,7 +181,7 @@ class ControllerMode:
             return self._restart(Restart(f"the controllers made it {what} in epoch {role.epoch}"))
         if self._appointed is not None:
             self._appointed.follow(role)
-        if self._ha is not None:
+        if self._sync is not None:
             self._topics.begin_epoch(role.epoch)
         if not self._is_admitted:
             self._is_admitted = True
@@ -197,17 +197,17 @@ class ControllerMode:
         return LogState(self.epochs.last, self._store.written, self._store.reader.confirmed)
 
     def take(self, role: Role) -> None:
-        if role.is_master and self._ha is not None:
+        if role.is_master and self._sync is not None:
             try:
                 self._begin_epoch(role)
             except OSError as error:  # the next start tries again
                 return self._restart(Restart(f"{self.epochs.path} cannot be written: {error}"))
-            self._ha.begin_epoch(role)
+            self._sync.begin_epoch(role)
         return self._apply(role)
 
     def take_members(self, members: Members) -> None:
-        if self._ha is not None:
-            self._ha.take_members(members)
+        if self._sync is not None:
+            self._sync.take_members(members)
 
     def status(self) -> dict[str, object]:
         return self._client.status()

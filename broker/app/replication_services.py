@@ -19,14 +19,13 @@ from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.net.tls import ServerTls
-from firearrow.broker.replication.auto_switch_master import AutoSwitchService
 from firearrow.broker.replication.controller.client import ControllerClient
 from firearrow.broker.replication.failover.isolated_start import PreOnline
 from firearrow.broker.replication.failover.member_group import MemberGroup
 from firearrow.broker.replication.failover.role import HA_PORT_GAP, PairRole
 from firearrow.broker.replication.log.confirmed_offset import CopiesWarning
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
-from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.master import HAService, MasterParts, registered_master
 from firearrow.broker.replication.session.master_api import Naming
 from firearrow.broker.replication.slave import Slave, check_slave, registered_slave
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress
@@ -120,7 +119,7 @@ class ReplicationServices:
         def hosts() -> set[str]:
             return routes.slave_hosts(self._config.options.broker_name)
 
-        parts = (
+        parts = MasterParts(
             self._loop,
             self._store,
             write_batch,
@@ -131,8 +130,8 @@ class ReplicationServices:
             self._tls,
         )
         if self._controller_mode is None:
-            return HAService(*parts)
-        return self._controller_mode.lead(AutoSwitchService(*parts))
+            return registered_master(parts)
+        return self._controller_mode.lead(parts)
 
     def build(
         self,
@@ -231,8 +230,8 @@ class ReplicationServices:
             self._services,
             connect=connect,
             ask=lambda: self._member_group().ask(),
-            replicas=self._ha.replicas,
-            refused=self._ha.refused,
+            replicas=self._ha.registry.replicas,
+            refused=self._ha.registry.refused,
             online=self._go_online,
         )
 
@@ -317,11 +316,11 @@ class ReplicationServices:
 
     def replicas(self) -> list[ReplicaLag]:
         """The slaves that copy our log, and those that are expected to."""
-        return [] if self._ha is None else self._ha.expected_replicas()
+        return [] if self._ha is None else self._ha.registry.expected_replicas()
 
     def never_joined(self) -> int:
         """How many slaves this master expects of which it knows nothing."""
-        return 0 if self._ha is None else self._ha.never_joined
+        return 0 if self._ha is None else self._ha.registry.never_joined
 
     def write_fault(self) -> str:
         """Why this broker, a master or configured as one, takes no sends; empty: it does, or is a slave."""

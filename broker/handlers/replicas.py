@@ -90,7 +90,7 @@ class ReplicasHandler:
     def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Ours are `refused`: slaves that get nothing, and why; `members`: those that are expected, `neverJoined`: how
         many more; `refuses`: why sends are refused; `registers`: clients do not find it yet; and `otherMaster`."""
-        slaves = [] if self._master is None else self._master.connections()
+        slaves = [] if self._master is None else self._master.registry.connections()
         body = {
             "haClientRuntimeInfo": dict.fromkeys(CLIENT, 0),
             "haConnectionInfo": slaves,
@@ -99,8 +99,11 @@ class ReplicasHandler:
             "masterCommitLogMaxOffset": self._store.written,
         }
         if self._master is not None:
-            body |= {"members": self._master.members(), "neverJoined": self._master.never_joined}
-            if refused := self._master.refused():
+            body |= {
+                "members": self._master.registry.members(),
+                "neverJoined": self._master.registry.never_joined,
+            }
+            if refused := self._master.registry.refused():
                 body["refused"] = refused
         if fault := self._write_fault():
             body["refuses"] = fault
@@ -119,9 +122,9 @@ class ReplicasHandler:
                 "this broker is not a master that replicates: ask the master of its name",
             )
         if request.boolean_or("all", False):
-            count = self._master.forget_missing()
-            if count or not self._master.never_joined:
+            count = self._master.registry.forget_missing()
+            if count or not self._master.registry.never_joined:
                 return request.answer(body=orjson.dumps({"forgotten": count}))
-        if fault := self._master.forget(request.text_or("name", "")):
+        if fault := self._master.registry.forget(request.text_or("name", "")):
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         return request.answer()

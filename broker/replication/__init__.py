@@ -3,7 +3,7 @@
 The packages are floors: each imports from those above it in this list only (`tests/meta/test_layout.py`).
 
 - `log`: what a log is to others: its epochs, its identity, up to where it is confirmed and one with another log
-- `session`: the master as a slave sees it, and the slaves that a master expects
+- `session`: a slave's session with its master, and a master's registry of its slaves, whatever wire they speak
 - `tables`: a master's tables, which a slave asks for
 - `wires`: how the log travels: Apache's wire, and FireArrow's
 - `failover`: who is the master, and what happens when that changes
@@ -11,7 +11,6 @@ The packages are floors: each imports from those above it in this list only (`te
 
 and what is composed of them:
 
-- `auto_switch_master`: the master's end of the wire under controllers
-- `master`: the replication port of a master: its slaves, which of them are in sync, and their status
+- `master`: the replication port of a master: its slaves, the wires that they speak, and what their copies confirm
 - `slave`: the parts of a slave: its session, its tables, its state
 """

@@ -20,7 +20,7 @@ import pytest
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.broker.replication.master import SLAVES_MAX
+from firearrow.broker.replication.session.replica_registry import SLAVES_MAX
 from tests.interop.driver import Driver
 from tests.interop.peers import Apache, Apache4, FireArrow, address
 from tests.interop.toolchain import java_class_path, need

@@ -12,7 +12,7 @@ import pytest
 
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.replication.master import NEWCOMERS_MAX, REFUSALS_MAX, SLAVES_MAX
+from firearrow.broker.replication.session.replica_registry import NEWCOMERS_MAX, REFUSALS_MAX, SLAVES_MAX
 from firearrow.broker.replication.wires.firearrow.handshake import MAGIC
 from tests.replication.pairs import (
     SECRET,

@@ -4,9 +4,11 @@ thread.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from firearrow.broker.base.peer import Address
+from firearrow.broker.replication.session.expected_replicas import Place
 
 
 class FollowerWire(Protocol):
@@ -100,3 +102,62 @@ class MasterStream(asyncio.BufferedProtocol):
                 self._transport.close()
             else:
                 self._transport.abort()
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What the master's end of a connection has carried. Times are the loop's, in s."""
+
+    remote: Address
+    began: float
+    last_read: float
+    last_written: float
+    sent_bytes: int = 0
+
+    @classmethod
+    def of(cls, remote: Address, now: float) -> "Traffic":
+        return cls(remote, now, now, now)
+
+
+class SenderWire(Protocol):
+    """The master's end of one connection. `end`: of the slave's log; -1: it has not asked for ours. `sent`: up to where
+    our log was sent. `is_newcomer`: the slave has not asked for the log, or not proved that it knows the secret.
+    `waits_for_confirmed`: its readers may see more of what it has than it knows."""
+
+    def __hash__(self) -> int: ...
+    @property
+    def traffic(self) -> Traffic: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def sent(self) -> int: ...
+    @property
+    def is_newcomer(self) -> bool: ...
+    @property
+    def waits_for_confirmed(self) -> bool: ...
+    @property
+    def place(self) -> Place:
+        """By what the slave is known."""
+
+    def details(self) -> dict[str, object]:
+        """Members of its entry in GET_BROKER_HA_STATUS."""
+
+    def send(self) -> None:
+        """Send what the log has and the connection takes; the rest follows."""
+
+    def heartbeat(self) -> None: ...
+    def finish(self) -> None:
+        """Close once what was written is sent."""
+
+    def close(self, why: str = "") -> None:
+        """`why`: empty if the slave left or was silent."""
+
+
+class SenderHost(Protocol):
+    """The master of a `SenderWire`."""
+
+    def on_acknowledged(self, wire: SenderWire) -> None:
+        """The slave's log ends at `wire.end`; the first time, it asks for ours."""
+
+    def on_left(self, wire: SenderWire, why: str, state: str = "") -> None:
+        """The connection has ended. `state`: of a slave that was refused."""

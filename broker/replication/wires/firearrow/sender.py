@@ -1,9 +1,9 @@
 """PairConnection: the master's end of a connection of our own wire: one slave that is FireArrow as well. Loop thread.
 
 Nothing but facts leaves before the slave has proved that it knows the secret, and nothing of what it states counts
-before. After the handshake it may ask for checksums; its first acknowledgement states that its log is one with ours up
-to its end, and from there it is sent the journal and the log. It has the members that HAService knows of an
-HAConnection."""
+before. After the handshake it may ask for checksums; its first acknowledgement states that its log is one with ours up to
+its end, and from there it is sent the journal and the log.
+"""
 
 import asyncio
 from collections import deque
@@ -12,8 +12,12 @@ from typing import Protocol, cast
 
 from firearrow._native.replication.read_ahead import ReadAhead
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.base.peer import Address
+from firearrow.broker.base.peer import Address, ip_text
 from firearrow.broker.replication.log import common_point
+from firearrow.broker.replication.session.expected_replicas import Place
+from firearrow.broker.replication.session.master_api import address_or_none
+from firearrow.broker.replication.session.slave_stream import READ_AGAIN_S
+from firearrow.broker.replication.session.wire import Traffic
 from firearrow.broker.replication.wires.firearrow import frames
 from firearrow.broker.replication.wires.firearrow.agreement import PairLog, agree, check_pair
 from firearrow.broker.replication.wires.firearrow.frames import (
@@ -32,7 +36,6 @@ from firearrow.broker.replication.wires.firearrow.handshake import (
     refused,
 )
 
-READ_AGAIN_S = 0.001
 TURN_BYTES = 1 << 20
 PIECE_BYTES = 256 << 10
 UNSENT_BYTES_MAX = 16 << 20
@@ -73,7 +76,7 @@ class PairConnection(asyncio.Protocol):
         pair_log: PairLog,
         service: PairService,
     ) -> None:
-        self.remote = remote
+        self.traffic = Traffic.of(remote, loop.time())
         self._loop = loop
         self._store = store
         self._log = pair_log
@@ -95,10 +98,6 @@ class PairConnection(asyncio.Protocol):
         self.end = self.flushed = -1
         self.noted = 0
         self._confirmed_sent = -1
-        self.began = self.last_read = self.last_written = loop.time()
-        self.sent_bytes = 0
-        self.in_sync = False
-        self.target, self.target_at = 0, 0.0
 
     @property
     def is_newcomer(self) -> bool:
@@ -114,6 +113,26 @@ class PairConnection(asyncio.Protocol):
     def sent(self) -> int:
         """The log was sent up to here; -1 before the slave's first acknowledgement."""
         return self._sent
+
+    @property
+    def place(self) -> Place:
+        host, facts = ip_text(self.traffic.remote[0]), self.facts
+        if facts is None:
+            return Place("", 0, host, 0)
+        if facts.member is None:  # an earlier FireArrow
+            return Place(facts.node.hex(), 0, host, 0)
+        address = address_or_none(facts.member.address, host) or (host, 0)
+        return Place(facts.node.hex(), facts.member.broker_id, *address)
+
+    def details(self) -> dict[str, object]:
+        if self.facts is None:
+            return {}
+        return {
+            "brokerId": 0 if self.facts.member is None else self.facts.member.broker_id,
+            "node": self.facts.node.hex(),
+            "flushedOffset": self.flushed,
+            "notedBytes": self.noted,
+        }
 
     # ---- the transport ----
 
@@ -136,7 +155,7 @@ class PairConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.is_closed:
             return
-        self.last_read = self._loop.time()
+        self.traffic.last_read = self._loop.time()
         try:
             if len(self._magic) < len(MAGIC):
                 data = self._without_magic(data)
@@ -277,7 +296,7 @@ class PairConnection(asyncio.Protocol):
                     frame = b"".join(parts)
             self._write(frame)
             self._sent += length
-            self.sent_bytes += length
+            self.traffic.sent_bytes += length
             left -= length
         if left <= 0 and not self._is_full:
             self._send_soon(0)
@@ -306,7 +325,7 @@ class PairConnection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self.is_closed:
             self._transport.write(data)
-            self.last_written = self._loop.time()
+            self.traffic.last_written = self._loop.time()
 
     # ---- the end ----
 

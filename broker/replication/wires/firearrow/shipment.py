@@ -5,13 +5,14 @@ Loop thread.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address
+from firearrow.broker.replication.session.wire import SenderHost
 from firearrow.broker.replication.wires.firearrow.agreement import PairLog
 from firearrow.broker.replication.wires.firearrow.frames import table_frame
 from firearrow.broker.replication.wires.firearrow.handshake import RefusalCode, Refused
@@ -20,6 +21,9 @@ from firearrow.broker.replication.wires.firearrow.sender import PairConnection
 from firearrow.broker.replication.wires.firearrow.tables import PushedTables
 
 log = logging.getLogger("firearrow.replication")
+
+STATES: dict[int, str] = {RefusalCode.DIVERGED: "diverged", RefusalCode.BEHIND: "behind the log"}
+"""Of slaves that were refused, as `State`."""
 
 Outdated = Callable[[int, str], None]
 """`(epoch, by)`: a peer has proved that the pair has a newer epoch than this master."""
@@ -39,8 +43,7 @@ class PairParts:
 
 
 class PairMaster:
-    """`connections()`: of all slaves of our own wire. `acknowledged` and `left` as of PairService. `confirmed`: of
-    PairService as well."""
+    """What connections of this wire ask of their master (`PairService`). `confirmed`: as there."""
 
     def __init__(
         self,
@@ -48,29 +51,30 @@ class PairMaster:
         store: MessageStore,
         clock: Clock,
         parts: PairParts,
-        *,
-        connections: Callable[[], Iterable[PairConnection]],
+        host: SenderHost,
         confirmed: Callable[[PairConnection], int],
-        acknowledged: Callable[[PairConnection], None],
-        left: Callable[[PairConnection, str, int], None],
     ) -> None:
         self._loop = loop
         self._store = store
         self._clock = clock
         self._parts = parts
-        self._connections = connections
+        self._connections: dict[PairConnection, None] = {}
+        self._host = host
         self._drains = False
         self._isolated = parts.isolated
         self.secret = parts.secret
         self.confirmed = confirmed
-        self.acknowledged = acknowledged
-        self._left = left
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
     def accept(self, remote: Address) -> PairConnection:
-        return PairConnection(self._loop, remote, self._store, self._parts.log, self)
+        connection = PairConnection(self._loop, remote, self._store, self._parts.log, self)
+        self._connections[connection] = None
+        return connection
+
+    def acknowledged(self, connection: PairConnection) -> None:
+        self._host.on_acknowledged(connection)
 
     # ---- the handshake ----
 
@@ -81,7 +85,7 @@ class PairMaster:
         assert announced is not None
         identity, epochs = parts.log.identity, parts.log.epochs
         if facts.epoch > announced.epoch:
-            parts.outdated(facts.epoch, "{}:{}".format(*connection.remote))
+            parts.outdated(facts.epoch, "{}:{}".format(*connection.traffic.remote))
             raise Refused(
                 RefusalCode.OLD_EPOCH,
                 f"this master is of epoch {announced.epoch}, the slave has epoch {facts.epoch}: another broker was "
@@ -94,7 +98,7 @@ class PairMaster:
         identity.found_pair()
         if epochs.last < announced.epoch:
             epochs.replace(announced.epochs)
-        for other in self._connections():
+        for other in list(self._connections):
             is_proved = other is not connection and other.is_proved
             if is_proved and other.facts is not None and other.facts.node == facts.node:
                 other.refuse(RefusalCode.SAME_NODE, "another connection has the id of this slave's store")
@@ -114,7 +118,7 @@ class PairMaster:
     def go_online(self) -> None:
         """From now on our journal and tables are the newer ones: slaves that have joined get them."""
         self._isolated = False
-        for connection in list(self._connections()):
+        for connection in list(self._connections):
             if connection.has_joined:
                 try:
                     self.joined(connection)
@@ -129,11 +133,11 @@ class PairMaster:
             return
         frames = journal_frames(self._parts.journal.drain())
         if frames:
-            for connection in self._connections():
+            for connection in list(self._connections):
                 connection.queue(frames)
 
     def _send(self) -> None:
-        for connection in list(self._connections()):
+        for connection in list(self._connections):
             connection.send()
 
     def push_tables(self) -> None:
@@ -145,11 +149,12 @@ class PairMaster:
             frames = [table_frame(table) for table in self._parts.tables.changed()]
         except ValueError as error:
             return log.error("a table is not copied to slaves: %s", error)
-        for connection in self._connections():
+        for connection in list(self._connections):
             connection.queue(frames)
 
     def left(self, connection: PairConnection, why: str, code: int) -> None:
-        if self._drains and all(each is connection for each in self._connections()):
+        self._connections.pop(connection, None)
+        if self._drains and not self._connections:
             self._drains = False
             self._parts.journal.stop_draining()
-        self._left(connection, why, code)
+        self._host.on_left(connection, why, STATES.get(code, "refused") if code >= 0 else "")
