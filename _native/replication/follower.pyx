@@ -134,8 +134,8 @@ cdef class Follower:
 
     def take(self, int64_t offset, const uint8_t[::1] data not None):
         # type: (int, bytes | memoryview) -> None
-        """Take bytes of the log that a frame of a pair brought, in the place of `received`. FollowError:
-        they are not the next ones, or cross the end of a file."""
+        """Take bytes of the log that a frame of FireArrow's wire brought, in the place of `received`.
+        FollowError: they are not the next ones, or cross the end of a file."""
         cdef int64_t left = self.store.log.segment_bytes - self.next_offset % self.store.log.segment_bytes
         if offset != self.next_offset:
             raise FollowError(f"the master sent offset {offset}, but {self.next_offset} is next")

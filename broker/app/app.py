@@ -75,7 +75,7 @@ from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.quotas.quota_table import QUOTAS_FILE, QuotaTable
 from firearrow.broker.replication.controller.client import ControllerClient
-from firearrow.broker.replication.failover.role import PairRole
+from firearrow.broker.replication.failover.role import BrokerRole
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -113,7 +113,7 @@ class App:
         naming: Address | None,
         signals: StopSignals,
         passed: systemd.PassedSockets,
-        role: PairRole,
+        role: BrokerRole,
         controllers: ControllerClient | None,
         truncate_at: int | None,
     ) -> None:

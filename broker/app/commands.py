@@ -85,7 +85,7 @@ async def _serve(
     from firearrow.broker.app.app import App  # noqa: PLC0415 (not needed for wrong usage)
     from firearrow.broker.app.controller_mode import ControllerConnections  # noqa: PLC0415
     from firearrow.broker.context.broker_context import Restart  # noqa: PLC0415
-    from firearrow.broker.replication.failover.role import PairRole  # noqa: PLC0415
+    from firearrow.broker.replication.failover.role import BrokerRole  # noqa: PLC0415
 
     _check_folder(config.options.store_root)
     config.start_again({"broker_name": named(config.options).broker_name})
@@ -96,7 +96,7 @@ async def _serve(
     restart: Restart | None = Restart("")
     try:
         while restart is not None:
-            role = PairRole(config.options.store_root)
+            role = BrokerRole(config.options.store_root)
             options = dataclasses.replace(config.options, **configured)
             by_controllers: dict[str, Any] = {} if client is None else dict(client.options())
             options = (

@@ -103,8 +103,8 @@ class ControllerMode:
         entries, last, end = self.epochs.entries, self.epochs.last, self._store.written
         if role.epoch < last:
             raise StartError(
-                f"the controllers are in epoch {role.epoch}, this store in epoch {last}: they have forgotten the pair; "
-                "restore their data, or start brokers and controllers with empty stores"
+                f"the controllers are in epoch {role.epoch}, this store in epoch {last}: they have forgotten this "
+                "name; restore their data, or start brokers and controllers with empty stores"
             )
         if role.epoch > last:
             self.epochs.append(role.epoch, end)

@@ -31,7 +31,7 @@ from firearrow.broker.handlers.send_back import SendBackHandler
 from firearrow.broker.handlers.timers import DelaysHandler
 from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, PendingTimersHandler
 from firearrow.broker.pop.revive import ReviveService
-from firearrow.broker.replication.wires.firearrow.tables import PairProgress
+from firearrow.broker.replication.wires.firearrow.tables import TableProgress
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets
@@ -228,10 +228,10 @@ class MessageServices:
         moved = timers is not None and check_point is not None and timers.take_over(check_point)
         return self._delay_offsets.take_over(delays), moved
 
-    def progress(self) -> PairProgress:
+    def progress(self) -> TableProgress:
         """What a pair replicates of the services."""
         timers = self.followed_timers
-        return PairProgress(
+        return TableProgress(
             delays=self._delay_offsets.to_json,
             follow_delays=self._follow_delays,
             orders=self._pop_services.orders_text,

@@ -1,4 +1,4 @@
-"""PairServices: builds what decides who of a pair is the master: promotion, fencing, the look at name servers.
+"""PairServices: builds what decides which broker of a name is the master: promotion, fencing, the look at name servers.
 
 Loop thread.
 """
@@ -15,7 +15,7 @@ from firearrow.broker.replication.failover.fencing import Fencing
 from firearrow.broker.replication.failover.master_watch import MasterWatch
 from firearrow.broker.replication.failover.member_group import brokers_of_name
 from firearrow.broker.replication.failover.promotion import Promotion
-from firearrow.broker.replication.failover.role import PairRole
+from firearrow.broker.replication.failover.role import BrokerRole
 from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, may_follow
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.services.registration import Registrar
@@ -32,7 +32,7 @@ class PairServices:
     def __init__(
         self,
         context: BrokerContext,
-        role: PairRole,
+        role: BrokerRole,
         slave: Slave | None,
         *,
         replicates: bool,
@@ -58,13 +58,13 @@ class PairServices:
         return [*own, *self._fencing.guarded(broker_routes)]
 
     async def register(self, registrar: Registrar, identity: BrokerIdentity, names: RouteTable) -> None:
-        """Register, unless this broker is fenced; a master of a pair takes writes once name servers were asked for a
+        """Register, unless this broker is fenced; a master takes writes once name servers were asked for a
         newer one, unless it has just been promoted. `names`: of the name server in this process."""
         registrar.epoch = lambda: self._role.epoch
         self._promotion.others = partial(brokers_of_name, registrar, identity)
         if self._may_be_outdated:
             self._watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated)
-            registrar.watch = self._watch.look
+            registrar.watch = self._watch.check
             names.outdated = self.outdated
         if not self._role.fenced:
             registrar.start()
@@ -78,7 +78,7 @@ class PairServices:
         return "" if self._watch is None else self._watch.other_master
 
     def outdated(self, epoch: int, by: str) -> None:
-        """Another broker of the pair is the master since this epoch: it is proved, or name servers report it."""
+        """Another broker of the name is the master since this epoch: it is proved, or name servers report it."""
         if not may_follow(epoch, self._role.epoch):
             if epoch > self._role.epoch:
                 log.error(

@@ -1,4 +1,4 @@
-"""ReplicationServices: builds what makes this broker a master or a slave, of a pair or under controllers.
+"""ReplicationServices: builds what makes this broker a master or a slave, by name servers or under controllers.
 
 `app` builds it in the order of the methods below, and stops it. Loop thread.
 """
@@ -20,20 +20,20 @@ from firearrow.broker.context.broker_context import BrokerContext, Restart
 from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.replication.controller.client import ControllerClient
-from firearrow.broker.replication.failover.isolated_start import PreOnline
+from firearrow.broker.replication.failover.isolated_start import IsolatedStart
 from firearrow.broker.replication.failover.member_group import MemberGroup
-from firearrow.broker.replication.failover.role import HA_PORT_GAP, PairRole
+from firearrow.broker.replication.failover.role import HA_PORT_GAP, BrokerRole
 from firearrow.broker.replication.log.confirmed_offset import CopiesWarning
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.replication.master import HAService, MasterParts, registered_master
 from firearrow.broker.replication.session.master_api import Naming
 from firearrow.broker.replication.slave import Slave, check_slave, registered_slave
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress
-from firearrow.broker.replication.wires.firearrow.agreement import PairLog
+from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
 from firearrow.broker.replication.wires.firearrow.follower import FollowedParts
 from firearrow.broker.replication.wires.firearrow.handshake import member_of
 from firearrow.broker.replication.wires.firearrow.journal_stream import JournalFollower
-from firearrow.broker.replication.wires.firearrow.shipment import PairParts
+from firearrow.broker.replication.wires.firearrow.shipment import ShippedParts
 from firearrow.broker.replication.wires.firearrow.tables import FollowedTables, PushedTables
 from firearrow.broker.services.registration import Connect, Registrar, addresses
 from firearrow.broker.tables.registration import BrokerIdentity
@@ -50,7 +50,7 @@ class ReplicationServices:
         config: Config,
         clock: Clock,
         tls: ServerTls,
-        role: PairRole,
+        role: BrokerRole,
         controllers: ControllerClient | None,
         restart: Callable[[Restart], None],
     ) -> None:
@@ -65,7 +65,7 @@ class ReplicationServices:
         self._ha: HAService | None = None
         self._slave: Slave | None = None
         self._journal: JournalFollower | None = None
-        self._pre_online: PreOnline | None = None
+        self._pre_online: IsolatedStart | None = None
         self._members: MemberGroup | None = None
         options = config.options
         if not role.fenced:
@@ -91,7 +91,7 @@ class ReplicationServices:
         """Open the replication port if it is asked for, `any_port`: without haListenPort one that is free; returns what
         this broker registers as. StartError."""
         options = self._config.options
-        self._config.listen(CopiesWarning().look)
+        self._config.listen(CopiesWarning().check)
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
         ha_port = 0
         asked = options.ha_port or options.broker_role == "SYNC_MASTER" or options.acting_master
@@ -205,26 +205,26 @@ class ReplicationServices:
             context = self._context
             tables = PushedTables(context, self._services.progress())
             secret = self._config.options.ha_secret.encode()
-            self._ha.join_pairs(
-                PairParts(
+            self._ha.serve_firearrow(
+                ShippedParts(
                     context.journal, self._pair_log(), tables, secret, self._pair.outdated, self.is_isolated
                 )
             )
 
-    def _pair_log(self) -> PairLog:
+    def _pair_log(self) -> OwnLog:
         options, identity = self._config.options, self._identity
         member = member_of(options.broker_role, identity.broker_id, identity.address(""))
-        return PairLog(self._store, self._role.identity, self._role.epochs, member)
+        return OwnLog(self._store, self._role.identity, self._role.epochs, member)
 
     def _make_pre_online(
         self, context: BrokerContext, connect: Connect, name_servers: list[Address]
-    ) -> PreOnline | None:
+    ) -> IsolatedStart | None:
         """A master that starts isolated; only name servers of other processes know slaves that went on without us."""
         options = self._config.options
         isolated = options.starts_isolated and not options.controller_mode
         if not isolated or self._ha is None or not name_servers:
             return None
-        return PreOnline(
+        return IsolatedStart(
             context,
             self._identity,
             self._services,
@@ -292,7 +292,7 @@ class ReplicationServices:
 
     def _look_at_members(self) -> None:
         if self._members is not None:
-            self._members.look_now()
+            self._members.check_now()
 
     # ---- what the broker asks ----
 

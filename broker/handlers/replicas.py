@@ -73,7 +73,7 @@ class ReplicasHandler:
             return request.answer()
         versions = {VERSION_MEMBER: str(VERSION), LATEST_MEMBER: str(LATEST)}
         ext = {
-            **(versions if self._master.serves_pairs else {}),
+            **(versions if self._master.serves_firearrow else {}),
             "masterAddress": with_host(self._identity.address(""), peer),
             "masterFlushOffset": str(self._master.start_offset),
             "masterHaAddress": with_host(self._identity.ha_address(""), peer),

@@ -11,7 +11,7 @@ from firearrow.broker.base.errors import UsageError
 from firearrow.broker.base.options import Options
 from firearrow.broker.maintenance.dump import BodyFormat, RecordQuery
 from firearrow.broker.maintenance.verify import VerifyOptions
-from firearrow.broker.replication.pair_identity import ASYNC_MASTER, SYNC_MASTER
+from firearrow.broker.replication.log.pair_identity import ASYNC_MASTER, SYNC_MASTER
 
 JOBS_MAX, INDEX_SLOTS_MAX, QUEUE_ID_MAX, LONG_MAX = 256, 1 << 30, 65535, (1 << 63) - 1
 

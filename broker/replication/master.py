@@ -32,7 +32,7 @@ from firearrow.broker.replication.session.timeout_sync import TICK_S, SyncRule, 
 from firearrow.broker.replication.session.wire import SenderHost, SenderWire
 from firearrow.broker.replication.wires.apache.sender import ApacheSender
 from firearrow.broker.replication.wires.firearrow.handshake import MAGIC, secret_fault
-from firearrow.broker.replication.wires.firearrow.shipment import PairMaster, PairParts
+from firearrow.broker.replication.wires.firearrow.shipment import Shipment, ShippedParts
 from firearrow.broker.services.timers import Periodic
 
 log = logging.getLogger("firearrow.replication")
@@ -107,7 +107,7 @@ class HAService:
         self._rule = rule
         self._only_wire = only_wire
         self._waits = parts.config.options.broker_role == "SYNC_MASTER"
-        self._pair: PairMaster | None = None
+        self._shipment: Shipment | None = None
         self._listener: Listener | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self._planned = False
@@ -167,19 +167,19 @@ class HAService:
             task.cancel()
 
     @property
-    def serves_pairs(self) -> bool:
+    def serves_firearrow(self) -> bool:
         """Slaves of FireArrow's wire are served."""
-        return self._pair is not None
+        return self._shipment is not None
 
-    def join_pairs(self, parts: PairParts) -> None:
+    def serve_firearrow(self, parts: ShippedParts) -> None:
         """From now on, slaves of FireArrow's wire are served, and get our tables; while we are isolated, the log
         alone."""
-        self._pair = PairMaster(self._loop, self._store, self._clock, parts, self, self._rule.confirmed_at)
+        self._shipment = Shipment(self._loop, self._store, self._clock, parts, self, self._rule.confirmed_at)
 
     def go_online(self) -> None:
         """No longer isolated."""
-        if self._pair is not None:
-            self._pair.go_online()
+        if self._shipment is not None:
+            self._shipment.go_online()
 
     def _configure(self, options: Options) -> None:
         self._rule.configure(options)
@@ -239,13 +239,13 @@ class HAService:
 
     def _firearrow_fault(self, host: str) -> str:
         """Why a slave of FireArrow's wire at this address cannot join; empty if it may try."""
-        if self._pair is None:
+        if self._shipment is None:
             return "the broker is starting"
-        return secret_fault(self._pair.secret, host, option="haSecret")
+        return secret_fault(self._shipment.secret, host, option="haSecret")
 
     def _serve_firearrow(self, accepted: socket.socket, remote: Address, *, is_tls: bool) -> None:
-        assert self._pair is not None
-        wire = self._pair.accept(remote)
+        assert self._shipment is not None
+        wire = self._shipment.accept(remote)
         self.registry.add(wire)
         context = self._tls.listening if is_tls else None
         limit = {} if context is None else {"ssl_handshake_timeout": HANDSHAKE_S}
@@ -302,8 +302,8 @@ class HAService:
 
     def _tick(self) -> None:
         options, now = self._config.options, self._loop.time()
-        if self._pair is not None:
-            self._pair.push_tables()
+        if self._shipment is not None:
+            self._shipment.push_tables()
             self._push()
         silent_s, heartbeat_s = options.ha_housekeeping_ms / 1000, options.ha_heartbeat_ms / 1000
         for newcomer in self.registry.newcomers:

@@ -14,7 +14,7 @@ from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.controller.follower import AppointedMaster
 from firearrow.broker.replication.failover.acting_master import ActingMaster
 from firearrow.broker.replication.failover.master_role import MasterReplicas, MasterRole
-from firearrow.broker.replication.failover.role import PairRole
+from firearrow.broker.replication.failover.role import BrokerRole
 from firearrow.broker.replication.failover.slave_requests import SlaveRequests
 from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.log.pair_identity import MASTER_ROLES
@@ -31,7 +31,7 @@ from firearrow.broker.replication.wires.firearrow.follower import (
     FollowedParts,
     spoken_version,
 )
-from firearrow.broker.replication.wires.firearrow.handshake import LATEST, Facts
+from firearrow.broker.replication.wires.firearrow.handshake import LATEST, LogSummary
 from firearrow.broker.services.registration import Connect
 
 log = logging.getLogger("firearrow.slave")
@@ -79,7 +79,7 @@ class RegisteredMaster:
         naming: Naming,
         expected: ExpectedReplicas,
         parts: FollowedParts,
-        role: PairRole,
+        role: BrokerRole,
     ) -> None:
         self._context = context
         self._session = session
@@ -106,14 +106,14 @@ class RegisteredMaster:
     async def _is_firearrow(self) -> bool:
         return await spoken_version(self._session.master) > 0
 
-    def _on_joined(self, facts: Facts) -> None:
+    def _on_joined(self, summary: LogSummary) -> None:
         """A master of ours has taken this slave. OSError."""
-        role = "" if facts.member is None else facts.member.role
-        self._role.followed(facts.epoch, role if role in MASTER_ROLES else "")
-        self._node = facts.node.hex()
+        role = "" if summary.member is None else summary.member.role
+        self._role.on_joined(summary.epoch, role if role in MASTER_ROLES else "")
+        self._node = summary.node.hex()
         master = self._session.master
-        if master.address is None and facts.member is not None:
-            master.learned(facts.member.address)
+        if master.address is None and summary.member is not None:
+            master.learned(summary.member.address)
         self._expected.follow(self.place)
 
     @property
@@ -149,7 +149,7 @@ class Slave:
         *,
         connect: Connect,
         progress: CopiedProgress,
-        role: PairRole | None = None,
+        role: BrokerRole | None = None,
     ) -> None:
         self._loop = context.loop
         self._store = context.store
@@ -162,7 +162,7 @@ class Slave:
         context.tables.offsets.not_here = self._fenced
         self.acting: ActingMaster | None = None
         if context.config.options.acting_master:
-            self.acting = ActingMaster(context, session.master, refresh=naming.refresh, look=naming.look)
+            self.acting = ActingMaster(context, session.master, refresh=naming.refresh, check=naming.check)
         self._synchronize = SlaveSynchronize(
             context, session.master, progress, pushed=lambda: session.pushes_tables
         )
@@ -172,7 +172,7 @@ class Slave:
         replicas = MasterReplicas(session.master, session.status, self._note_replicas)
         self._runs = [lambda: session.run(master.wire), self._synchronize.run, replicas.run]
         if role is not None:
-            self._runs.append(MasterRole(session.master, session.status, role.heard_master_role).run)
+            self._runs.append(MasterRole(session.master, session.status, role.record_role).run)
         self._tasks: list[asyncio.Task[None]] = []
         self._master_reported = asyncio.Event()
 
@@ -279,7 +279,7 @@ def registered_slave(
     naming: Naming,
     progress: CopiedProgress,
     parts: FollowedParts,
-    role: PairRole,
+    role: BrokerRole,
 ) -> Slave:
     """A slave whose master name servers name. `connect` opens a connection to its remoting port."""
     options = context.config.options

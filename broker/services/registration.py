@@ -64,7 +64,7 @@ class Registrar:
         self._topics = topics
         self._permission = permission
         self.epoch: Callable[[], int] = lambda: 0
-        """Of the pair: by it, a name server prefers the newer of two masters (Apache: stateVersion)."""
+        """Of the master: by it, a name server prefers the newer of two masters (Apache: stateVersion)."""
         self._own = own
         self._period_s = min(max(period_ms / 1000, PERIOD_S[0]), PERIOD_S[1])
         self._others = [

@@ -10,6 +10,6 @@
 - `replicas`: masters and slaves of each broker name, and how far each slave is
 - `requests`: sends admin requests: to one broker, the masters of a cluster, the brokers of a topic, name
   servers
-- `roles`: makes a slave the master of its pair
+- `roles`: makes a slave the master of its name
 - `users`: Users, for operators: users and rules
 """

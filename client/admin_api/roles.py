@@ -1,4 +1,4 @@
-"""Roles: makes a slave the master of its pair, or lets it start again, on FireArrow's brokers. Loop thread."""
+"""Roles: makes a slave the master of its name, or lets it start again, on FireArrow's brokers. Loop thread."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -18,7 +18,7 @@ from firearrow.broker.replication.wires.firearrow.frames import (
 )
 from firearrow.broker.replication.wires.firearrow.handshake import (
     MAGIC,
-    Facts,
+    LogSummary,
     MasterHandshake,
     Member,
     RefusalCode,
@@ -30,7 +30,7 @@ from firearrow.broker.replication.wires.firearrow.handshake import (
 from firearrow.broker.tables.dataversion import DataVersion
 from tests.hostile.fuzz import Target
 
-FACTS = Facts(bytes(range(16)), b"n" * 16, 3, 0, 100, 90, (Epoch(1, 0), Epoch(3, 50)), 0, (7, 8))
+SUMMARY = LogSummary(bytes(range(16)), b"n" * 16, 3, 0, 100, 90, (Epoch(1, 0), Epoch(3, 50)), 0, (7, 8))
 ENTRIES = [Entry(EntryKind.OFFSET, "t@g", 3, 7, 0), Entry(EntryKind.DELAY, "", 2, 9, 900)]
 
 
@@ -41,11 +41,11 @@ def journal_bytes() -> bytes:
 def some_frames() -> list[bytes]:
     """One or two of each kind."""
     master = MasterHandshake(b"secret")
-    slave = SlaveHandshake(b"secret", FACTS)
+    slave = SlaveHandshake(b"secret", SUMMARY)
     master.greeted(FrameDecoder(Kind).feed(slave.hello()[len(MAGIC) :])[0])
-    answer = master.answer(FACTS, 5)[len(MAGIC) :]
+    answer = master.answer(SUMMARY, 5)[len(MAGIC) :]
     slave.answered(FrameDecoder(Kind).feed(answer)[0])
-    latest = SlaveHandshake(b"secret", FACTS._replace(member=Member("SLAVE", 1, "10.0.0.2:10911")))
+    latest = SlaveHandshake(b"secret", SUMMARY._replace(member=Member("SLAVE", 1, "10.0.0.2:10911")))
     return [
         slave.hello()[len(MAGIC) :],
         latest.hello()[len(MAGIC) :],
@@ -79,7 +79,7 @@ def read_body(data: bytes) -> None:
         case Kind.HELLO:
             MasterHandshake(b"secret").greeted(frames.Frame(kind, body))
         case Kind.ANSWER:
-            SlaveHandshake(b"", FACTS).answered(frames.Frame(kind, body))
+            SlaveHandshake(b"", SUMMARY).answered(frames.Frame(kind, body))
         case Kind.PROOF:
             MasterHandshake(b"secret").proved(frames.Frame(kind, body))
         case Kind.LOG:

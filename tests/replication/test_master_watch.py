@@ -48,7 +48,7 @@ def test_another_master_of_our_epoch_is_said_once(
 
     async def look(holder: str, epoch: int, errors: int) -> str:
         names.holder, names.epoch = holder, epoch
-        await watch.look(cast("Any", names), OURS)
+        await watch.check(cast("Any", names), OURS)
         assert caplog.text.count("are both masters") == errors
         return watch.other_master
 

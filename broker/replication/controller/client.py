@@ -155,7 +155,7 @@ class ControllerClient:
             self._wake.clear()
             pause_s = self._options.broker_metadata_ms / 1000
             try:
-                await (self._look() if self.role is not None else self._join())
+                await (self._check_role() if self.role is not None else self._join())
                 self._log_fault("")
             except (OSError, ControllerError) as error:
                 self._log_fault(str(error) or type(error).__name__)
@@ -202,7 +202,7 @@ class ControllerClient:
         self._registered = True
         return found
 
-    async def _look(self) -> None:
+    async def _check_role(self) -> None:
         """Whether the master, or the set, is another one. Apache: schedulingSyncBrokerMetadata."""
         role = self.role
         assert role is not None

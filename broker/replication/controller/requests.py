@@ -185,7 +185,7 @@ def _number(answer: RemotingCommand, name: str) -> int:
 
 
 def _members(body: bytes, version: int | None) -> Members:
-    """`version`: where the header has it. Bodies without a set are those of pairs without a master."""
+    """`version`: where the header has it. Bodies without a set are those of names without a master."""
     if not body:
         return Members(frozenset(), version or 0)
     try:

@@ -31,7 +31,7 @@ PASSING_MAX = 1000
 
 
 class ActingMaster:
-    """`refresh()` registers again; `look()` asks for the members now."""
+    """`refresh()` registers again; `check()` asks for the members now."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class ActingMaster:
         master: Master,
         *,
         refresh: Callable[[], None],
-        look: Callable[[], None],
+        check: Callable[[], None],
     ) -> None:
         self._config = context.config
         self._clock = context.clock
         self._offsets = context.tables.offsets
         self._master = master
         self._refresh = refresh
-        self._look = look
+        self._check = check
         self._loop = context.loop
         self._passing: set[asyncio.Task[None]] = set()
         self._commits: int | None = None
@@ -124,7 +124,7 @@ class ActingMaster:
 
     def notified(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """NOTIFY_MIN_BROKER_ID_CHANGE: anybody may send it, so we ask the name server."""
-        self._look()
+        self._check()
         return request.answer()
 
     def offered(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

@@ -23,7 +23,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes, is_loopback
 from firearrow.broker.context.broker_context import BrokerContext, Restart
-from firearrow.broker.replication.failover.role import PairRole
+from firearrow.broker.replication.failover.role import BrokerRole
 from firearrow.broker.replication.failover.slave_requests import REFUSALS
 from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, may_follow
 
@@ -48,7 +48,7 @@ class Fencing:
     the log by itself."""
 
     def __init__(
-        self, context: BrokerContext, role: PairRole, *, is_master: bool, stop_services: Callable[[], None]
+        self, context: BrokerContext, role: BrokerRole, *, is_master: bool, stop_services: Callable[[], None]
     ) -> None:
         self._context = context
         self._role = role

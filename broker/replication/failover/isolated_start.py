@@ -1,4 +1,4 @@
-"""PreOnline: a master of several replicas that starts (Apache: BrokerPreOnlineService). Loop thread.
+"""IsolatedStart: a master of several replicas that starts (Apache: BrokerPreOnlineService). Loop thread.
 
 It is isolated at first: not registered, and without background work. It offers its log to each slave that is
 registered, waits until that copies it, and takes over what consumers committed and what was delivered while the
@@ -63,7 +63,7 @@ class DelayProgress(Protocol):
     def take_over(self, delays: bytes, check_point: bytes | None) -> tuple[int, bool]: ...
 
 
-class PreOnline:
+class IsolatedStart:
     """`ask` returns the brokers of our name. `replicas()`: the slaves that copy the log; `refused()`:
     those that get nothing, and why (HAService). `online()` is called once."""
 

@@ -21,12 +21,12 @@ ROLE_PERIOD_S, REPLICAS_PERIOD_S = 0.1, 5.0
 
 
 class MasterRole:
-    """What the slave remembers of its master's role, so that its promotion keeps it. `heard(role)`: does; OSError."""
+    """What the slave remembers of its master's role, so that its promotion keeps it. `record(role)`: does; OSError."""
 
-    def __init__(self, master: Master, status: SlaveStatus, heard: Callable[[str], None]) -> None:
+    def __init__(self, master: Master, status: SlaveStatus, record: Callable[[str], None]) -> None:
         self._master = master
         self._status = status
-        self._heard = heard
+        self._record = record
         self._asked: Address | None = None
         """Our end of the replication connection after whose beginning the master was asked: its role changes when it
         starts again only."""
@@ -44,7 +44,7 @@ class MasterRole:
         try:
             role = await role_of(self._master)
             if role:
-                self._heard(role)
+                self._record(role)
         except (OSError, MasterError) as error:
             fault = str(error) or type(error).__name__
             if fault != self._fault:
@@ -56,14 +56,14 @@ class MasterRole:
 
 class MasterReplicas:
     """What the slave remembers of its master and of that one's other slaves, so that it expects them after its
-    promotion. `heard(replicas)`: None: the master does not report them."""
+    promotion. `record(replicas)`: None: the master does not report them."""
 
     def __init__(
-        self, master: Master, status: SlaveStatus, heard: Callable[[list[ExpectedReplica] | None], None]
+        self, master: Master, status: SlaveStatus, record: Callable[[list[ExpectedReplica] | None], None]
     ) -> None:
         self._master = master
         self._status = status
-        self._heard = heard
+        self._record = record
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -72,7 +72,7 @@ class MasterReplicas:
                 await asyncio.sleep(ROLE_PERIOD_S)
                 continue
             with suppress(OSError):
-                self._heard(await self._ask())
+                self._record(await self._ask())
             await asyncio.sleep(REPLICAS_PERIOD_S)
 
     async def _ask(self) -> list[ExpectedReplica] | None:

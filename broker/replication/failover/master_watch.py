@@ -1,4 +1,4 @@
-"""MasterWatch: looks at name servers whether another broker is a master of our brokerName, with a newer epoch or ours.
+"""MasterWatch: asks name servers whether another broker is a master of our brokerName, with a newer epoch or ours.
 
 A name server prefers the registration with the larger stateVersion, which is the epoch here, and ignores the other one
 without a word: so a master asks after each registration who has id 0. Of two with the same epoch, as two slaves are
@@ -45,7 +45,7 @@ class MasterWatch:
             self._other = ""
         return self._other
 
-    async def look(self, name_server: Peer, our_address: str) -> None:
+    async def check(self, name_server: Peer, our_address: str) -> None:
         """After a registration there."""
         try:
             holder = await self._holder(name_server)

@@ -46,14 +46,14 @@ class MemberGroup:
     def start(self) -> None:
         self._tasks = [asyncio.ensure_future(self._send_heartbeats())]
         if self._found is not None:
-            self._tasks.append(asyncio.ensure_future(self._look(self._found)))
+            self._tasks.append(asyncio.ensure_future(self._check_members(self._found)))
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def look_now(self) -> None:
+    def check_now(self) -> None:
         """Ask for the members now: they may have changed."""
         self._wake.set()
 
@@ -82,7 +82,7 @@ class MemberGroup:
             await asyncio.sleep(self._heartbeat_s)
             self._registrar.heartbeat(code)
 
-    async def _look(self, tell: Callable[[Members], None]) -> None:
+    async def _check_members(self, found: Callable[[Members], None]) -> None:
         while True:
             try:
                 async with asyncio.timeout(self._period_s):
@@ -91,12 +91,12 @@ class MemberGroup:
                 pass
             self._wake.clear()
             try:
-                found = await self.ask()
+                known = await self.ask()
             except (OSError, ValueError) as error:
                 self._failed(error)
             else:
                 self._failing = False
-                tell(found)
+                found(known)
 
     def _failed(self, error: Exception) -> None:
         if not self._failing:

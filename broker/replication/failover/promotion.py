@@ -1,10 +1,10 @@
-"""Promotion: PROMOTE_BROKER 30015, of FireArrow alone: makes a slave the master of its pair; REBUILD_REPLICA 30017: one
+"""Promotion: PROMOTE_BROKER 30015, of FireArrow alone: makes a slave the master; REBUILD_REPLICA 30017: one
 starts over with an empty log. Loop thread.
 
 If its master is FireArrow's and answers, nothing is lost, in this order: the slave has nearly all; the master stops
 writing to its log; the slave copies what is left, the tables last; the master is fenced on its disk; the slave is
-promoted on its own. A failure before the last but one leaves the master as it was, one between the two a pair without a
-master, in which either can be promoted; there are never two. An Apache master is made to refuse sends for a while by a
+promoted on its own. A failure before the last but one leaves the master as it was, one between the two leaves no
+master, and either can be promoted; there are never two. An Apache master is made to refuse sends for a while by a
 change of its configuration, and has to be stopped by its operator.
 """
 
@@ -25,7 +25,7 @@ from firearrow.broker.replication.failover.fencing import CANCEL, CHALLENGE, FEN
 from firearrow.broker.replication.failover.master_role import role_of
 from firearrow.broker.replication.failover.member_group import Members
 from firearrow.broker.replication.failover.rebuild import DAMAGED
-from firearrow.broker.replication.failover.role import PairRole, lacks_newer
+from firearrow.broker.replication.failover.role import BrokerRole, lacks_newer
 from firearrow.broker.replication.log.epoch_file import EPOCH_JUMP_MAX, may_follow, next_epoch
 from firearrow.broker.replication.log.pair_identity import ASYNC_MASTER, MASTER_ROLES
 from firearrow.broker.replication.session.master_api import Master, MasterError, address_or_none
@@ -76,7 +76,7 @@ class PromotedSlave(Protocol):
 class Promotion:
     """`slave` None: this broker is a master."""
 
-    def __init__(self, context: BrokerContext, role: PairRole, slave: PromotedSlave | None) -> None:
+    def __init__(self, context: BrokerContext, role: BrokerRole, slave: PromotedSlave | None) -> None:
         self._context = context
         self._role = role
         self._slave = slave

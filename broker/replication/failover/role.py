@@ -1,4 +1,4 @@
-"""PairRole: what a store remembers of its role: that it was promoted, or fenced because another one was.
+"""BrokerRole: what a store remembers of its role: that it was promoted, or fenced because another one was.
 
 A broker changes its role by starting again: `effective` gives the options of a start by what the store states. That it
 states it is the one step that counts: a promotion begins its epoch where the log ends when the store is opened next,
@@ -41,7 +41,7 @@ FENCED_ID = 1
 """The brokerId of a fenced broker that is configured as a master; it registers with no name server."""
 
 
-class PairRole:
+class BrokerRole:
     """Reads the role; the store may still be in use by another process. StartError: the file is damaged."""
 
     def __init__(self, store_root: str) -> None:
@@ -159,10 +159,10 @@ class PairRole:
 
     @property
     def epoch(self) -> int:
-        """The newest one that this store knows; 0: it was never in a pair with epochs."""
+        """The newest one that this store knows; 0: it was never a replica with epochs."""
         return max(self.epochs.last, self._stored.epoch)
 
-    def followed(self, epoch: int, master_role: str = "") -> None:
+    def on_joined(self, epoch: int, master_role: str = "") -> None:
         """This slave has joined the master of `epoch`, with this role if that is known. One that was fenced by it, or
         by an older one, is a slave like others from now on; until then its log may lack what the new master has taken.
         OSError: it stays fenced."""
@@ -170,14 +170,14 @@ class PairRole:
         if self.is_fenced and epoch >= self._stored.epoch:
             self._store(StoredRole(master_role=master_role))
         elif master_role:
-            self.heard_master_role(master_role)
+            self.record_role(master_role)
 
     @property
     def master_role(self) -> str:
-        """Of the last master of the pair that this store knows; empty: none has reported it."""
+        """Of the last master that this store knows; empty: none has reported it."""
         return self._stored.master_role
 
-    def heard_master_role(self, master_role: str) -> None:
+    def record_role(self, master_role: str) -> None:
         """The master that this slave follows has this role. OSError."""
         if self._stored.kind is RoleKind.CONFIGURED:
             self._store(StoredRole(master_role=master_role))

@@ -90,16 +90,16 @@ def _held_by(acknowledged: Sequence[int], copies: int) -> int:
 
 class CopiesWarning:
     """Warns of values of inSyncReplicas and minInSyncReplicas that do not do what they seem to; Apache takes them
-    without a word. `look` with the options at the start and after each change: the same is not logged twice."""
+    without a word. `check` with the options at the start and after each change: the same is not logged twice."""
 
     def __init__(self) -> None:
-        self._said = ""
+        self._logged = ""
 
-    def look(self, options: Options) -> None:
+    def check(self, options: Options) -> None:
         text = copies_fault(options)
-        if text and text != self._said:
+        if text and text != self._logged:
             log.warning("%s", text)
-        self._said = text
+        self._logged = text
 
 
 def copies_fault(options: Options) -> str:

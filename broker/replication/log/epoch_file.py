@@ -1,4 +1,4 @@
-"""EpochFile: which epoch of the pair wrote which bytes of the log (Apache: EpochFileCache, `epochFileCheckpoint`).
+"""EpochFile: which epoch wrote which bytes of the log (Apache: EpochFileCache, `epochFileCheckpoint`).
 
 An epoch begins when a slave becomes the master: it has a number and the offset of its first byte. It ends where the
 next one begins, the last one at the log's end.
@@ -141,8 +141,8 @@ class EpochFile:
         if fault == backup_fault == MISSING:
             return ()
         raise StartError(
-            f"{self.path} {fault}, and {self._backup.name} {backup_fault}: copy the file from the other broker of the "
-            "pair, or delete both files and copy the whole log from it again"
+            f"{self.path} {fault}, and {self._backup.name} {backup_fault}: copy the file from the other broker of "
+            "this name, or delete both files and copy the whole log from it again"
         )
 
 

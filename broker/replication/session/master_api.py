@@ -32,11 +32,11 @@ class MasterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What a slave needs of its name servers. `refresh()` registers again; `look()` asks for the brokers of our name;
+    """What a slave needs of its name servers. `refresh()` registers again; `check()` asks for the brokers of our name;
     `fault()`: why none has this broker, empty: one has, or nothing is known yet."""
 
     refresh: Callable[[], None]
-    look: Callable[[], None]
+    check: Callable[[], None]
     fault: Callable[[], str]
 
 

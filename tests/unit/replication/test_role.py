@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.replication.failover.role import PairRole, promote_stopped
+from firearrow.broker.replication.failover.role import BrokerRole, promote_stopped
 from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.log.pair_identity import RoleKind, stored_role
 
@@ -15,9 +15,9 @@ MASTER = replace(Options(), listen_port=10911)
 SLAVE = replace(MASTER, broker_role="SLAVE", broker_id=3)
 
 
-def opened(root: Path, options: Options, end: int = 100) -> tuple[PairRole, Options]:
+def opened(root: Path, options: Options, end: int = 100) -> tuple[BrokerRole, Options]:
     """As a start does."""
-    role = PairRole(str(root))
+    role = BrokerRole(str(root))
     effective = role.effective(options)
     role.rebuild(effective)
     role.open(end, is_slave=False)
@@ -64,11 +64,11 @@ def test_a_fenced_store_takes_no_writes_until_it_is_a_slave(tmp_path: Path) -> N
     assert (role.epoch, "epoch 4" in role.fenced) == (4, True)
     role, effective = opened(tmp_path, SLAVE)
     assert (effective, role.fenced) == (SLAVE, "")
-    role.followed(3)
+    role.on_joined(3)
     assert opened(tmp_path, MASTER)[0].fenced, "it has not joined the new master"
     role, _ = opened(tmp_path, SLAVE)
     assert role.epoch == 4
-    role.followed(4)
+    role.on_joined(4)
     assert stored_role(tmp_path / "config").kind is RoleKind.CONFIGURED
 
 
@@ -97,12 +97,12 @@ def test_a_store_that_begins_again_is_not_promoted(tmp_path: Path, force: bool) 
 
 def test_a_slave_remembers_its_masters_role(tmp_path: Path) -> None:
     role, _ = opened(tmp_path, SLAVE)
-    role.heard_master_role("SYNC_MASTER")
+    role.record_role("SYNC_MASTER")
     assert opened(tmp_path, SLAVE)[1] == SLAVE
     role, _ = opened(tmp_path, SLAVE)
     assert role.master_role == "SYNC_MASTER"
     role.fence(4, "the other one is the master")
-    role.followed(4)
+    role.on_joined(4)
     assert promote_stopped(str(tmp_path)) == (RoleKind.PROMOTED, 1, "SYNC_MASTER")
     assert promote_stopped(str(tmp_path / "other")) == (RoleKind.PROMOTED, 1, "ASYNC_MASTER")
 

@@ -1,6 +1,6 @@
-"""PairLog: what a broker reports to the other one of its pair about its log, and up to where two logs are one.
+"""OwnLog: what a broker reports to the other one about its log, and up to where two logs are one.
 
-Both brokers come to the same agreement from the same facts. What epochs state is confirmed by checksums: the master
+Both brokers come to the same agreement from the same summaries. What epochs state is confirmed by checksums: the master
 compares the slave's last MiBs with its own; where it cannot, the slave searches the common point.
 """
 
@@ -13,7 +13,7 @@ from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile, common
 from firearrow.broker.replication.log.pair_identity import NO_ID, PairIdentity
 from firearrow.broker.replication.wires.firearrow.handshake import (
     ASK_FOR_CHECKSUMS,
-    Facts,
+    LogSummary,
     Member,
     RefusalCode,
     Refused,
@@ -33,7 +33,7 @@ class Agreement(NamedTuple):
     cuts: bool
 
 
-class PairLog:
+class OwnLog:
     """Of an open store, and of the broker that has it: `member`. Loop thread."""
 
     def __init__(
@@ -45,7 +45,7 @@ class PairLog:
         self.epochs = epochs
         self.checksums = LogChecksums(store)
 
-    def facts(self, *, pair: bytes, begins: bool = False) -> Facts:
+    def summary(self, *, pair: bytes, begins: bool = False) -> LogSummary:
         """`begins`: a master's, whose first epoch begins now unless there is one. OSError."""
         store = self._store
         end = store.written
@@ -58,7 +58,7 @@ class PairLog:
         chain = tuple(self.checksums.chained(start, end)) if start < end else ()
         flushed = min(store.flushed, end)
         chain_start = start if chain else end
-        return Facts(
+        return LogSummary(
             pair, self.identity.node, epoch, first, end, flushed, entries, chain_start, chain, self._member
         )
 
@@ -72,7 +72,7 @@ class PairLog:
             number = entry.number
         return number, following
 
-    def common_point(self, slave: Facts, agreed: Agreement) -> int:
+    def common_point(self, slave: LogSummary, agreed: Agreement) -> int:
         """The agreed point if our log has the slave's last MiBs before it, else ASK_FOR_CHECKSUMS. OSError."""
         if slave.end == 0 or agreed.point == slave.first:
             return agreed.point
@@ -94,7 +94,7 @@ def check_pair(ours: bytes, theirs: bytes) -> None:
         )
 
 
-def agree(master: Facts, slave: Facts) -> Agreement:
+def agree(master: LogSummary, slave: LogSummary) -> Agreement:
     """Refused: the slave cannot follow."""
     if slave.end == 0:
         return Agreement(0, cuts=False)

@@ -25,7 +25,7 @@ from firearrow.broker.replication.session.master_api import Master, MasterError
 from firearrow.broker.replication.session.slave_status import NotFollowed, State
 from firearrow.broker.replication.session.wire import MasterStream
 from firearrow.broker.replication.wires.firearrow import frames
-from firearrow.broker.replication.wires.firearrow.agreement import Agreement, PairLog, agree, check_pair
+from firearrow.broker.replication.wires.firearrow.agreement import Agreement, OwnLog, agree, check_pair
 from firearrow.broker.replication.wires.firearrow.frames import Ack, Frame, FrameDecoder, FrameError, Kind
 from firearrow.broker.replication.wires.firearrow.handshake import (
     ASK_FOR_CHECKSUMS,
@@ -35,7 +35,7 @@ from firearrow.broker.replication.wires.firearrow.handshake import (
     VERSION,
     VERSION_MEMBER,
     Answer,
-    Facts,
+    LogSummary,
     RefusalCode,
     Refused,
     SlaveHandshake,
@@ -71,7 +71,7 @@ async def spoken_version(master: Master) -> int:
 class FollowedParts:
     """What a slave needs to follow a master of ours. `tls()`: the context of connections to others; None: plain."""
 
-    log: PairLog
+    log: OwnLog
     tables: FollowedTables
     journal: JournalFollower
     secret: bytes
@@ -79,7 +79,7 @@ class FollowedParts:
 
 
 class FireArrowFollower:
-    """`version`: of the handshake. `on_joined(facts)`: called with the master's once it has taken this slave;
+    """`version`: of the handshake. `on_joined(summary)`: called with the master's once it has taken this slave;
     OSError."""
 
     pushes_tables = True
@@ -90,7 +90,7 @@ class FireArrowFollower:
         session: FollowerSession,
         parts: FollowedParts,
         version: int,
-        on_joined: Callable[[Facts], None],
+        on_joined: Callable[[LogSummary], None],
     ) -> None:
         self._session = session
         self._parts = parts
@@ -133,7 +133,7 @@ class FireArrowFollower:
         """Returns where the master's log begins. Refused, NotFollowed, FrameError, OSError."""
         stream = self.stream
         identity, epochs = self._parts.log.identity, self._parts.log.epochs
-        ours = self._parts.log.facts(pair=identity.pair)
+        ours = self._parts.log.summary(pair=identity.pair)
         if self._version == VERSION:
             ours = ours._replace(member=None)
         handshake = SlaveHandshake(self._parts.secret, ours)
@@ -153,18 +153,18 @@ class FireArrowFollower:
         except Refused as error:
             stream.write(refusal(error.code, str(error)))
             raise
-        identity.join(answer.facts.pair)
+        identity.join(answer.summary.pair)
         if agreed.cuts:
             self._cut(point, ours.end, master)
-        if epochs.entries != answer.facts.epochs:
-            epochs.replace(answer.facts.epochs)
-        self._on_joined(answer.facts)
-        self._session.note_end(answer.facts.end)
-        return answer.facts.first
+        if epochs.entries != answer.summary.epochs:
+            epochs.replace(answer.summary.epochs)
+        self._on_joined(answer.summary)
+        self._session.note_end(answer.summary.end)
+        return answer.summary.first
 
-    def _agree(self, answer: Answer, ours: Facts) -> Agreement:
+    def _agree(self, answer: Answer, ours: LogSummary) -> Agreement:
         """Refused: by us."""
-        theirs, identity = answer.facts, self._parts.log.identity
+        theirs, identity = answer.summary, self._parts.log.identity
         if theirs.epoch < ours.epoch:
             raise Refused(
                 RefusalCode.OLD_EPOCH,
@@ -182,13 +182,13 @@ class FireArrowFollower:
         check_pair(theirs.pair, ours.pair)
         return agree(theirs, ours)
 
-    async def _common_point(self, answer: Answer, agreed: Agreement, ours: Facts) -> int:
+    async def _common_point(self, answer: Answer, agreed: Agreement, ours: LogSummary) -> int:
         """The agreed point, once the checksums have confirmed it. Refused: they do not."""
         if answer.common_point != ASK_FOR_CHECKSUMS:
             if answer.common_point != agreed.point:
                 raise FrameError(f"the common point {answer.common_point} is not {agreed.point}")
             return agreed.point
-        first = max(answer.facts.first, ours.first)
+        first = max(answer.summary.first, ours.first)
         search = find_common_point(self._parts.log.checksums, first, agreed.point)
         try:
             question = next(search)
@@ -211,10 +211,10 @@ class FireArrowFollower:
         return point
 
     def _cut(self, point: int, end: int, master: str) -> None:
-        """Start again without what the pair does not have. NotFollowed, always."""
+        """Start again without what only this log has. NotFollowed, always."""
         reason = (
-            f"the log from {point} to {end} is not the pair's, for {master} was promoted at {point}: it is kept under "
-            "damaged/"
+            f"the log from {point} to {end} is not the master's, for {master} was promoted at {point}: it is kept "
+            "under damaged/"
         )
         self._restart(Restart(reason, truncate_at=point))
         raise NotFollowed(State.DIVERGED, reason)

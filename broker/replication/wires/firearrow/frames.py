@@ -1,4 +1,4 @@
-"""Frames between two FireArrow brokers of a pair: what is sent after the magic number, both ways. Pure.
+"""Frames of FireArrow's wire: what is sent after the magic number, both ways. Pure.
 
 ```
 frame        u32 bytes of the body · u8 kind · body · u32 CRC-32C of all before it

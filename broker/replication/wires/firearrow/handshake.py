@@ -1,11 +1,12 @@
-"""Handshake of a pair: who the two brokers are, what their logs are, and that both know the shared secret. Pure.
+"""Handshake of FireArrow's wire: who the two brokers are, what their logs are, and that both know the shared secret.
+Pure.
 
 ```
-slave → master   magic 8 · HELLO    version u16 · facts · nonce 32
-master → slave   magic 8 · ANSWER   version u16 · facts · common point i64 · nonce 32 · proof, 0 or 32 bytes
+slave → master   magic 8 · HELLO    version u16 · summary · nonce 32
+master → slave   magic 8 · ANSWER   version u16 · summary · common point i64 · nonce 32 · proof, 0 or 32 bytes
 slave → master   PROOF              proof, 0 or 32 bytes
 either           REFUSAL            code u16 · text
-facts            pair 16 · node 16 · epoch i32 · first, end, flushed i64
+summary          pair 16 · node 16 · epoch i32 · first, end, flushed i64
                  · count u16, for each epoch: number i32 · start i64
                  · start of the chain i64 · count u16, for each MiB: CRC-32C u32
                  · in version 2: role u8 · broker id i64 · length u8 · address
@@ -18,9 +19,10 @@ promotion, and under which number and address a broker is known to operators.
 On Apache's replication port: a slave of Apache begins with an i64 that is not negative, the magic number is.
 
 A proof is HMAC-SHA256 with the shared secret over the role of its sender, the bytes of HELLO and those of ANSWER before
-its proof: all facts are covered, and no proof can be sent back or again. A master acts on the facts of a HELLO, and a
-slave is sent the log, only after the PROOF. Without a secret on both sides there are no proofs; `secret_fault` permits
-that only on the loopback interface. Frames have a CRC, which does not stop an attacker: between machines use TLS.
+its proof: both summaries are covered, and no proof can be sent back or again. A master acts on the summary of a HELLO,
+and a slave is sent the log, only after the PROOF. Without a secret on both sides there are no proofs; `secret_fault`
+permits that only on the loopback interface. Frames have a CRC, which does not stop an attacker: between machines use
+TLS.
 """
 
 import hashlib
@@ -93,7 +95,7 @@ def member_of(role: str, broker_id: int, address: str) -> Member:
     return Member(role, broker_id, address if fits else "")
 
 
-class Facts(NamedTuple):
+class LogSummary(NamedTuple):
     """Of a broker and its log, which has `first` to `end`. `chain`: checksums of the log from `chain_start`, a whole
     MiB, to each later one and to `end` (LogChecksums.chained); empty: none. `member` None: version 1."""
 
@@ -110,7 +112,7 @@ class Facts(NamedTuple):
 
 
 class Answer(NamedTuple):
-    facts: Facts
+    summary: LogSummary
     common_point: int
 
 
@@ -118,20 +120,18 @@ def secret_fault(secret: bytes, host: str, *, option: str) -> str:
     """Why a broker at this address may not be spoken to with this secret (empty: none); empty if it may. `option`
     names the setting of the secret."""
     if secret and len(secret) < HA_SECRET_BYTES_MIN:
-        return (
-            f"the secret of the pair has {len(secret)} bytes: set {option} to at least {HA_SECRET_BYTES_MIN}"
-        )
+        return f"the shared secret has {len(secret)} bytes: set {option} to at least {HA_SECRET_BYTES_MIN}"
     if secret or ipaddress.ip_address(host).is_loopback:
         return ""
-    return f"the pair has no secret: set {option} to the same secret on both brokers"
+    return f"the brokers have no secret: set {option} to the same secret on both brokers"
 
 
 class SlaveHandshake:
     """`hello`, then `answered`, then `proof` are to be called. The secret may be empty."""
 
-    def __init__(self, secret: bytes, facts: Facts) -> None:
+    def __init__(self, secret: bytes, summary: LogSummary) -> None:
         self._secret = secret
-        self._hello = _greeting(facts) + os.urandom(NONCE_BYTES)
+        self._hello = _greeting(summary) + os.urandom(NONCE_BYTES)
         self._answer = b""
 
     def hello(self) -> bytes:
@@ -142,13 +142,13 @@ class SlaveHandshake:
         """The master's answer, which knows the secret. Refused: by it, or by us; FrameError."""
         _raise_refusal(received)
         reader = _Reader(received.body)
-        facts, (common_point,) = reader.facts(), reader.take(OFFSET)
+        summary, (common_point,) = reader.summary(), reader.take(OFFSET)
         reader.skip(NONCE_BYTES)
         self._answer = received.body[: reader.at]
         _check_proof(self._secret, MASTER, self._hello + self._answer, received.body[reader.at :])
-        if not ASK_FOR_CHECKSUMS <= common_point <= facts.end:
+        if not ASK_FOR_CHECKSUMS <= common_point <= summary.end:
             raise FrameError(f"the common point {common_point} is outside the master's log")
-        return Answer(facts, common_point)
+        return Answer(summary, common_point)
 
     def proof(self) -> bytes:
         """What to send after the answer."""
@@ -163,21 +163,21 @@ class MasterHandshake:
         self._hello = self._answer = b""
         self._knows_members = False
 
-    def greeted(self, received: Frame) -> Facts:
-        """The slave's facts, not proved yet. Refused, FrameError."""
+    def greeted(self, received: Frame) -> LogSummary:
+        """The slave's summary, not proved yet. Refused, FrameError."""
         reader = _Reader(received.body)
-        facts = reader.facts()
+        summary = reader.summary()
         reader.skip(NONCE_BYTES)
         reader.end()
         self._hello = received.body
-        self._knows_members = facts.member is not None
-        return facts
+        self._knows_members = summary.member is not None
+        return summary
 
-    def answer(self, facts: Facts, common_point: int) -> bytes:
+    def answer(self, summary: LogSummary, common_point: int) -> bytes:
         """What to send, in the slave's version."""
         if not self._knows_members:
-            facts = facts._replace(member=None)
-        self._answer = _greeting(facts) + OFFSET.pack(common_point) + os.urandom(NONCE_BYTES)
+            summary = summary._replace(member=None)
+        self._answer = _greeting(summary) + OFFSET.pack(common_point) + os.urandom(NONCE_BYTES)
         body = self._answer + _proof(self._secret, MASTER, self._hello + self._answer)
         return MAGIC + frame(Kind.ANSWER, body)
 
@@ -206,24 +206,26 @@ def _raise_refusal(received: Frame) -> None:
         raise refused(received.body)
 
 
-def _greeting(facts: Facts) -> bytes:
+def _greeting(summary: LogSummary) -> bytes:
     """ValueError: too many epochs or checksums."""
-    if len(facts.epochs) > EPOCHS_MAX or len(facts.chain) > CHAIN_MAX:
-        raise ValueError(f"{len(facts.epochs)} epochs and {len(facts.chain)} checksums are too many")
-    numbers = FIXED.pack(facts.pair, facts.node, facts.epoch, facts.first, facts.end, facts.flushed)
-    epochs = [EPOCH.pack(*epoch) for epoch in facts.epochs]
-    chain = struct.pack(f">{len(facts.chain)}I", *facts.chain)
-    counts = COUNT.pack(len(epochs)), COUNT.pack(len(facts.chain))
+    if len(summary.epochs) > EPOCHS_MAX or len(summary.chain) > CHAIN_MAX:
+        raise ValueError(f"{len(summary.epochs)} epochs and {len(summary.chain)} checksums are too many")
+    numbers = FIXED.pack(
+        summary.pair, summary.node, summary.epoch, summary.first, summary.end, summary.flushed
+    )
+    epochs = [EPOCH.pack(*epoch) for epoch in summary.epochs]
+    chain = struct.pack(f">{len(summary.chain)}I", *summary.chain)
+    counts = COUNT.pack(len(epochs)), COUNT.pack(len(summary.chain))
     return b"".join(
         (
-            VERSION_AT.pack(VERSION if facts.member is None else LATEST),
+            VERSION_AT.pack(VERSION if summary.member is None else LATEST),
             numbers,
             counts[0],
             *epochs,
-            OFFSET.pack(facts.chain_start),
+            OFFSET.pack(summary.chain_start),
             counts[1],
             chain,
-            b"" if facts.member is None else _packed(facts.member),
+            b"" if summary.member is None else _packed(summary.member),
         )
     )
 
@@ -261,8 +263,8 @@ class _Reader:
         if not VERSION <= self._version <= LATEST:
             raise Refused(
                 RefusalCode.VERSION,
-                f"the other broker speaks version {self._version} of pairs, this one {VERSION} to {LATEST}: install "
-                "the same FireArrow",
+                f"the other broker speaks version {self._version} of FireArrow's wire, this one {VERSION} to {LATEST}: "
+                "install the same FireArrow",
             )
 
     def take(self, form: struct.Struct) -> tuple[int, ...]:
@@ -281,7 +283,7 @@ class _Reader:
         if self.at != len(self._body):
             raise FrameError(f"a greeting has {len(self._body) - self.at} bytes too many")
 
-    def facts(self) -> Facts:
+    def summary(self) -> LogSummary:
         pair, node, epoch, first, end, flushed = FIXED.unpack_from(self._body, self.skip(FIXED.size))
         epochs = self._epochs()
         (chain_start,), (count,) = self.take(OFFSET), self.take(COUNT)
@@ -293,7 +295,7 @@ class _Reader:
         if node == NO_ID or len(node) != ID_BYTES:
             raise FrameError("a broker without an id")
         member = None if self._version == VERSION else self._member()
-        return Facts(pair, node, epoch, first, end, flushed, epochs, chain_start, chain, member)
+        return LogSummary(pair, node, epoch, first, end, flushed, epochs, chain_start, chain, member)
 
     def _member(self) -> Member:
         role, broker_id, length = self.take(MEMBER)

@@ -1,8 +1,8 @@
-"""PairConnection: the master's end of a connection of our own wire: one slave that is FireArrow as well. Loop thread.
+"""FireArrowSender: the master's end of FireArrow's wire: one slave that is FireArrow as well. Loop thread.
 
-Nothing but facts leaves before the slave has proved that it knows the secret, and nothing of what it states counts
-before. After the handshake it may ask for checksums; its first acknowledgement states that its log is one with ours up to
-its end, and from there it is sent the journal and the log.
+Nothing but the summary of our log leaves before the slave has proved that it knows the secret, and nothing that it
+sends counts before. After the handshake it may ask for checksums; by its first acknowledgement its log is one with ours
+up to its end, and from there it is sent the journal and the log.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from firearrow.broker.replication.session.master_api import address_or_none
 from firearrow.broker.replication.session.slave_stream import READ_AGAIN_S
 from firearrow.broker.replication.session.wire import Traffic
 from firearrow.broker.replication.wires.firearrow import frames
-from firearrow.broker.replication.wires.firearrow.agreement import PairLog, agree, check_pair
+from firearrow.broker.replication.wires.firearrow.agreement import OwnLog, agree, check_pair
 from firearrow.broker.replication.wires.firearrow.frames import (
     Frame,
     FrameDecoder,
@@ -29,7 +29,7 @@ from firearrow.broker.replication.wires.firearrow.frames import (
 )
 from firearrow.broker.replication.wires.firearrow.handshake import (
     MAGIC,
-    Facts,
+    LogSummary,
     MasterHandshake,
     Refused,
     refusal,
@@ -43,7 +43,7 @@ UNSENT_BYTES_MAX = 16 << 20
 TRANSPORT_BYTES = 1 << 20
 
 
-class PairService(Protocol):
+class FireArrowHost(Protocol):
     """What a connection asks of the master."""
 
     secret: bytes
@@ -51,21 +51,21 @@ class PairService(Protocol):
     def feed(self) -> None:
         """Queue what the journal has noted at all slaves."""
 
-    def confirmed(self, connection: "PairConnection") -> int:
+    def confirmed(self, connection: "FireArrowSender") -> int:
         """Up to where readers of its slave may see what it has."""
 
     def now_ms(self) -> int: ...
-    def proved(self, connection: "PairConnection") -> None:
+    def proved(self, connection: "FireArrowSender") -> None:
         """Its slave knows the secret. Refused, OSError."""
 
-    def joined(self, connection: "PairConnection") -> None:
+    def joined(self, connection: "FireArrowSender") -> None:
         """Queue the whole tables. OSError, ValueError."""
 
-    def acknowledged(self, connection: "PairConnection") -> None: ...
-    def left(self, connection: "PairConnection", why: str, code: int) -> None: ...
+    def acknowledged(self, connection: "FireArrowSender") -> None: ...
+    def left(self, connection: "FireArrowSender", why: str, code: int) -> None: ...
 
 
-class PairConnection(asyncio.Protocol):
+class FireArrowSender(asyncio.Protocol):
     """`code` of `left`: a RefusalCode, by either broker; -1: no refusal."""
 
     def __init__(
@@ -73,8 +73,8 @@ class PairConnection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         remote: Address,
         store: MessageStore,
-        pair_log: PairLog,
-        service: PairService,
+        pair_log: OwnLog,
+        service: FireArrowHost,
     ) -> None:
         self.traffic = Traffic.of(remote, loop.time())
         self._loop = loop
@@ -86,9 +86,9 @@ class PairConnection(asyncio.Protocol):
         self._decoder = FrameDecoder({Kind.HELLO})
         self._handshake = MasterHandshake(service.secret)
         self._answered = self._is_again = False
-        self.facts: Facts | None = None
+        self.summary: LogSummary | None = None
         """The slave's; they count once `is_proved`."""
-        self.announced: Facts | None = None
+        self.announced: LogSummary | None = None
         """Ours, as the slave knows them."""
         self.is_proved = self.is_closed = self._is_full = False
         self._read_ahead = ReadAhead(store)
@@ -116,20 +116,20 @@ class PairConnection(asyncio.Protocol):
 
     @property
     def place(self) -> Place:
-        host, facts = ip_text(self.traffic.remote[0]), self.facts
-        if facts is None:
+        host, summary = ip_text(self.traffic.remote[0]), self.summary
+        if summary is None:
             return Place("", 0, host, 0)
-        if facts.member is None:  # an earlier FireArrow
-            return Place(facts.node.hex(), 0, host, 0)
-        address = address_or_none(facts.member.address, host) or (host, 0)
-        return Place(facts.node.hex(), facts.member.broker_id, *address)
+        if summary.member is None:  # an earlier FireArrow
+            return Place(summary.node.hex(), 0, host, 0)
+        address = address_or_none(summary.member.address, host) or (host, 0)
+        return Place(summary.node.hex(), summary.member.broker_id, *address)
 
     def details(self) -> dict[str, object]:
-        if self.facts is None:
+        if self.summary is None:
             return {}
         return {
-            "brokerId": 0 if self.facts.member is None else self.facts.member.broker_id,
-            "node": self.facts.node.hex(),
+            "brokerId": 0 if self.summary.member is None else self.summary.member.broker_id,
+            "node": self.summary.node.hex(),
             "flushedOffset": self.flushed,
             "notedBytes": self.noted,
         }
@@ -167,13 +167,13 @@ class PairConnection(asyncio.Protocol):
         except (FrameError, ValueError, LookupError) as error:
             self.close(f"its connection was closed: {error}")
         except OSError as error:
-            self.close(f"the pair cannot be joined: {error}")
+            self.close(f"it cannot join: {error}")
 
     def _without_magic(self, data: bytes) -> bytes:
         wanted = len(MAGIC) - len(self._magic)
         self._magic += data[:wanted]
         if not MAGIC.startswith(self._magic):
-            raise FrameError("it is neither a slave of Apache's wire nor one of a pair")
+            raise FrameError("it speaks neither Apache's wire nor FireArrow's")
         return data[wanted:]
 
     # ---- from the slave ----
@@ -182,7 +182,7 @@ class PairConnection(asyncio.Protocol):
         if frame.kind is Kind.REFUSAL and self._answered:
             theirs = refused(frame.body)
             return self.close(str(theirs), theirs.code)
-        if self.facts is None:
+        if self.summary is None:
             return self._greeted(frame)
         if not self.is_proved:
             return self._prove(frame)
@@ -194,16 +194,16 @@ class PairConnection(asyncio.Protocol):
         raise FrameError(f"a {frame.kind.name} frame is not expected here")
 
     def _greeted(self, frame: Frame) -> None:
-        """Answer with our facts."""
-        facts = self._handshake.greeted(frame)
+        """Answer with our summary."""
+        summary = self._handshake.greeted(frame)
         identity = self._log.identity
-        check_pair(identity.offered, facts.pair)
-        ours = self._log.facts(pair=identity.offered, begins=True)
+        check_pair(identity.offered, summary.pair)
+        ours = self._log.summary(pair=identity.offered, begins=True)
         # a slave of a newer epoch refuses us, once it has proved what it states
-        is_older = facts.epoch > ours.epoch
-        agreed = None if is_older else agree(ours, facts)
-        point = 0 if agreed is None else self._log.common_point(facts, agreed)
-        self.facts, self.announced = facts, ours
+        is_older = summary.epoch > ours.epoch
+        agreed = None if is_older else agree(ours, summary)
+        point = 0 if agreed is None else self._log.common_point(summary, agreed)
+        self.summary, self.announced = summary, ours
         self._decoder.allowed = frames.TO_MASTER | {Kind.PROOF}
         self._answered = True
         self._write(self._handshake.answer(ours, point))
@@ -217,7 +217,7 @@ class PairConnection(asyncio.Protocol):
         self._decoder.allowed = frames.TO_MASTER
 
     def _acknowledged(self, ack: frames.Ack) -> None:
-        assert self.facts is not None
+        assert self.summary is not None
         if self._sent < 0:
             self._begin(ack.written)
         if not self.end <= ack.written <= self._sent or ack.flushed > ack.written:
@@ -232,9 +232,9 @@ class PairConnection(asyncio.Protocol):
 
     def _begin(self, end: int) -> None:
         """The slave's log ends here, and is ours up to here."""
-        assert self.facts is not None
-        if end != self.facts.end:
-            raise FrameError(f"its log ends at {end}, not at {self.facts.end} as it announced")
+        assert self.summary is not None
+        if end != self.summary.end:
+            raise FrameError(f"its log ends at {end}, not at {self.summary.end} as it announced")
         self._service.joined(self)
         self._sent = self._store.min_physical if end == 0 else end
         self.end = end

@@ -1,4 +1,4 @@
-"""PairMaster: what a master does for its slaves of our own wire: proves, founds the pair, ships journal and tables.
+"""Shipment: what a master does for its slaves of FireArrow's wire: proves, founds the pair, ships journal and tables.
 
 Loop thread.
 """
@@ -13,11 +13,11 @@ from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address
 from firearrow.broker.replication.session.wire import SenderHost
-from firearrow.broker.replication.wires.firearrow.agreement import PairLog
+from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
 from firearrow.broker.replication.wires.firearrow.frames import table_frame
 from firearrow.broker.replication.wires.firearrow.handshake import RefusalCode, Refused
 from firearrow.broker.replication.wires.firearrow.journal_stream import journal_frames, missed_entries
-from firearrow.broker.replication.wires.firearrow.sender import PairConnection
+from firearrow.broker.replication.wires.firearrow.sender import FireArrowSender
 from firearrow.broker.replication.wires.firearrow.tables import PushedTables
 
 log = logging.getLogger("firearrow.replication")
@@ -26,39 +26,39 @@ STATES: dict[int, str] = {RefusalCode.DIVERGED: "diverged", RefusalCode.BEHIND: 
 """Of slaves that were refused, as `State`."""
 
 Outdated = Callable[[int, str], None]
-"""`(epoch, by)`: a peer has proved that the pair has a newer epoch than this master."""
+"""`(epoch, by)`: a slave has proved that there is a newer epoch than this master's."""
 
 
 @dataclass(frozen=True, slots=True)
-class PairParts:
-    """What a master needs for slaves of our own wire. `secret`: empty: none. `isolated`: slaves get the log alone,
+class ShippedParts:
+    """What a master needs for slaves of FireArrow's wire. `secret`: empty: none. `isolated`: slaves get the log alone,
     until `go_online`: their tables are the newer ones."""
 
     journal: Journal
-    log: PairLog
+    log: OwnLog
     tables: PushedTables
     secret: bytes
     outdated: Outdated
     isolated: bool
 
 
-class PairMaster:
-    """What connections of this wire ask of their master (`PairService`). `confirmed`: as there."""
+class Shipment:
+    """What connections of this wire ask of their master (`FireArrowHost`). `confirmed`: as there."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         store: MessageStore,
         clock: Clock,
-        parts: PairParts,
+        parts: ShippedParts,
         host: SenderHost,
-        confirmed: Callable[[PairConnection], int],
+        confirmed: Callable[[FireArrowSender], int],
     ) -> None:
         self._loop = loop
         self._store = store
         self._clock = clock
         self._parts = parts
-        self._connections: dict[PairConnection, None] = {}
+        self._connections: dict[FireArrowSender, None] = {}
         self._host = host
         self._drains = False
         self._isolated = parts.isolated
@@ -68,30 +68,30 @@ class PairMaster:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def accept(self, remote: Address) -> PairConnection:
-        connection = PairConnection(self._loop, remote, self._store, self._parts.log, self)
+    def accept(self, remote: Address) -> FireArrowSender:
+        connection = FireArrowSender(self._loop, remote, self._store, self._parts.log, self)
         self._connections[connection] = None
         return connection
 
-    def acknowledged(self, connection: PairConnection) -> None:
+    def acknowledged(self, connection: FireArrowSender) -> None:
         self._host.on_acknowledged(connection)
 
     # ---- the handshake ----
 
-    def proved(self, connection: PairConnection) -> None:
-        """Now its facts count. Refused, OSError."""
-        facts, announced, parts = connection.facts, connection.announced, self._parts
-        assert facts is not None
+    def proved(self, connection: FireArrowSender) -> None:
+        """Now its summary counts. Refused, OSError."""
+        summary, announced, parts = connection.summary, connection.announced, self._parts
+        assert summary is not None
         assert announced is not None
         identity, epochs = parts.log.identity, parts.log.epochs
-        if facts.epoch > announced.epoch:
-            parts.outdated(facts.epoch, "{}:{}".format(*connection.traffic.remote))
+        if summary.epoch > announced.epoch:
+            parts.outdated(summary.epoch, "{}:{}".format(*connection.traffic.remote))
             raise Refused(
                 RefusalCode.OLD_EPOCH,
-                f"this master is of epoch {announced.epoch}, the slave has epoch {facts.epoch}: another broker was "
+                f"this master is of epoch {announced.epoch}, the slave has epoch {summary.epoch}: another broker was "
                 "promoted; start this one as its slave",
             )
-        if facts.node == identity.node:
+        if summary.node == identity.node:
             raise Refused(
                 RefusalCode.SAME_NODE, "the slave's store was copied from this broker's, with its id"
             )
@@ -100,10 +100,10 @@ class PairMaster:
             epochs.replace(announced.epochs)
         for other in list(self._connections):
             is_proved = other is not connection and other.is_proved
-            if is_proved and other.facts is not None and other.facts.node == facts.node:
+            if is_proved and other.summary is not None and other.summary.node == summary.node:
                 other.refuse(RefusalCode.SAME_NODE, "another connection has the id of this slave's store")
 
-    def joined(self, connection: PairConnection) -> None:
+    def joined(self, connection: FireArrowSender) -> None:
         """Everything that was noted before is in these entries and tables, everything later comes by `feed`."""
         if self._isolated:
             return
@@ -123,7 +123,7 @@ class PairMaster:
                 try:
                     self.joined(connection)
                 except (OSError, ValueError) as error:
-                    connection.close(f"the pair cannot be joined: {error}")
+                    connection.close(f"it cannot join: {error}")
                 connection.send()
 
     # ---- the stream ----
@@ -152,7 +152,7 @@ class PairMaster:
         for connection in list(self._connections):
             connection.queue(frames)
 
-    def left(self, connection: PairConnection, why: str, code: int) -> None:
+    def left(self, connection: FireArrowSender, why: str, code: int) -> None:
         self._connections.pop(connection, None)
         if self._drains and not self._connections:
             self._drains = False

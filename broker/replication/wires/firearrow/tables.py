@@ -1,5 +1,5 @@
-"""The tables of a pair: what a master pushes to its slaves, whole when they join and then as it changes, and how a
-slave takes them over. Consumer offsets and delay offsets change by the journal (`journal_stream`).
+"""The tables of FireArrow's wire: what a master pushes to its slaves, whole when they join and then as it changes, and
+how a slave takes them over. Consumer offsets and delay offsets change by the journal (`journal_stream`).
 
 Loop thread.
 """
@@ -30,8 +30,8 @@ LARGE_BYTES, LARGE_EVERY_S = 1 << 16, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class PairProgress:
-    """What of the services belongs to a pair's tables. `timers` None: timerWheelEnable=false."""
+class TableProgress:
+    """What of the services belongs to these tables. `timers` None: timerWheelEnable=false."""
 
     delays: Callable[[], bytes]
     follow_delays: Callable[[bytes], None]
@@ -45,7 +45,7 @@ class PairProgress:
 class PushedTables:
     """The master's end."""
 
-    def __init__(self, context: BrokerContext, progress: PairProgress) -> None:
+    def __init__(self, context: BrokerContext, progress: TableProgress) -> None:
         tables = context.tables
         self._loop = context.loop
         self._saver = context.saver
@@ -98,7 +98,7 @@ class PushedTables:
 class FollowedTables:
     """The slave's end. `copied_ms`: when the last table was taken over; 0: none yet."""
 
-    def __init__(self, context: BrokerContext, progress: PairProgress) -> None:
+    def __init__(self, context: BrokerContext, progress: TableProgress) -> None:
         self._tables = context.tables
         self._store = context.store
         self._saver = context.saver

@@ -11,14 +11,14 @@ from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.log.pair_identity import NO_ID, PairIdentity
 from firearrow.broker.replication.wires.firearrow import frames as firearrow_frames
 from firearrow.broker.replication.wires.firearrow import sender
-from firearrow.broker.replication.wires.firearrow.agreement import PairLog
+from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
 from firearrow.broker.replication.wires.firearrow.frames import Ack, FrameDecoder, Kind
-from firearrow.broker.replication.wires.firearrow.handshake import MAGIC, Facts, SlaveHandshake
-from firearrow.broker.replication.wires.firearrow.sender import PairConnection
+from firearrow.broker.replication.wires.firearrow.handshake import MAGIC, LogSummary, SlaveHandshake
+from firearrow.broker.replication.wires.firearrow.sender import FireArrowSender
 from tests.support.stores import put
 
 SECRET = b"a secret of sixteen or more"
-EMPTY = Facts(NO_ID, b"n" * 16, 0, 0, 0, 0, (), 0, ())
+EMPTY = LogSummary(NO_ID, b"n" * 16, 0, 0, 0, 0, (), 0, ())
 
 
 class Transport(asyncio.Transport):
@@ -48,8 +48,8 @@ class Scene:
         self.store.write()
         self.calls: list[str] = []
         self.transport = Transport()
-        log = PairLog(self.store, PairIdentity(folder / "config"), EpochFile(folder))
-        self.connection = PairConnection(asyncio.new_event_loop(), ("127.0.0.1", 1), self.store, log, self)
+        log = OwnLog(self.store, PairIdentity(folder / "config"), EpochFile(folder))
+        self.connection = FireArrowSender(asyncio.new_event_loop(), ("127.0.0.1", 1), self.store, log, self)
         self.connection.connection_made(self.transport)
         self.slave = SlaveHandshake(SECRET, EMPTY)
 
@@ -60,22 +60,22 @@ class Scene:
         self.transport.written.clear()
 
     def feed(self) -> None: ...
-    def confirmed(self, connection: PairConnection) -> int:
+    def confirmed(self, connection: FireArrowSender) -> int:
         return 0
 
     def now_ms(self) -> int:
         return 0
 
-    def proved(self, connection: PairConnection) -> None:
+    def proved(self, connection: FireArrowSender) -> None:
         self.calls.append("proved")
 
-    def joined(self, connection: PairConnection) -> None:
+    def joined(self, connection: FireArrowSender) -> None:
         self.calls.append("joined")
 
-    def acknowledged(self, connection: PairConnection) -> None:
+    def acknowledged(self, connection: FireArrowSender) -> None:
         self.calls.append(f"acknowledged {connection.end}")
 
-    def left(self, connection: PairConnection, why: str, code: int) -> None:
+    def left(self, connection: FireArrowSender, why: str, code: int) -> None:
         self.calls.append("left")
 
 

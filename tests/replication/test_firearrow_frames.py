@@ -21,7 +21,7 @@ from firearrow.broker.replication.wires.firearrow.frames import (
 )
 from firearrow.broker.replication.wires.firearrow.handshake import (
     MAGIC,
-    Facts,
+    LogSummary,
     MasterHandshake,
     Member,
     RefusalCode,
@@ -30,7 +30,7 @@ from firearrow.broker.replication.wires.firearrow.handshake import (
     secret_fault,
 )
 from firearrow.broker.tables.dataversion import DataVersion
-from tests.hostile.targets_replication import FACTS, some_frames
+from tests.hostile.targets_replication import SUMMARY, some_frames
 
 SECRET = b"sixteen bytes or more"
 
@@ -149,10 +149,10 @@ MEMBER = Member("SYNC_MASTER", 0, ":10911")
 
 def test_both_learn_each_other_s_facts() -> None:
     """Also of which version the other one is: an earlier FireArrow is answered as it asked."""
-    theirs = FACTS._replace(node=os.urandom(16), epoch=4, member=MEMBER)
-    ours = FACTS._replace(member=Member("SLAVE", 7, "10.0.0.2:10911"))
+    theirs = SUMMARY._replace(node=os.urandom(16), epoch=4, member=MEMBER)
+    ours = SUMMARY._replace(member=Member("SLAVE", 7, "10.0.0.2:10911"))
     for secret, sent, answered in (
-        (SECRET, FACTS, theirs._replace(member=None)),
+        (SECRET, SUMMARY, theirs._replace(member=None)),
         (SECRET, ours, theirs),
         (b"", ours, theirs),
     ):
@@ -169,13 +169,15 @@ def test_an_address_of_a_member_is_bounded() -> None:
     longest = "a" * handshake.ADDRESS_BYTES_MAX
     member = handshake.member_of("SLAVE", 1, longest)
     assert (
-        MasterHandshake(b"").greeted(only(SlaveHandshake(b"", FACTS._replace(member=member)).hello())).member
+        MasterHandshake(b"")
+        .greeted(only(SlaveHandshake(b"", SUMMARY._replace(member=member)).hello()))
+        .member
         == member
     )
     for address in (longest + "a", "hôte:1", "a\n"):
         assert handshake.member_of("SLAVE", 1, address).address == ""
     with pytest.raises(ValueError, match="256 bytes"):
-        SlaveHandshake(b"", FACTS._replace(member=Member("SLAVE", 1, longest + "a")))
+        SlaveHandshake(b"", SUMMARY._replace(member=Member("SLAVE", 1, longest + "a")))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_an_address_of_a_member_is_bounded() -> None:
 )
 def test_a_member_that_cannot_be(fields: tuple[int, int, int, bytes]) -> None:
     role, broker_id, length, address = fields
-    body = only(SlaveHandshake(b"", FACTS._replace(member=MEMBER)).hello()).body
+    body = only(SlaveHandshake(b"", SUMMARY._replace(member=MEMBER)).hello()).body
     before = body[: -handshake.NONCE_BYTES - len(MEMBER.address) - handshake.MEMBER.size]
     changed = before + handshake.MEMBER.pack(role, broker_id, length) + address + bytes(handshake.NONCE_BYTES)
     with pytest.raises(FrameError):
@@ -200,9 +202,9 @@ def test_a_member_that_cannot_be(fields: tuple[int, int, int, bytes]) -> None:
     ],
 )
 def test_another_secret_is_refused_by_both(of_slave: bytes, of_master: bytes, what: str) -> None:
-    slave, master = SlaveHandshake(of_slave, FACTS), MasterHandshake(of_master)
+    slave, master = SlaveHandshake(of_slave, SUMMARY), MasterHandshake(of_master)
     master.greeted(only(slave.hello()))
-    answer = only(master.answer(FACTS, 0))
+    answer = only(master.answer(SUMMARY, 0))
     with pytest.raises(Refused, match=what) as refused:
         slave.answered(answer)
     assert refused.value.code == RefusalCode.SECRET
@@ -211,16 +213,16 @@ def test_another_secret_is_refused_by_both(of_slave: bytes, of_master: bytes, wh
 
 
 def test_proofs_hold_for_one_handshake_and_one_role() -> None:
-    first, master = SlaveHandshake(SECRET, FACTS), MasterHandshake(SECRET)
+    first, master = SlaveHandshake(SECRET, SUMMARY), MasterHandshake(SECRET)
     master.greeted(only(first.hello()))
-    answer = only(master.answer(FACTS, 0))
+    answer = only(master.answer(SUMMARY, 0))
     first.answered(answer)
-    again = SlaveHandshake(SECRET, FACTS)
+    again = SlaveHandshake(SECRET, SUMMARY)
     with pytest.raises(Refused, match="differ"):  # the same answer to another hello
         again.answered(answer)
     later = MasterHandshake(SECRET)
     later.greeted(only(first.hello()))
-    later.answer(FACTS, 0)
+    later.answer(SUMMARY, 0)
     with pytest.raises(Refused, match="differ"):  # the same proof for another answer
         later.proved(only(first.proof()))
     with pytest.raises(Refused, match="differ"):  # the master's own proof, sent back
@@ -228,9 +230,9 @@ def test_proofs_hold_for_one_handshake_and_one_role() -> None:
 
 
 def test_changed_facts_are_found_though_the_crc_is_right() -> None:
-    slave, master = SlaveHandshake(SECRET, FACTS), MasterHandshake(SECRET)
+    slave, master = SlaveHandshake(SECRET, SUMMARY), MasterHandshake(SECRET)
     master.greeted(only(slave.hello()))
-    body = only(master.answer(FACTS, 7)).body
+    body = only(master.answer(SUMMARY, 7)).body
     for bit in range(0, 8 * len(body), 3):
         changed = bytearray(body)
         changed[bit // 8] ^= 1 << bit % 8
@@ -255,7 +257,7 @@ def test_without_a_secret_only_the_loopback_interface(secret: bytes, host: str, 
 
 
 def test_refusals() -> None:
-    slave, master = SlaveHandshake(SECRET, FACTS), MasterHandshake(SECRET)
+    slave, master = SlaveHandshake(SECRET, SUMMARY), MasterHandshake(SECRET)
     for take in (slave.answered, master.proved):
         with pytest.raises(Refused, match="another pair") as refused:
             take(only(handshake.refusal(RefusalCode.PAIR, "another pair")))
@@ -274,7 +276,7 @@ def test_another_version_is_refused_whatever_follows_it() -> None:
 
 def test_counts_of_a_greeting_are_bounded() -> None:
     epochs = tuple(Epoch(n, n) for n in range(EPOCHS_MAX))
-    most = FACTS._replace(epochs=epochs, chain=tuple(range(handshake.CHAIN_MAX)))
+    most = SUMMARY._replace(epochs=epochs, chain=tuple(range(handshake.CHAIN_MAX)))
     assert MasterHandshake(b"").greeted(only(SlaveHandshake(b"", most).hello())) == most
     for more in (
         most._replace(epochs=(*epochs, Epoch(EPOCHS_MAX, EPOCHS_MAX))),
@@ -282,7 +284,7 @@ def test_counts_of_a_greeting_are_bounded() -> None:
     ):
         with pytest.raises(ValueError, match="too many"):
             SlaveHandshake(b"", more)
-    body = only(SlaveHandshake(b"", FACTS).hello()).body
+    body = only(SlaveHandshake(b"", SUMMARY).hello()).body
     at = 2 + handshake.FIXED.size
     with pytest.raises(FrameError, match=f"{EPOCHS_MAX + 1} epochs"):
         MasterHandshake(b"").greeted(
@@ -308,18 +310,18 @@ def test_counts_of_a_greeting_are_bounded() -> None:
     ],
 )
 def test_facts_that_cannot_be(change: dict[str, object]) -> None:
-    changed = Facts(**{**FACTS._asdict(), **change})
+    changed = LogSummary(**{**SUMMARY._asdict(), **change})
     with pytest.raises(FrameError):
         MasterHandshake(b"").greeted(only(SlaveHandshake(b"", changed).hello()))
 
 
 def test_a_common_point_outside_the_log_is_refused() -> None:
-    slave, master = SlaveHandshake(SECRET, FACTS), MasterHandshake(SECRET)
+    slave, master = SlaveHandshake(SECRET, SUMMARY), MasterHandshake(SECRET)
     master.greeted(only(slave.hello()))
-    assert slave.answered(only(master.answer(FACTS, -1))).common_point == handshake.ASK_FOR_CHECKSUMS
-    for point in (-2, FACTS.end + 1):
+    assert slave.answered(only(master.answer(SUMMARY, -1))).common_point == handshake.ASK_FOR_CHECKSUMS
+    for point in (-2, SUMMARY.end + 1):
         with pytest.raises(FrameError, match="outside"):
-            slave.answered(only(master.answer(FACTS, point)))
+            slave.answered(only(master.answer(SUMMARY, point)))
 
 
 def test_the_crc_is_that_of_all_before_it() -> None:
