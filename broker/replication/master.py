@@ -24,13 +24,14 @@ from firearrow.broker.net.server import ONLY_TLS
 from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
 from firearrow.broker.replication.controller.client import Alter, Role
 from firearrow.broker.replication.controller.controlled_sync import ControlledSync
-from firearrow.broker.replication.controller.sender import AutoSwitchSender
+from firearrow.broker.replication.controller.sender import AutoSwitchCodec
 from firearrow.broker.replication.log.confirmed_offset import Confirmed
 from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.session.replica_registry import Newcomer, ReplicaRegistry
+from firearrow.broker.replication.session.slave_stream import SlaveCodec, SlaveStream
 from firearrow.broker.replication.session.timeout_sync import TICK_S, SyncRule, TimeoutSync
-from firearrow.broker.replication.session.wire import SenderHost, SenderWire
-from firearrow.broker.replication.wires.apache.sender import ApacheSender
+from firearrow.broker.replication.session.wire import SenderWire
+from firearrow.broker.replication.wires.apache.sender import ApacheCodec
 from firearrow.broker.replication.wires.firearrow.handshake import MAGIC, secret_fault
 from firearrow.broker.replication.wires.firearrow.shipment import Shipment, ShippedParts
 from firearrow.broker.services.timers import Periodic
@@ -39,8 +40,6 @@ log = logging.getLogger("firearrow.replication")
 
 HANDSHAKE_S = 10.0
 PACE_S, RATES_S = 0.001, 1.0
-
-OnlyWire = Callable[[socket.socket, SenderHost], SenderWire]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +75,22 @@ def controlled_master(
     registry = parts.registry()
     rule = ControlledSync(parts.loop, parts.store, parts.config, registry, role, epochs, alter)
 
-    def wire(accepted: socket.socket, host: SenderHost) -> AutoSwitchSender:
-        return AutoSwitchSender(
-            parts.loop,
-            accepted,
-            parts.store,
-            host,
-            epochs,
-            piece_bytes=lambda: parts.config.options.ha_piece_bytes,
-            file_bytes=parts.config.options.segment_bytes,
-        )
+    def codec() -> SlaveCodec:
+        return AutoSwitchCodec(parts.store, epochs, parts.config.options.segment_bytes)
 
-    return HAService(parts, registry, rule, wire), rule
+    return HAService(parts, registry, rule, codec), rule
 
 
 class HAService:
-    """`rule`: which slaves count. `only_wire`: makes our end of the wire that all slaves under controllers speak; None:
-    the first byte decides which one it is."""
+    """`rule`: which slaves count. `only_codec`: makes that of the wire that all slaves under controllers speak; None:
+    the first byte decides which wire it is."""
 
     def __init__(
-        self, parts: MasterParts, registry: ReplicaRegistry, rule: SyncRule, only_wire: OnlyWire | None = None
+        self,
+        parts: MasterParts,
+        registry: ReplicaRegistry,
+        rule: SyncRule,
+        only_codec: Callable[[], SlaveCodec] | None = None,
     ) -> None:
         self._loop = parts.loop
         self._store = parts.store
@@ -105,7 +100,7 @@ class HAService:
         self._tls = parts.tls
         self.registry = registry
         self._rule = rule
-        self._only_wire = only_wire
+        self._only_codec = only_codec
         self._waits = parts.config.options.broker_role == "SYNC_MASTER"
         self._shipment: Shipment | None = None
         self._listener: Listener | None = None
@@ -206,11 +201,11 @@ class HAService:
         """The first byte decides the wire: FireArrow's is served with TLS or without."""
         host = newcomer.remote[0]
         is_tls = first == FIRST_BYTE and self._tls.listening is not None
-        is_firearrow = self._only_wire is None and (is_tls or first == MAGIC[0])
+        is_firearrow = self._only_codec is None and (is_tls or first == MAGIC[0])
         fault = "" if is_firearrow and is_tls else self._plain_fault()
         if is_firearrow:
             fault = fault or self._firearrow_fault(host)
-        elif self._only_wire is None:
+        elif self._only_codec is None:
             fault = fault or self.registry.fault_of(host, has_proof=False, joining=False)
         if fault:
             return newcomer.close(fault)
@@ -220,17 +215,20 @@ class HAService:
             if is_firearrow:
                 self._serve_firearrow(accepted, newcomer.remote, is_tls=is_tls)
             else:
-                self.registry.add(self._plain_wire(accepted))
+                self._serve_log(accepted)
         except OSError:  # it has disconnected already
             accepted.close()
         return None
 
-    def _plain_wire(self, accepted: socket.socket) -> SenderWire:
-        """OSError."""
-        if self._only_wire is not None:
-            return self._only_wire(accepted, self)
-        return ApacheSender(
-            self._loop, accepted, self._store, self, piece_bytes=lambda: self._config.options.ha_piece_bytes
+    def _serve_log(self, accepted: socket.socket) -> None:
+        """By a wire that carries the log alone. OSError."""
+        codec = ApacheCodec() if self._only_codec is None else self._only_codec()
+
+        def piece_bytes() -> int:
+            return self._config.options.ha_piece_bytes
+
+        self.registry.add(
+            SlaveStream(self._loop, accepted, self._store, codec, self, piece_bytes=piece_bytes)
         )
 
     def _plain_fault(self) -> str:

@@ -212,6 +212,19 @@ def test_replication_has_floors() -> None:
             assert not wrong, f"{module} imports {wrong}"
 
 
+def test_replication_is_composed_not_inherited() -> None:
+    """No class of replication is the base of another one: wires, sessions and rules meet protocols."""
+    classes = [
+        node
+        for path in (ROOT / "broker" / "replication").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    names = {node.name for node in classes}
+    for node in classes:
+        assert not [base for base in node.bases if isinstance(base, ast.Name) and base.id in names], node.name
+
+
 def test_roots_hold_entry_points_only() -> None:
     for top, names in ENTRY_POINTS.items():
         assert {path.stem for path in (ROOT / top).glob("*.py")} <= names

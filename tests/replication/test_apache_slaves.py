@@ -403,5 +403,5 @@ def test_slaves_that_are_ahead_get_nothing_and_are_named(rig: Rig) -> None:
 
         eventually(lambda: named() > 0, 60, "the refusal")
         assert status_of(master)["inSyncSlaveNums"] == 0
-        assert "they are not of one pair" in rig.master.log.read_text()
+        assert "they are not of one master" in rig.master.log.read_text()
     assert {version: digests(rig.folder / version, end) for version in rig.versions} == before

@@ -12,11 +12,12 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.replication.controller.client import Alter, Role
 from firearrow.broker.replication.controller.frames import Greeting
 from firearrow.broker.replication.controller.requests import Members
-from firearrow.broker.replication.controller.sender import AutoSwitchSender
+from firearrow.broker.replication.controller.sender import AutoSwitchCodec
 from firearrow.broker.replication.controller.sync_state_set import SyncStateSet
 from firearrow.broker.replication.log.confirmed_offset import Confirmed, CopiesNeeded
 from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.session.replica_registry import Replica, ReplicaRegistry
+from firearrow.broker.replication.session.slave_stream import SlaveStream
 from firearrow.broker.replication.session.wire import SenderWire
 from firearrow.broker.services.timers import Periodic
 
@@ -75,7 +76,7 @@ class ControlledSync:
                 self._registry.expected.connected(replica.wire, replica.wire.place)
 
     def _mark(self, replica: Replica) -> None:
-        replica.in_sync = _greeting(replica.wire).number in self._set.members
+        replica.in_sync = replica.wire.place.broker_id in self._set.members
 
     def _changed(self) -> None:
         if self._confirm is not None:
@@ -101,7 +102,7 @@ class ControlledSync:
         self.copies = CopiesNeeded(options.in_sync_replicas, options.min_in_sync_replicas)
 
     def fault_of(self, replica: Replica) -> str:
-        number = _greeting(replica.wire).number
+        number = replica.wire.place.broker_id
         if number == self._role.number:
             return (
                 f"it has our own number {number}: its brokerIdentity is a copy of ours; delete it there, "
@@ -124,26 +125,20 @@ class ControlledSync:
             self._expand(greeting, wire.end)
 
     def on_left(self, wire: SenderWire) -> None:
-        greeting = wire.greeting if isinstance(wire, AutoSwitchSender) else None
-        if greeting is None or greeting.number == self._role.number or self._connections_of(greeting.number):
+        number = wire.place.broker_id
+        if number in (0, self._role.number) or self._connections_of(number):
             return
-        wanted = self._set.left(greeting.number)
+        wanted = self._set.left(number)
         if wanted is not None and self._confirm is not None:
             self._ask(wanted)
 
     def on_expired(self, end: int, timeout_ms: int) -> None:
         """Only the controllers take a slave out of the set."""
 
-    def _connections_of(self, number: int) -> list[AutoSwitchSender]:
+    def _connections_of(self, number: int) -> list[SenderWire]:
         """Of the slave with this number; it may have come again before an older connection ended."""
         wires = [replica.wire for replica in self._registry.all]
-        return [
-            wire
-            for wire in wires
-            if isinstance(wire, AutoSwitchSender)
-            and wire.greeting is not None
-            and wire.greeting.number == number
-        ]
+        return [wire for wire in wires if number and wire.place.broker_id == number]
 
     # ---- the sync state set ----
 
@@ -182,9 +177,7 @@ class ControlledSync:
 
     def _check_again(self) -> None:
         """Slaves that left, or caught up, while the controllers were asked."""
-        wires = [replica.wire for replica in self._registry.all]
-        greetings = [wire.greeting for wire in wires if isinstance(wire, AutoSwitchSender)]
-        connected = {greeting.number for greeting in greetings if greeting is not None}
+        connected = {replica.wire.place.broker_id for replica in self._registry.all}
         for number in self._set.members - connected - {self._role.number}:
             self._set.left(number)
         self._check()
@@ -212,6 +205,7 @@ class ControlledSync:
 
 def _greeting(wire: SenderWire) -> Greeting:
     """Of a slave that has asked for the log."""
-    assert isinstance(wire, AutoSwitchSender)
-    assert wire.greeting is not None
-    return wire.greeting
+    assert isinstance(wire, SlaveStream)
+    assert isinstance(wire.codec, AutoSwitchCodec)
+    assert wire.codec.greeting is not None
+    return wire.codec.greeting

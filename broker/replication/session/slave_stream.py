@@ -12,7 +12,9 @@ from typing import Protocol
 
 from firearrow._native.replication.read_ahead import ReadAhead
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.replication.session.wire import Traffic
+from firearrow.broker.base.peer import ip_text
+from firearrow.broker.replication.session.expected_replicas import Place
+from firearrow.broker.replication.session.wire import SenderHost, Traffic
 
 READ_BYTES = 1 << 16
 TURN_BYTES = 512 << 10
@@ -26,48 +28,69 @@ Piece = tuple[int, int]
 """Its first offset and its end."""
 
 
-class PieceFormat(Protocol):
-    """What the pieces of a wire look like."""
+class SlaveCodec(Protocol):
+    """How one connection of a wire is read and written. `number`: that controllers gave the slave; 0: not known, or
+    none."""
 
+    @property
+    def number(self) -> int: ...
     @property
     def header_bytes(self) -> int: ...
     def header(self, at: int, size: int) -> bytes: ...
     def piece_size(self, at: int, most: int) -> int:
         """Of a piece that begins there."""
 
+    @property
+    def waits_for_confirmed(self) -> bool:
+        """As of `SenderWire`."""
+
+    def received(self, stream: "SlaveStream", data: bytes) -> bytes:
+        """What came, after what this returned the last time: what of it is not whole."""
+
 
 class SlaveStream:
-    """`received(data)`: what came, after what it returned the last time: what of it was not whole. `left(why)` is
-    called once; `why` is empty if the slave left or was silent. `sent`: up to where the log was sent; -1: the slave has
-    not asked for it."""
+    """A `SenderWire`. `codec`: of the wire."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         accepted: socket.socket,
         store: MessageStore,
-        pieces: PieceFormat,
+        codec: SlaveCodec,
+        host: SenderHost,
         *,
         piece_bytes: Callable[[], int],
-        received: Callable[[bytes], bytes],
-        left: Callable[[str], None],
     ) -> None:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.traffic = Traffic.of(accepted.getpeername()[:2], loop.time())
         self._loop = loop
         self._socket = accepted
         self._store = store
-        self._pieces = pieces
+        self.codec = codec
+        self._host = host
         self._read_ahead = ReadAhead(store)
         self._awaited: asyncio.TimerHandle | None = None
         self._piece_bytes = piece_bytes
-        self._take = received
-        self._left = left
         self.is_closed = self._is_full = False
         self._rest = self._header = b""
-        self.sent = self._piece_end = -1
+        self.end = self.sent = self._piece_end = -1
         self._moved = 0
         loop.add_reader(accepted.fileno(), self._read)
+
+    @property
+    def is_newcomer(self) -> bool:
+        return self.end < 0
+
+    @property
+    def waits_for_confirmed(self) -> bool:
+        return self.codec.waits_for_confirmed
+
+    @property
+    def place(self) -> Place:
+        return Place("", self.codec.number, ip_text(self.traffic.remote[0]), 0)
+
+    def details(self) -> dict[str, object]:
+        return {}
 
     # ---- from the slave ----
 
@@ -81,7 +104,7 @@ class SlaveStream:
         if not data:
             return self.close()
         self.traffic.last_read = self._loop.time()
-        self._rest = self._take(self._rest + data)
+        self._rest = self.codec.received(self, self._rest + data)
         return None
 
     def begin(self, asked: int) -> str:
@@ -103,11 +126,12 @@ class SlaveStream:
     def begin_at(self, offset: int) -> None:
         self.sent = self._piece_end = offset
 
-    def ack_fault(self, end: int) -> str:
-        """Why the slave's log cannot end there; empty if it can."""
-        if 0 <= end <= self.sent:
-            return ""
-        return f"it acknowledged the log up to {end}, but only {self.sent} was sent to it"
+    def acknowledge(self, end: int) -> None:
+        """The slave's log ends there."""
+        if not 0 <= end <= self.sent:
+            return self.close(f"it acknowledged the log up to {end}, but only {self.sent} was sent to it")
+        self.end = end
+        return self._host.on_acknowledged(self)
 
     # ---- to the slave ----
 
@@ -125,7 +149,7 @@ class SlaveStream:
     def heartbeat(self) -> None:
         """Send that nothing is new, unless bytes are under way."""
         if self.sent >= 0 and not self._is_full and self.sent == self._piece_end and not self._header:
-            self._header = self._pieces.header(self.sent, 0)
+            self._header = self.codec.header(self.sent, 0)
             self._send()
 
     def _send(self) -> None:
@@ -168,10 +192,10 @@ class SlaveStream:
         length += len(view[:begun])
         at, last, most = at + begun, at + len(view), self._piece_bytes()
         while at < last and len(pieces) < PIECES_MAX:
-            size = self._pieces.piece_size(at, min(most, last - at))
-            buffers += (self._pieces.header(at, size), view[begun : begun + size])
+            size = self.codec.piece_size(at, min(most, last - at))
+            buffers += (self.codec.header(at, size), view[begun : begun + size])
             pieces.append((at, at + size))
-            length += self._pieces.header_bytes + size
+            length += self.codec.header_bytes + size
             begun, at = begun + size, at + size
         return buffers, pieces, length
 
@@ -184,8 +208,8 @@ class SlaveStream:
         for at, end in pieces:
             if left == 0:
                 return
-            header = min(left, self._pieces.header_bytes)
-            self._header, self._piece_end = self._pieces.header(at, end - at)[header:], end
+            header = min(left, self.codec.header_bytes)
+            self._header, self._piece_end = self.codec.header(at, end - at)[header:], end
             self._move(left - header)
             left -= header + self._moved
 
@@ -208,6 +232,9 @@ class SlaveStream:
             else:
                 self._loop.remove_writer(self._socket.fileno())
 
+    def finish(self) -> None:
+        self.close()
+
     def close(self, why: str = "") -> None:
         if self.is_closed:
             return
@@ -217,4 +244,4 @@ class SlaveStream:
         if self._awaited is not None:
             self._awaited.cancel()
         self._socket.close()
-        self._left(why)
+        self._host.on_left(self, why)
