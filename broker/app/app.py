@@ -17,7 +17,7 @@ import asyncio
 import gc
 import logging
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -301,8 +301,7 @@ class App:
         self._config.listen(self._set_limits)
 
     def _load_tables(self, options: Options) -> None:
-        changed = self._topics_changed, self._subscriptions_changed
-        tables = self._tables = make_tables(options, self._clock, self._saver, self._journal, *changed)
+        tables = self._tables = make_tables(options, self._clock, self._saver, self._journal)
         self._name_server = NameServer(
             self._clock,
             NamingOptions({PROXIES_KEY: options.proxies}),
@@ -515,8 +514,9 @@ class App:
             others=self._other_name_servers(options),
             connect=self._connect,
             period_ms=options.register_period_ms,
-            answered=self._replication.registered(),
         )
+        self._registrar.answered = self._replication.registered()
+        self._tables.topics.listen(self._registrar.changed)
         self._registered_permission = options.broker_permission
         self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)
@@ -635,21 +635,11 @@ class App:
             raise Refusal(ResponseCode.SYSTEM_BUSY, "the broker is starting: try again later")
         return self._metrics
 
-    def _topics_changed(self, names: Collection[str]) -> None:
-        self._saver.schedule("topics")
-        self._registrar.changed(names)
-        if self._fast_path is not None:
-            self._fast_path.changed(names)
-
     def _register_permission(self, options: Options) -> None:
         """Clients stop sending or pulling when the routes no longer permit it."""
         if options.broker_permission != self._registered_permission:
             self._registered_permission = options.broker_permission
             self._tables.topics.announce_all()
-
-    def _subscriptions_changed(self) -> None:
-        if self._fast_path is not None:
-            self._fast_path.subscriptions_changed()
 
     def _sync_before_save(self) -> None:
         """Sync log and journal before a progress file that refers to them. Saver's thread. OSError."""

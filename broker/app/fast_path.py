@@ -70,15 +70,14 @@ class FastPathSetup:
         self.counters = RequestCounters()
         self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller, self.counters)
         self.vip_dispatch: FastHandler = FastDispatch(self._sender, None, self.counters)
-        self.changed(self._topics)
+        self._changed(self._topics)
+        self._topics.listen(self._changed)
+        for table in (context.tables.groups, context.tables.clients):
+            table.listen(self._puller.forget)
         context.config.listen(self._configure)
         context.quotas.listen(self._limit)
 
-    def subscriptions_changed(self) -> None:
-        """A group or its subscriptions changed."""
-        self._puller.forget()
-
-    def changed(self, topics: Iterable[str]) -> None:
+    def _changed(self, topics: Iterable[str]) -> None:
         """These topics were created, changed or deleted."""
         self._puller.forget()
         for name in topics:
@@ -120,7 +119,7 @@ class FastPathSetup:
         may_order = bool(options.broker_permission & name_rules.PERM_WRITE)
         if may_order != self._may_order:
             self._may_order = may_order
-            self.changed(self._topics)
+            self._changed(self._topics)
 
 
 def _client_key(counts: RequestCounts) -> str:

@@ -1,6 +1,5 @@
 """Creates the broker's tables from the options and loads them from their files. Loop thread."""
 
-from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -28,24 +27,14 @@ def make_tables(
     clock: Clock,
     saver: TableSaver,
     journal: Journal,
-    topics_changed: Callable[[Collection[str]], None],
-    subscriptions_changed: Callable[[], None],
 ) -> Tables:
-    """`subscriptions_changed()` is called when a group or its subscriptions change.
-
-    StartError when a file cannot be read or written.
-    """
-    topics = _topics(options, clock, topics_changed)
+    """StartError when a file cannot be read or written."""
+    topics = _topics(options, clock)
+    topics.listen(lambda _: saver.schedule("topics"))
     if options.is_slave:
         topics.version = DataVersion()  # of no master yet: every message is newer than such a file
-
-    def groups_changed(_: Collection[str]) -> None:
-        saver.schedule("groups")
-        subscriptions_changed()
-
-    groups = (LmqGroupTable if options.lmq else GroupTable)(
-        clock, auto_create=options.auto_create_groups, changed=groups_changed
-    )
+    groups = (LmqGroupTable if options.lmq else GroupTable)(clock, auto_create=options.auto_create_groups)
+    groups.listen(partial(saver.schedule, "groups"))
     offsets = ConsumerOffsets(
         clock,
         version_step=options.offsets_version_step,
@@ -57,7 +46,6 @@ def make_tables(
         clock,
         channel_expired_ms=options.channel_expired_ms,
         subscription_expired_ms=options.subscription_expired_ms,
-        subscribed=subscriptions_changed,
     )
     folder = Path(options.store_root) / "config"
     topics_loaded = saver.load("topics", ConfigFile(folder / "topics.json"), topics)
@@ -71,18 +59,18 @@ def make_tables(
         periodic=True,
         pieces=offsets.pieces,
     )
-    modes = RequestModes(changed=lambda: saver.schedule("modes"))
+    modes = RequestModes(changed=partial(saver.schedule, "modes"))
     saver.load("modes", ConfigFile(folder / "messageRequestMode.json"), modes, make=False)
-    locks = RebalanceLocks(clock, changed=lambda: saver.changed("locks"))
+    locks = RebalanceLocks(clock, changed=partial(saver.changed, "locks"))
     saver.load("locks", ConfigFile(folder / LOCKS_FILE), locks, make=False, periodic=True)
-    deleted = DeletedTopics(offsets, clients, clock, changed=lambda: saver.schedule("deleted"))
+    deleted = DeletedTopics(offsets, clients, clock, changed=partial(saver.schedule, "deleted"))
     saver.load("deleted", ConfigFile(folder / "deletedTopics.json"), deleted, make=False)
-    trimmed = TrimmedQueues(changed=lambda: saver.schedule("trimmed"))
+    trimmed = TrimmedQueues(changed=partial(saver.schedule, "trimmed"))
     saver.load("trimmed", ConfigFile(folder / "trimmedQueues.json"), trimmed, make=False, progress=True)
     return Tables(topics, groups, offsets, clients, locks, modes, deleted, trimmed, topics_loaded)
 
 
-def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]], None]) -> TopicTable:
+def _topics(options: Options, clock: Clock) -> TopicTable:
     settings = TopicSettings(
         cluster=options.cluster_name,
         broker=options.broker_name,
@@ -97,4 +85,4 @@ def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]],
         topics_max=options.topics_max,
         queues_max=options.topic_queues_max,
     )
-    return (LmqTopicTable if options.lmq else TopicTable)(clock, settings, changed)
+    return (LmqTopicTable if options.lmq else TopicTable)(clock, settings)

@@ -45,8 +45,7 @@ class RegistrationError(Exception):
 
 
 class Registrar:
-    """`permission` returns brokerPermission; `own` is the name server of this process. `answered` gets the fields of
-    each answer, in which a slave finds its master."""
+    """`permission` returns brokerPermission; `own` is the name server of this process."""
 
     def __init__(
         self,
@@ -58,13 +57,14 @@ class Registrar:
         others: Sequence[Address],
         connect: Connect,
         period_ms: int,
-        answered: Callable[[Mapping[str, str]], None] = lambda ext: None,
     ) -> None:
         self._identity = identity
         self._topics = topics
         self._permission = permission
         self.epoch: Callable[[], int] = lambda: 0
         """Of the master: by it, a name server prefers the newer of two masters (Apache: stateVersion)."""
+        self.answered: Callable[[Mapping[str, str]], None] = lambda ext: None
+        """Gets the fields of each answer, in which a slave finds its master."""
         self._own = own
         self._period_s = min(max(period_ms / 1000, PERIOD_S[0]), PERIOD_S[1])
         self._others = [
@@ -74,7 +74,7 @@ class Registrar:
                 self._announcement,
                 connect,
                 self._set_ordered_topics,
-                answered,
+                self._answer,
                 self._registered,
             )
             for address in others
@@ -169,6 +169,9 @@ class Registrar:
             await asyncio.sleep(WATCH_S)
             for other in self._others:
                 await other.look()
+
+    def _answer(self, ext: Mapping[str, str]) -> None:
+        self.answered(ext)
 
     async def _registered(self, name_server: Peer, host: str) -> None:
         if self.watch is not None:

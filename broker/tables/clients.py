@@ -121,15 +121,13 @@ class ClientTable:
         subscription_expired_ms: int = 600_000,
         memberships_max: int = MEMBERSHIPS_PER_PEER_MAX,
         weight_max: int = SUBSCRIPTIONS_WEIGHT_MAX,
-        subscribed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`subscribed()` is called when a group or its subscriptions change."""
         self._clock = clock
         self._channel_expired_ms = channel_expired_ms
         self._subscription_expired_ms = subscription_expired_ms
         self._memberships_max = memberships_max
         self.weight_max = weight_max
-        self._subscribed = subscribed
+        self._listeners: list[Callable[[], None]] = []
         self._weight = 0
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
@@ -144,6 +142,14 @@ class ClientTable:
         self._compensated = 0
         self._memberships = 0
         self._differing: set[str] = set()
+
+    def listen(self, subscribed: Callable[[], None]) -> None:
+        """Call `subscribed` when a group or its subscriptions change."""
+        self._listeners.append(subscribed)
+
+    def _announce(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     # --- look-up ---
 
@@ -216,7 +222,7 @@ class ClientTable:
         self._admit(self._consumes, member.peer, group, len(self._consumers), group in self._consumers)
         online = self._consumers.get(group)
         if online is None or (online.consume_type, online.message_model) != (consume_type, message_model):
-            self._subscribed()
+            self._announce()
         if online is None:
             online = ConsumerGroup(group, consume_type, message_model, consume_from_where)
             self._consumers[group] = online
@@ -267,7 +273,7 @@ class ClientTable:
         self._add_weight(subscription.weight - (0 if known is None else known.weight))
         online.subscriptions[subscription.topic] = subscription
         online.owners[subscription.topic] = peer
-        self._subscribed()
+        self._announce()
 
     def _add_rival(self, online: ConsumerGroup, subscription: Subscription, peer: Peer) -> None:
         """Keep the rival of the highest version."""
@@ -302,7 +308,7 @@ class ClientTable:
             self._weight -= online.weight(topic)
             del online.subscriptions[topic], online.owners[topic]
             online.rivals.pop(topic, None)
-        self._subscribed()
+        self._announce()
         return bool(gone)
 
     def note_digest(self, group: str, peer: Peer, digest: int, text: str) -> list[tuple[str, list[str]]]:
@@ -399,7 +405,7 @@ class ClientTable:
             return False
         if not online.members:
             del self._consumers[group]
-            self._subscribed()
+            self._announce()
             self.broadcasting.discard(group)
             self._weight -= sum(map(online.weight, online.subscriptions)) + online.digest_weight
             self._differing.discard(group)

@@ -3,7 +3,7 @@
 Loop thread; `to_json` may run in another one.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -117,16 +117,19 @@ class GroupTable:
         *,
         auto_create: bool = True,
         groups_max: int = 100_000,
-        changed: Callable[[Collection[str]], None] = lambda names: None,
     ) -> None:
         self._clock = clock
-        self._changed = changed
+        self._listeners: list[Callable[[], None]] = []
         self.auto_create = auto_create
         self._groups_max = groups_max
         self._table = {name: GroupConfig(name) for name in name_rules.PREDEFINED_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
         self._unknown = UnknownFields("subscriptionGroup.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after every change."""
+        self._listeners.append(changed)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -164,7 +167,7 @@ class GroupTable:
         if self._table.pop(name, None) is None:
             return False
         self._unknown.forget("subscriptionGroupTable", name)
-        self._bump_version([name])
+        self._bump_version()
         return True
 
     def forbidden(self, name: str, topic: str) -> int:
@@ -189,7 +192,7 @@ class GroupTable:
             del topics[topic]
         if not topics:
             del self._forbidden[name]
-        self._bump_version([name])
+        self._bump_version()
 
     def to_object(self, chosen: Iterable[str] | None = None) -> dict[str, object]:
         """The content of the file, for all groups or the chosen ones."""
@@ -237,7 +240,7 @@ class GroupTable:
         self._forbidden = masks
         if gone or changed or version != self.version:
             self.version = version
-            self._changed([*gone, *changed])
+            self._announce()
 
     def _merged(self, config: GroupConfig) -> GroupConfig:
         known = self._table.get(config.name)
@@ -259,11 +262,15 @@ class GroupTable:
         if len(self._table) + new > self._groups_max:
             raise InvalidGroup(f"the broker has {len(self._table)} groups, at most {self._groups_max}")
         self._table |= {config.name: config for config in configs}
-        self._bump_version([config.name for config in configs])
+        self._bump_version()
 
-    def _bump_version(self, changed: list[str]) -> None:
+    def _bump_version(self) -> None:
         self.version = self.version.next(self._clock.now_ms())
-        self._changed(changed)
+        self._announce()
+
+    def _announce(self) -> None:
+        for listener in self._listeners:
+            listener()
 
 
 def _masks(forbidden: json_fields.Members) -> dict[str, dict[str, int]]:

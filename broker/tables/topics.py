@@ -142,10 +142,9 @@ class TopicTable:
         self,
         clock: Clock,
         settings: TopicSettings = TopicSettings(),
-        changed: Changed = lambda names: None,
     ) -> None:
         self._clock = clock
-        self._changed = changed
+        self._listeners: list[Changed] = []
         self._auto_create = settings.auto_create
         self._template = TopicConfig(
             name_rules.AUTO_CREATE_TOPIC, settings.default_queues, settings.default_queues, 7
@@ -158,6 +157,10 @@ class TopicTable:
         self._expanded: dict[str, tuple[int, int]] = {}
         """Retry topic → its queues before it was expanded, and since when it has more."""
         self.version = DataVersion(timestamp=clock.now_ms())
+
+    def listen(self, changed: Changed) -> None:
+        """Call `changed` after every change."""
+        self._listeners.append(changed)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -272,7 +275,7 @@ class TopicTable:
         self._table |= fresh
         if gone or changed or version != self.version:
             self.version = version
-            self._changed([*gone, *changed])
+            self._announce([*gone, *changed])
 
     def to_object(self) -> dict[str, object]:
         table = dict(self._table)
@@ -338,4 +341,8 @@ class TopicTable:
 
     def _bump_version(self, changed: list[str]) -> None:
         self.version = self.version.next(self._clock.now_ms())
-        self._changed(changed)
+        self._announce(changed)
+
+    def _announce(self, changed: list[str]) -> None:
+        for listener in self._listeners:
+            listener(changed)

@@ -87,9 +87,7 @@ class RestartedServices:
 
     def _made(self, options: Options, journal: Journal) -> tuple[Tables, MessageServices]:
         saver = DirectSaver(self._plain)
-        tables = make_tables(
-            options, self.clock, saver, journal, lambda names: saver.schedule("topics"), lambda: None
-        )
+        tables = make_tables(options, self.clock, saver, journal)
         arrivals = ArrivalNotifier()
         self._write_batch = write_batch = WriteBatch(
             self._plain,

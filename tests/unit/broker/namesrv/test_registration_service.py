@@ -71,7 +71,7 @@ class RegistrarHarness:
         identity: BrokerIdentity = OURS,
     ) -> None:
         self.clock = ManualClock()
-        self.topics = TopicTable(self.clock, TopicSettings(cluster="C", broker="own"), changed=self.notify)
+        self.topics = TopicTable(self.clock, TopicSettings(cluster="C", broker="own"))
         self.registrar = Registrar(
             identity,
             self.topics,
@@ -81,9 +81,7 @@ class RegistrarHarness:
             connect=(outside or RemoteNameServer()).connect,
             period_ms=30_000,
         )
-
-    def notify(self, names: Any) -> None:  # noqa: ANN401
-        self.registrar.changed(names)
+        self.topics.listen(self.registrar.changed)
 
 
 @pytest.fixture(autouse=True)
@@ -327,11 +325,7 @@ def test_over_real_sockets() -> None:
         dispatch = ReportingDispatch(naming)
         address = await server.listen("127.0.0.1", 0, dispatch)
         server.start_serving()
-        topics = TopicTable(
-            ManualClock(),
-            TopicSettings(cluster="C", broker="own"),
-            changed=lambda names: notify(names),  # noqa: PLW0108
-        )
+        topics = TopicTable(ManualClock(), TopicSettings(cluster="C", broker="own"))
         registrar = Registrar(
             BrokerIdentity("C", "own", "", 10911),
             topics,
@@ -341,7 +335,7 @@ def test_over_real_sockets() -> None:
             connect=server.connect,
             period_ms=30_000,
         )
-        notify = registrar.changed
+        topics.listen(registrar.changed)
         registrar.start()
         assert await dispatch.next() == RequestCode.REGISTER_BROKER
         assert set(naming.routes.topics) == set(topics)

@@ -21,9 +21,9 @@ def table(notified: list[list[str]]) -> TopicTable:
     def changed(names: Collection[str]) -> None:
         notified.append(sorted(names))
 
-    return TopicTable(
-        ManualClock(), TopicSettings(broker="broker-a", queues_max=64, topics_max=20), changed=changed
-    )
+    table = TopicTable(ManualClock(), TopicSettings(broker="broker-a", queues_max=64, topics_max=20))
+    table.listen(changed)
+    return table
 
 
 def attributes_of(table: TopicTable, name: str) -> dict[str, str]:
