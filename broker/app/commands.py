@@ -84,6 +84,7 @@ async def _serve(
     """Run the broker, again after each change of its role. StartError."""
     from firearrow.broker.app.app import App  # noqa: PLC0415 (not needed for wrong usage)
     from firearrow.broker.app.controller_mode import ControllerConnections  # noqa: PLC0415
+    from firearrow.broker.app.foundation import Start  # noqa: PLC0415
     from firearrow.broker.context.broker_context import Restart  # noqa: PLC0415
     from firearrow.broker.replication.failover.role import BrokerRole  # noqa: PLC0415
 
@@ -103,7 +104,10 @@ async def _serve(
                 role.effective(options) if client is None else dataclasses.replace(options, **by_controllers)
             )
             config.start_again({name: getattr(options, name) for name in configured})
-            app = App(loop, config, naming, signals, passed, role, client, restart.truncate_at)
+            appointed = None if client is None else client.role
+            app = App(
+                Start(loop, config, naming, signals, passed, role, client, appointed, restart.truncate_at)
+            )
             restart = await app.run()
             naming = app.naming
             configured |= {} if restart is None else restart.options
@@ -136,7 +140,7 @@ def _check_config(given: BrokerArguments, path: Path, flags: dict[str, str]) -> 
 
 def _start_faults(options: Options) -> list[Complaint]:
     """What would end the start later, as far as the options alone show it."""
-    from firearrow.broker.app.app import check_port  # noqa: PLC0415 (only for --check-config)
+    from firearrow.broker.app.ports import check_port  # noqa: PLC0415 (only for --check-config)
     from firearrow.broker.replication.controller.client import controllers_of  # noqa: PLC0415
     from firearrow.broker.replication.slave import check_slave  # noqa: PLC0415
     from firearrow.broker.services.registration import addresses  # noqa: PLC0415

@@ -3,19 +3,17 @@ broker does under them. Loop thread.
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 import orjson
 
-from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.base import auth_options
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.config import Config, tls_pairs
+from firearrow.broker.base.config import tls_pairs
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer, Routes
@@ -27,12 +25,8 @@ from firearrow.broker.replication.controller.controlled_sync import ControlledSy
 from firearrow.broker.replication.controller.follower import AppointedMaster
 from firearrow.broker.replication.controller.requests import LogState, Members
 from firearrow.broker.replication.log.epoch_file import Epoch, EpochFile
-from firearrow.broker.replication.master import HAService, MasterParts, controlled_master
-from firearrow.broker.replication.slave import Slave, appointed_slave
-from firearrow.broker.replication.tables.slave_tables import CopiedProgress
-from firearrow.broker.services.registration import Connect, Registrar
+from firearrow.broker.services.registration import Registrar
 from firearrow.broker.tables.registration import BrokerIdentity
-from firearrow.broker.tables.topics import TopicTable
 
 STOP_S = 0.5
 NO_END = (1 << 63) - 1
@@ -61,76 +55,63 @@ class ControllerConnections:
         return await self._server.connect(host, port, self._sign)
 
 
+def begin_start(
+    client: ControllerClient, appointed: Role | None, epochs: EpochFile, store: MessageStore, *, killed: bool
+) -> None:
+    """Before this start writes to the log: begin the epoch of a master. `appointed`: the role of this start. `killed`:
+    the broker did not stop cleanly before. StartError."""
+    if client.was_killed is None:
+        client.was_killed = killed
+    if appointed is not None and appointed.is_master:
+        try:
+            _begin_epoch(client, epochs, store, appointed)
+        except OSError as error:
+            raise StartError(f"{epochs.path} cannot be written ({error}): free disk space") from error
+
+
+def _begin_epoch(client: ControllerClient, epochs: EpochFile, store: MessageStore, role: Role) -> None:
+    """Before the first write. StartError, OSError.
+
+    A master that was killed and is still the master of its epoch may have lost what slaves have: the epoch begins
+    again at the log's end, as Apache's does, so that they copy it again from the end of the one before. Without
+    one they would have nothing in common; then FireArrow slaves compare their last record.
+    """
+    entries, last, end = epochs.entries, epochs.last, store.written
+    if role.epoch < last:
+        raise StartError(
+            f"the controllers are in epoch {role.epoch}, this store in epoch {last}: they have forgotten this name; "
+            "restore their data, or start brokers and controllers with empty stores"
+        )
+    if role.epoch > last:
+        epochs.append(role.epoch, end)
+    elif client.was_killed and len(entries) > 1 and entries[-1].start < end:
+        epochs.replace((*entries[:-1], Epoch(last, end)))
+    client.was_killed = False
+
+
 class ControllerMode:
-    """One start of the broker under controllers. `killed`: the broker did not stop cleanly before. StartError."""
+    """One start of the broker under controllers, after `begin_start`. `part`: what controllers change of the master,
+    or of the slave, that this start is."""
 
     def __init__(
         self,
         client: ControllerClient,
-        config: Config,
-        store: MessageStore,
+        context: BrokerContext,
         epochs: EpochFile,
-        restart: Callable[[Restart], None],
-        *,
-        killed: bool,
+        part: ControlledSync | AppointedMaster,
+        identity: BrokerIdentity,
+        registrar: Registrar,
     ) -> None:
         self._client = client
-        self._options = config.options
-        self._store = store
-        self._restart = restart
-        self.epochs = epochs
-        self._role = client.role
-        self._sync: ControlledSync | None = None
-        self._appointed: AppointedMaster | None = None
+        self._options = context.config.options
+        self._store = context.store
+        self._topics = context.tables.topics
+        self._restart = context.restart
+        self._epochs = epochs
+        self._part = part
+        self._identity = identity
+        self._registrar = registrar
         self._is_admitted = False
-        if client.was_killed is None:
-            client.was_killed = killed
-        if self._role is not None and self._role.is_master:
-            try:
-                self._begin_epoch(self._role)
-            except OSError as error:
-                raise StartError(
-                    f"{self.epochs.path} cannot be written ({error}): free disk space"
-                ) from error
-
-    def _begin_epoch(self, role: Role) -> None:
-        """Before the first write. StartError, OSError.
-
-        A master that was killed and is still the master of its epoch may have lost what slaves have: the epoch begins
-        again at the log's end, as Apache's does, so that they copy it again from the end of the one before. Without
-        one they would have nothing in common; then FireArrow slaves compare their last record.
-        """
-        entries, last, end = self.epochs.entries, self.epochs.last, self._store.written
-        if role.epoch < last:
-            raise StartError(
-                f"the controllers are in epoch {role.epoch}, this store in epoch {last}: they have forgotten this "
-                "name; restore their data, or start brokers and controllers with empty stores"
-            )
-        if role.epoch > last:
-            self.epochs.append(role.epoch, end)
-        elif self._client.was_killed and len(entries) > 1 and entries[-1].start < end:
-            self.epochs.replace((*entries[:-1], Epoch(last, end)))
-        self._client.was_killed = False
-
-    # ---- the parts ----
-
-    def lead(self, parts: MasterParts) -> HAService:
-        assert self._role is not None
-        master, self._sync = controlled_master(parts, self._role, self.epochs, self._client.alter_members)
-        return master
-
-    def make_slave(
-        self,
-        context: BrokerContext,
-        arrivals: ArrivalNotifier,
-        *,
-        connect: Connect,
-        progress: CopiedProgress,
-    ) -> Slave:
-        slave, self._appointed = appointed_slave(
-            context, arrivals, self.epochs, connect=connect, progress=progress
-        )
-        return slave
 
     def routes(self) -> Routes:
         return {**self._client.routes(), RequestCode.PROMOTE_BROKER: self._refuse_promotion}
@@ -143,10 +124,10 @@ class ControllerMode:
 
     def epoch_cache(self) -> bytes:
         """The body of an answer to GET_BROKER_EPOCH_CACHE 1007."""
-        entries = self.epochs.entries
+        entries = self._epochs.entries
         ends = [*(entry.start for entry in entries[1:]), NO_END]
         body = {
-            "brokerId": 0 if self._sync is not None else self._options.broker_id,
+            "brokerId": 0 if isinstance(self._part, ControlledSync) else self._options.broker_id,
             "brokerName": self._options.broker_name,
             "clusterName": self._options.cluster_name,
             "epochList": [
@@ -159,12 +140,9 @@ class ControllerMode:
 
     # ---- running ----
 
-    def start(self, identity: BrokerIdentity, topics: TopicTable, registrar: Registrar) -> None:
+    def start(self) -> None:
         """Everything else runs. Until the controllers have reported what this broker is, it registers nowhere, and as a
         slave it refuses sends."""
-        self._identity = identity
-        self._topics = topics
-        self._registrar = registrar
         self._client.attach(self)
         role = self._client.role
         if role is not None:
@@ -179,9 +157,9 @@ class ControllerMode:
         if wanted != {"broker_role": options.broker_role, "broker_id": options.broker_id}:
             what = "the master" if role.is_master else f"a slave of {role.address}"
             return self._restart(Restart(f"the controllers made it {what} in epoch {role.epoch}"))
-        if self._appointed is not None:
-            self._appointed.follow(role)
-        if self._sync is not None:
+        if isinstance(self._part, AppointedMaster):
+            self._part.follow(role)
+        else:
             self._topics.begin_epoch(role.epoch)
         if not self._is_admitted:
             self._is_admitted = True
@@ -194,20 +172,20 @@ class ControllerMode:
         return self._identity.address(local)
 
     def log_state(self) -> LogState:
-        return LogState(self.epochs.last, self._store.written, self._store.reader.confirmed)
+        return LogState(self._epochs.last, self._store.written, self._store.reader.confirmed)
 
     def take(self, role: Role) -> None:
-        if role.is_master and self._sync is not None:
+        if role.is_master and isinstance(self._part, ControlledSync):
             try:
-                self._begin_epoch(role)
+                _begin_epoch(self._client, self._epochs, self._store, role)
             except OSError as error:  # the next start tries again
-                return self._restart(Restart(f"{self.epochs.path} cannot be written: {error}"))
-            self._sync.begin_epoch(role)
+                return self._restart(Restart(f"{self._epochs.path} cannot be written: {error}"))
+            self._part.begin_epoch(role)
         return self._apply(role)
 
     def take_members(self, members: Members) -> None:
-        if self._sync is not None:
-            self._sync.take_members(members)
+        if isinstance(self._part, ControlledSync):
+            self._part.take_members(members)
 
     def status(self) -> dict[str, object]:
         return self._client.status()

@@ -7,12 +7,18 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
 
 from firearrow._native.base.command_line import version
 from firearrow.broker.app.access import LOOPBACK
+from firearrow.broker.app.foundation import Foundation
+from firearrow.broker.app.ports import Ports
+from firearrow.broker.app.replication import Replication, status_of
+from firearrow.broker.app.services import Services
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, is_loopback
 from firearrow.broker.base.process import ServiceThread, lower_priority
@@ -21,6 +27,9 @@ from firearrow.broker.metrics.lags import LagSnapshots
 from firearrow.broker.metrics.recorder import Recorder, open_history
 from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.metrics.status import Status
+from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.slave import Slave
+from firearrow.broker.services.registration import Registrar
 
 if TYPE_CHECKING:
     from firearrow.broker.http.listener import Bind, HttpListener, Visitor
@@ -43,14 +52,18 @@ class MetricsServices:
         self._status = Status(sources, self._lags, version(sys.path), self.thread)
         self._http: HttpListener | None = None
 
-    def start(self) -> None:
+    @asynccontextmanager
+    async def running(self, base: Foundation, log_in: "LogIn | None") -> AsyncIterator[Address | None]:
+        """Record the history, and serve HTTP if the options ask for it: its address. HTTP goes on until `close`, as
+        /readyz reports that the broker stops. StartError."""
         self._recorder.start()
+        try:
+            is_encrypted = base.tls.listening is not None
+            yield await self._listen(base.options, base.server.listen_with, log_in, is_encrypted=is_encrypted)
+        finally:
+            await self._recorder.stop()
 
-    async def stop(self) -> None:
-        """Stop the history; HTTP goes on."""
-        await self._recorder.stop()
-
-    async def listen(
+    async def _listen(
         self, options: Options, bind: "Bind", log_in: "LogIn | None", *, is_encrypted: bool
     ) -> Address | None:
         """Serve HTTP if the options ask for it; returns the address. On loopback, only others that a proxy reports have
@@ -115,6 +128,41 @@ class MetricsServices:
             return orjson.dumps({"stepMs": STEP_MS, "fromMs": first * STEP_MS, "series": kept})
 
         return await self._loop.run_in_executor(self.thread, read)
+
+
+def make_metrics(
+    base: Foundation, ports: Ports, services: Services, registrar: Registrar, replication: Replication
+) -> MetricsServices:
+    """They do not run yet."""
+    lifecycle, messages, side = base.lifecycle, services.messages, replication.side
+    master = side if isinstance(side, HAService) else None
+    sources = Sources(
+        context=services.context,
+        server=base.server,
+        flusher=base.flusher,
+        retention=services.retention,
+        threads=base.threads,
+        registrar=registrar,
+        held_pulls=base.held_pulls,
+        held_pops=messages.held_pops,
+        in_progress=ports.in_progress,
+        timers=messages.timers,
+        transactions=messages.transactions,
+        revive=messages.revive,
+        counters=None if services.fast_path is None else services.fast_path.counters,
+        address=ports.address,
+        ready=lambda: lifecycle.is_ready,
+        stopping=lifecycle.stopping.is_set,
+        replication=None if side is None else partial(status_of, replication, side),
+        replicas=list if master is None else master.registry.expected_replicas,
+        never_joined=lambda: 0 if master is None else master.registry.never_joined,
+        write_fault=replication.write_fault,
+        followed=side.lag if isinstance(side, Slave) else None,
+    )
+    metrics = MetricsServices(base.loop, sources)
+    base.files.push_async_callback(metrics.close)
+    base.threads.watch(metrics.thread)
+    return metrics
 
 
 def _of_others(log_in: "LogIn") -> "LogIn":

@@ -26,14 +26,17 @@ log = logging.getLogger("firearrow.replication")
 
 
 class PairServices:
-    """`slave` None: this broker is a master. `replicates`: slaves copy its log. `stop_services()`: ends deliveries,
-    checks and all else that writes to the log by itself."""
+    """`slave` None: this broker is a master. `names`: of the name server in this process. `replicates`: slaves copy its
+    log. `stop_services()`: ends deliveries, checks and all else that writes to the log by itself."""
 
     def __init__(
         self,
         context: BrokerContext,
         role: BrokerRole,
         slave: Slave | None,
+        registrar: Registrar,
+        identity: BrokerIdentity,
+        names: RouteTable,
         *,
         replicates: bool,
         stop_services: Callable[[], None],
@@ -41,6 +44,9 @@ class PairServices:
         self._context = context
         self._role = role
         self._slave = slave
+        self._registrar = registrar
+        self._identity = identity
+        self._names = names
         self._may_be_outdated = slave is None and (replicates or role.epoch > 0)
         self._promotion = Promotion(context, role, slave)
         self._fencing = Fencing(context, role, is_master=slave is None, stop_services=stop_services)
@@ -57,15 +63,16 @@ class PairServices:
             return [*own, *self._slave.routes(broker_routes)]
         return [*own, *self._fencing.guarded(broker_routes)]
 
-    async def register(self, registrar: Registrar, identity: BrokerIdentity, names: RouteTable) -> None:
+    async def register(self) -> None:
         """Register, unless this broker is fenced; a master takes writes once name servers were asked for a
-        newer one, unless it has just been promoted. `names`: of the name server in this process."""
+        newer one, unless it has just been promoted."""
+        registrar = self._registrar
         registrar.epoch = lambda: self._role.epoch
-        self._promotion.others = partial(brokers_of_name, registrar, identity)
+        self._promotion.others = partial(brokers_of_name, registrar, self._identity)
         if self._may_be_outdated:
-            self._watch = MasterWatch(identity, lambda: self._role.epoch, self.outdated)
+            self._watch = MasterWatch(self._identity, lambda: self._role.epoch, self.outdated)
             registrar.watch = self._watch.check
-            names.outdated = self.outdated
+            self._names.outdated = self.outdated
         if not self._role.fenced:
             registrar.start()
         if self._holds_writes:

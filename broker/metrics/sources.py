@@ -21,7 +21,7 @@ from firearrow.broker.timers.service import DisabledTimers, TimerService
 from firearrow.broker.transactions.service import TransactionService
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sources:
     """`counters`: None if all requests take the complete way. `held_pops()`: how many pops wait. `in_progress()`: how
     many requests are being handled. `ready()`, `stopping()`: the state of the process. `replication()`: the

@@ -58,7 +58,7 @@ class SyncThread(Protocol):
 
 
 class Flusher:
-    """`synced(offset)` and `ended(thread, reason)` are called in the loop thread."""
+    """What it calls is given to `start`: the write batch, which needs `request_sync`, is made in between."""
 
     name = "flusher"
 
@@ -70,8 +70,6 @@ class Flusher:
         sync_flush: bool,
         interval_ms: Callable[[], int],
         queue_interval_ms: Callable[[], int],
-        synced: Callable[[int], None],
-        ended: Callable[[str, str], None],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -80,8 +78,8 @@ class Flusher:
         self._commits = GroupCommit(store, self.flushes) if sync_flush else None
         self._interval_ms = interval_ms
         self._queue_interval_ms = queue_interval_ms
-        self._synced = synced
-        self._ended = ended
+        self._synced: Callable[[int], None] = lambda offset: None
+        self._ended: Callable[[str, str], None] = lambda thread, reason: None
         self._wake = threading.Event()
         self._flush_done = threading.Condition()
         self._stopping = self._is_reported = False
@@ -91,7 +89,9 @@ class Flusher:
         self._queues_due_at = 0.0
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
 
-    def start(self) -> None:
+    def start(self, synced: Callable[[int], None], ended: Callable[[str, str], None]) -> None:
+        """`synced(offset)` and `ended(thread, reason)` are called in the loop thread."""
+        self._synced, self._ended = synced, ended
         self._thread.start()
         if self._commits is not None:
             self._commits.start()

@@ -146,7 +146,7 @@ def replace(path: Path, text: str) -> None:
     new.replace(path)
 
 
-READ_SOON = constants({"firearrow.broker.app.app:ACCESS_READ_S": 0.2})
+READ_SOON = constants({"firearrow.broker.app.services:ACCESS_READ_S": 0.2})
 
 
 @contextmanager

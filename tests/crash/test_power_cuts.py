@@ -106,15 +106,13 @@ def flusher(store: MessageStore, loop: asyncio.AbstractEventLoop) -> Flusher:
         sync_flush=False,
         interval_ms=lambda: 3_600_000,
         queue_interval_ms=lambda: 3_600_000,
-        synced=lambda end: None,
-        ended=lambda thread, reason: None,
     )
 
 
 def test_settling_syncs_the_log_while_the_thread_runs_and_after_it(tmp_path: Path) -> None:
     store, loop = open_store(tmp_path), asyncio.new_event_loop()
     each = flusher(store, loop)
-    each.start()
+    each.start(lambda end: None, lambda thread, reason: None)
     for stopped in (False, True):
         if stopped:
             each.stop()

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from firearrow.broker.app import app
+from firearrow.broker.app import foundation, services
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.disk_space import DiskUse
 from firearrow.broker.services.retention import Retention
@@ -42,5 +42,6 @@ def measured_disk(log_folder: str, root: str) -> DiskUse:
 
 
 if __name__ == "__main__":
-    vars(app).update(Clock=FastClock, Retention=FastRetention, measured=measured_disk)
+    vars(foundation).update(Clock=FastClock)
+    vars(services).update(Retention=FastRetention, measured=measured_disk)
     main(["broker", *sys.argv[1:]])

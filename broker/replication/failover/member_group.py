@@ -24,29 +24,21 @@ ANSWER_S = 3.0
 
 
 class MemberGroup:
-    """`found` gets the members each time a name server reported them; None: they are not asked for all the time."""
-
-    def __init__(
-        self,
-        registrar: Registrar,
-        identity: BrokerIdentity,
-        options: Options,
-        found: Callable[[Members], None] | None,
-    ) -> None:
+    def __init__(self, registrar: Registrar, identity: BrokerIdentity, options: Options) -> None:
         self._registrar = registrar
         self._identity = identity
         self._heartbeat_s = options.heartbeat_interval_ms / 1000
         self._period_s = options.member_period_ms / 1000
         self._old = options.old_name_servers
-        self._found = found
         self._wake = asyncio.Event()
         self._failing = False
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
+    def start(self, found: Callable[[Members], None] | None) -> None:
+        """`found` gets the members each time a name server reported them; None: they are not asked for all the time."""
         self._tasks = [asyncio.ensure_future(self._send_heartbeats())]
-        if self._found is not None:
-            self._tasks.append(asyncio.ensure_future(self._check_members(self._found)))
+        if found is not None:
+            self._tasks.append(asyncio.ensure_future(self._check_members(found)))
 
     async def stop(self) -> None:
         for task in self._tasks:
