@@ -61,30 +61,49 @@ class LocalBroker(Uncopied):
                 self._arguments += [option, "127.0.0.1:0"]
         self._environment = dict(environment or {})
         self._wait_s = wait_s
-        self.start()
+        self.process = self._started()
+        self.ready = self._wait_until_ready()
+        """The match of `READY` with the broker's line."""
+        self._keep_ports()
+
+    @property
+    def line(self) -> str:
+        return self.ready.string
+
+    @property
+    def address(self) -> str:
+        return f"{self.ready['host']}:{self.ready['port']}"
+
+    @property
+    def name_server(self) -> str:
+        """Empty: it has none."""
+        return f"{self.ready['ns_host']}:{self.ready['ns_port']}" if self.ready["ns_port"] else ""
 
     def start(self) -> None:
         """Start the process and return when it is ready. LocalBrokerError."""
+        self.process = self._started()
+        self.ready = self._wait_until_ready()
+
+    def _started(self) -> subprocess.Popen[str]:
+        arguments = ["--store", str(self.store), *self._arguments]
         with self.log.open("ab") as log:
-            self.process = self._spawn(
-                ["--store", str(self.store), *self._arguments], os.environ | self._environment, log
-            )
+            return self._spawn(arguments, os.environ | self._environment, log)
+
+    def _wait_until_ready(self) -> re.Match[str]:
+        """LocalBrokerError."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], self._wait_s)[0]:
             self.kill()
             raise LocalBrokerError(f"the broker was not ready within {self._wait_s} s: {self._log_tail()}")
-        self.line = self.process.stdout.readline().strip()
-        match = READY.match(self.line)
+        line = self.process.stdout.readline().strip()
+        match = READY.match(line)
         if match is None:
             self.process.wait(10)
             self.process.stdout.close()
             raise LocalBrokerError(
-                f"the broker exited with code {self.process.returncode}: {self.line!r} {self._log_tail()}"
+                f"the broker exited with code {self.process.returncode}: {line!r} {self._log_tail()}"
             )
-        self.ready = match
-        self.address = f"{match['host']}:{match['port']}"
-        self.name_server = f"{match['ns_host']}:{match['ns_port']}" if match["ns_port"] else ""
-        self._keep_ports()
+        return match
 
     def stop(self, within_s: float = 10) -> int:
         """Shut down cleanly and return the exit code."""

@@ -39,7 +39,7 @@ class StoreFolder:
         self._check_own()
         self._lock = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            self._take_lock()
+            self._identity = self._take_lock()
         except BaseException:
             os.close(self._lock)
             raise
@@ -143,16 +143,18 @@ class StoreFolder:
             f"{self.root} is used by another broker: stop it, or name another folder with --store"
         )
 
-    def _take_lock(self) -> None:
+    def _take_lock(self) -> tuple[int, int]:
+        """Returns which file it is, for `_HELD`. StoreLocked."""
         stats = os.fstat(self._lock)
-        self._identity = (stats.st_dev, stats.st_ino)
+        identity = (stats.st_dev, stats.st_ino)
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise self._locked() from None
             raise
-        _HELD.add(self._identity)
+        _HELD.add(identity)
+        return identity
 
 
 def _delete_incomplete_files(queue: str) -> None:

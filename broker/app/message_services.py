@@ -7,6 +7,7 @@ journal, which is newer. Loop thread.
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
@@ -69,6 +70,7 @@ class MessageServices:
             else None,
         )
         self._timer_services = TimerServices(context, self._appender)
+        self._delay_offsets = self._make_delay_offsets(context)
         self._delays = self._make_delays(context)
         self._transactions = TransactionService(context, self._appender)
         timers = self._timer_services.service
@@ -78,10 +80,12 @@ class MessageServices:
             TransactionsHandler(self._transactions).routes(),
             PendingTimersHandler(context, timers, self._delays).routes(),
             HalfMessagesHandler(self._transactions).routes(),
+            DelaysHandler(self._delay_offsets).routes(),
         ]
         self._periodic = Periodic(context.loop)
         self._config = context.config
         self._running = ExitStack()
+        self._followed = FollowedLog(context.store)
         self._restorers = {
             Kind.OFFSET: tables.offsets.restore,
             Kind.DELAY: self._delays.restore,
@@ -90,22 +94,22 @@ class MessageServices:
             Kind.REVIVE: self._pop_services.revive.restore,
         }
 
-    def _make_delays(self, context: BrokerContext) -> DelayService:
-        offsets = DelayOffsets(context.clock, lambda: context.saver.changed("delays"))
-        options = context.config.options
-        file = ConfigFile(Path(options.store_root) / "config" / "delayOffset.json")
+    def _make_delay_offsets(self, context: BrokerContext) -> DelayOffsets:
+        offsets = DelayOffsets(context.clock, partial(context.saver.changed, "delays"))
+        file = ConfigFile(Path(context.config.options.store_root) / "config" / "delayOffset.json")
         context.saver.load("delays", file, offsets, progress=True, periodic=True)
-        self._delay_offsets = offsets
-        self._delay_routes = DelaysHandler(offsets).routes()
+        return offsets
+
+    def _make_delays(self, context: BrokerContext) -> DelayService:
         return DelayService(
             context.loop,
             context.store,
             self._appender,
             context.journal,
-            offsets,
+            self._delay_offsets,
             context.clock,
             context.stats,
-            options.delay_levels_ms,
+            context.config.options.delay_levels_ms,
         )
 
     def _sends(self, context: BrokerContext) -> list[Routes]:
@@ -125,7 +129,7 @@ class MessageServices:
         return [send.routes(), back.routes(), replies.routes()]
 
     def routes(self) -> list[Routes]:
-        return [*self._own, self._delay_routes, *self._timer_services.routes(), *self._pop_services.routes()]
+        return [*self._own, *self._timer_services.routes(), *self._pop_services.routes()]
 
     @property
     def timers(self) -> TimerService | DisabledTimers:
@@ -154,7 +158,6 @@ class MessageServices:
             self._bound_offsets()
         self._running.callback(self._periodic.stop)
         self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.save_progress)
-        self._followed = FollowedLog(self._store)
         if self._config.options.is_slave:
             if self.followed_timers is not None:
                 self.followed_timers.begin_following()

@@ -180,7 +180,7 @@ class LogFile(QueuedOutput):
         self._fault = ""
         self._reopen = False
         self._descriptor = _open_log(path)
-        self._measure()
+        self._regular, self._size = _measured(self._descriptor)
         super().__init__(self._descriptor, formatter)
 
     def reopen(self) -> None:
@@ -200,7 +200,7 @@ class LogFile(QueuedOutput):
                     continue
                 end = len(data) if self._fault else data.find(b"\n") + 1 or len(data)
             if not super()._write_all(data[:end]):
-                self._measure()
+                self._regular, self._size = _measured(self._descriptor)
                 return False
             self._size += end
             data = data[end:]
@@ -233,11 +233,13 @@ class LogFile(QueuedOutput):
         fresh = _open_log(self._path)
         os.close(self._descriptor)
         self._descriptor = fresh
-        self._measure()
+        self._regular, self._size = _measured(fresh)
 
-    def _measure(self) -> None:
-        status = os.fstat(self._descriptor)
-        self._regular, self._size = stat.S_ISREG(status.st_mode), status.st_size
+
+def _measured(descriptor: int) -> tuple[bool, int]:
+    """Whether it is a regular file, and its length."""
+    status = os.fstat(descriptor)
+    return stat.S_ISREG(status.st_mode), status.st_size
 
 
 def _open_log(path: str) -> int:

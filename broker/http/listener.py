@@ -69,6 +69,8 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, listener: "HttpListener", forwarded: Forwarded | None = None) -> None:
         self._listener = listener
         self._forwarded = forwarded
+        self._transport = asyncio.Transport()
+        """Until `connection_made`, one that can do nothing."""
         self._remote: Address = ("", 0)
         self._buffer = bytearray()
         self._task: asyncio.Task[None] | None = None

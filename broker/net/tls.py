@@ -54,6 +54,7 @@ class ServerTls:
         self.connecting: ssl.SSLContext | None = None
         self.session_context: TlsContext | None = None
         self._watching: asyncio.TimerHandle | None = None
+        self._warned_s = 0.0
         self._files = FileReader("the TLS files", self._read, self._take)
         try:
             self._settings = settings_of(pairs)

@@ -6,7 +6,7 @@ Belongs to the event loop in which it was started.
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError, MessageRefused, check
@@ -49,6 +49,14 @@ LAST_ATTEMPT_S = 0.2
 """How long a close waits for answers after `drain_s`."""
 
 
+class FastPath(NamedTuple):
+    """Of a producer that runs: plain sends, and where those go that it leaves to others, of `send` and of `submit`."""
+
+    sends: FastSends
+    slow_send: SlowPath
+    slow_submit: SlowPath
+
+
 class Producer(Service):
     """Sends messages in the name of a producer group. `checker` answers for transactions that were left open.
 
@@ -79,6 +87,7 @@ class Producer(Service):
         self.requests: Requests | None = None
         self.transaction_checks: TransactionChecks | None = None
         self._environment: SendEnvironment | None = None
+        self._fast: FastPath | None = None
         self._transactions: Transactions | None = None
         self._tracing: ProduceTracing | None = None
         self._detector: asyncio.Task[Any] | None = None
@@ -117,10 +126,13 @@ class Producer(Service):
             self.unsent,
             OnewayWrites(),
         )
-        self._fast_sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
-        instance.heartbeats.silence_listeners.append(self._fast_sends.forget_queues)
-        self._send_slow_path = self._slow_path("sync", self.options.retries, self._retry_codes)
-        self._submit_slow_path = self._slow_path("async", self.options.async_retries, is_transport_error)
+        sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
+        instance.heartbeats.silence_listeners.append(sends.forget_queues)
+        self._fast = FastPath(
+            sends,
+            self._slow_path("sync", self.options.retries, self._retry_codes),
+            self._slow_path("async", self.options.async_retries, is_transport_error),
+        )
         self.requests = Requests(self)
         self._transactions = Transactions(self)
         if self._checker is not None:
@@ -194,8 +206,9 @@ class Producer(Service):
             await tracing.close()
         if self._detector is not None:
             self._detector.cancel()
-        with contextlib.suppress(AttributeError, ValueError):
-            instance.heartbeats.silence_listeners.remove(self._fast_sends.forget_queues)
+        if self._fast is not None:
+            with contextlib.suppress(ValueError):
+                instance.heartbeats.silence_listeners.remove(self._fast.sends.forget_queues)
         if self.transaction_checks is not None:
             self.transaction_checks.close()
         await instance.leave_producer(self)
@@ -215,15 +228,15 @@ class Producer(Service):
         MessageRefused, NoRoute, BrokerError, TransportError, TooManyRequests. There is only one attempt if
         the queue is fixed by `queue`, `selector` or the message's sharding key.
         """
-        environment = self._running()
+        environment, fast = self._running(), self._fast
         if self._can_batch(message, selector):
             await self._back_pressure.wait_for_capacity(
                 len(message.body), self._timeout_or_default(timeout_s)
             )
             return await self._add_to_batch(message, queue)
-        if queue is None and selector is None:
+        if queue is None and selector is None and fast is not None:
             left_s = self._timeout_or_default(timeout_s)
-            future = self._fast_sends.submit(message, left_s, self._send_slow_path)
+            future = fast.sends.submit(message, left_s, fast.slow_send)
             if future is not None:
                 return await future
         prepared = self._preparer.prepare(message)
@@ -250,13 +263,13 @@ class Producer(Service):
         A retry goes to another queue and names that queue in its header; Java's asynchronous send keeps the
         old queue id.
         """
-        environment = self._running()
+        environment, fast = self._running(), self._fast
         if self._can_batch(message, selector):
             self._back_pressure.claim(len(message.body))
             return self._add_to_batch(message, queue)
         left_s = self._timeout_or_default(timeout_s)
-        if queue is None and selector is None:
-            future = self._fast_sends.submit(message, left_s, self._submit_slow_path)
+        if queue is None and selector is None and fast is not None:
+            future = fast.sends.submit(message, left_s, fast.slow_submit)
             if future is not None:
                 return future
         prepared = self._preparer.prepare(message)

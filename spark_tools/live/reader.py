@@ -42,13 +42,19 @@ class LiveReader:
         self._news_s = news_s
         self._sizes: dict[tuple[str, str], float] = {}
         """(topic, broker) → average bytes of a record."""
+        self._acquired: SharedAdmin | None = None
 
     def __enter__(self) -> Self:
-        self._admin = SharedAdmin.acquire(self._cluster)
+        self._acquired = SharedAdmin.acquire(self._cluster)
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._admin.release()
+
+    @property
+    def _admin(self) -> SharedAdmin:
+        assert self._acquired is not None, "use it in a with block"
+        return self._acquired
 
     # ---- topics and queues ----
 

@@ -73,9 +73,10 @@ class Sender:
         self._queue_sends: dict[MessageQueue, _QueueSend] = {}
         self._deliveries: dict[str, SendPipeline] = {}
         self._failure: SendFailed | None = None
+        self._acquired: SharedAdmin | None = None
 
     def __enter__(self) -> Self:
-        self._admin = SharedAdmin.acquire(self._cluster)
+        self._acquired = SharedAdmin.acquire(self._cluster)
         return self
 
     def __exit__(
@@ -88,6 +89,11 @@ class Sender:
             for delivery in self._deliveries.values():
                 delivery.abandon()
             self._admin.release()
+
+    @property
+    def _admin(self) -> SharedAdmin:
+        assert self._acquired is not None, "use it in a with block"
+        return self._acquired
 
     def check(self) -> None:
         """Unreachable: the name server does not answer."""

@@ -240,6 +240,7 @@ class _Stream:
         self._span = span
         self._buffer: list[ReceivedMessage] = []
         self._next: asyncio.Task[PullResult] | None = None
+        self._asked_at = span.start
         self._request(span.start)
 
     async def head(self) -> ReceivedMessage | None:
