@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -143,13 +144,7 @@ class NameServerApp:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         async with AsyncExitStack() as running:
             saver, stopping, clock = TableSaver(self._loop), asyncio.Event(), Clock()
-            naming = NameServer(
-                clock,
-                self._options,
-                lambda: saver.schedule("kv"),
-                lambda host, port: server.connect(host, port, access.sign),
-            )
-            kv_file = self._keep_kv(naming.kv, saver)
+            kv_file = self._kv_file()
             access = self._access(kv_file, saver, clock)
             running.callback(access.close)
             running.callback(saver.stop)
@@ -161,6 +156,9 @@ class NameServerApp:
             running.push_async_callback(server.close, STOP_S)
             self._tls.start(self._loop)
             running.callback(self._tls.stop)
+            connect = partial(server.connect, sign=access.sign)
+            naming = NameServer(clock, self._options, partial(saver.schedule, "kv"), connect)
+            _keep_kv(naming.kv, kv_file, saver)
             routes = [reply_when_saved(each, saver) for each in (*naming.handlers(), *access.routes())]
             dispatch = Dispatch(routes, check=access.check)
             host, port = await server.listen(*self._listen, dispatch)
@@ -202,22 +200,27 @@ class NameServerApp:
         facts, folder = ClusterFacts(self._users.cluster_name), kv_file.parent
         return UserAccess(self._users, facts, folder, saver, clock, _count_no_login)
 
-    def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:
-        """Load the KV entries from their file, and save them there after changes; returns its path."""
+    def _kv_file(self) -> Path | None:
+        """None: KV entries are kept in no file."""
         try:
-            path = Path(
+            return Path(
                 self._options["kvConfigPath"] or Path.home() / "firearrow" / "namesrv" / "kvConfig.json"
             )
         except RuntimeError:
             log.warning(
                 "KV entries are lost when the name server stops, as there is no home folder: set HOME"
             )
-            saver.add("kv", lambda: None)
             return None
-        file = ConfigFile(path)
-        file.load(kv.load)
-        saver.add("kv", lambda: file.write(kv.to_json()))
-        return file.path
+
+
+def _keep_kv(kv: KvTable, path: Path | None, saver: TableSaver) -> None:
+    """Load the KV entries from their file, and save them there after changes. StartError."""
+    if path is None:
+        saver.add("kv", lambda: None)
+        return
+    file = ConfigFile(path)
+    file.load(kv.load)
+    saver.add("kv", lambda: file.write(kv.to_json()))
 
 
 def _count_no_login(peer: Peer, user: str) -> None:
