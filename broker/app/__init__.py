@@ -1,6 +1,5 @@
 """Composition: builds, starts and stops the broker and the name server.
 
-- `access`: builds what checks requests: users and rules with their files, the check, the handlers for them
 - `app`: one start of the broker: builds its parts in order, runs, and stops them in the opposite one
 - `commands`: what `firearrow broker` and `firearrow namesrv` do with their arguments: log, options, check or run
 - `controller_mode`: the connections to controllers, and one start of the broker under them

@@ -35,6 +35,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.base.process import seconds_since_start
 from firearrow.broker.context.broker_context import Restart
+from firearrow.broker.handlers.access_routes import access_routes
 from firearrow.broker.handlers.broker_routes import HandlerServices, broker_routes
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.replication.slave import check_slave
@@ -207,4 +208,5 @@ def _routes(
             history=metrics.history,
         ),
     )
-    return replication.routes([*own, *services.messages.routes(), *state.access.routes()])
+    of_access = access_routes(state.access, base.options, base.clock)
+    return replication.routes([*own, *services.messages.routes(), *of_access])

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import orjson
 
 from firearrow._native.base.command_line import version
-from firearrow.broker.app.access import LOOPBACK
 from firearrow.broker.app.foundation import Foundation
 from firearrow.broker.app.ports import Ports
 from firearrow.broker.app.replication import Replication, status_of
@@ -27,6 +26,7 @@ from firearrow.broker.metrics.lags import LagSnapshots
 from firearrow.broker.metrics.recorder import Recorder, open_history
 from firearrow.broker.metrics.sources import Sources
 from firearrow.broker.metrics.status import Status
+from firearrow.broker.net.open_ports import LOOPBACK
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.services.registration import Registrar

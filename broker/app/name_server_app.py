@@ -12,9 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from firearrow.broker.app.access import Access, UserAccess, warn_of_open_ports
 from firearrow.broker.app.name_server import NameServer
-from firearrow.broker.auth.facts import ClusterFacts
+from firearrow.broker.auth.access import Access
 from firearrow.broker.base import auth_options, systemd, tls
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import ConfigError, apply, read, report_restart, report_unread
@@ -24,8 +23,10 @@ from firearrow.broker.base.log_output import announce, announce_ready
 from firearrow.broker.base.options import PROXIES_KEY, Options, networks_of, options_by_key
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.base.process import StopSignals, seconds_since_start
+from firearrow.broker.handlers.access_routes import access_routes
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
+from firearrow.broker.net.open_ports import warn_of_open_ports
 from firearrow.broker.net.server import Server
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.table_saver import TableSaver
@@ -159,7 +160,8 @@ class NameServerApp:
             connect = partial(server.connect, sign=access.sign)
             naming = NameServer(clock, self._options, partial(saver.schedule, "kv"), connect)
             _keep_kv(naming.kv, kv_file, saver)
-            routes = [reply_when_saved(each, saver) for each in (*naming.handlers(), *access.routes())]
+            own = access_routes(access, self._users, clock)
+            routes = [reply_when_saved(each, saver) for each in (*naming.handlers(), *own)]
             dispatch = Dispatch(routes, check=access.check)
             host, port = await server.listen(*self._listen, dispatch)
             server.start_serving()
@@ -197,6 +199,9 @@ class NameServerApp:
             return Access()
         if kv_file is None:
             raise StartError("authenticationEnabled=true needs a folder for users: set kvConfigPath or HOME")
+        from firearrow.broker.auth.facts import ClusterFacts  # noqa: PLC0415 (most name servers check nothing)
+        from firearrow.broker.auth.user_access import UserAccess  # noqa: PLC0415
+
         facts, folder = ClusterFacts(self._users.cluster_name), kv_file.parent
         return UserAccess(self._users, facts, folder, saver, clock, _count_no_login)
 

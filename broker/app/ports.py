@@ -13,7 +13,6 @@ from pathlib import Path
 from firearrow._native.fastpath.fast_connection import FastHandler
 from firearrow._native.fastpath.fast_dispatch import CompleteDispatch
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.app.access import LOOPBACK, warn_of_open_ports
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.foundation import Foundation
 from firearrow.broker.app.state import KV_FILE, State
@@ -24,6 +23,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
+from firearrow.broker.net.open_ports import LOOPBACK, warn_of_open_ports
 from firearrow.broker.net.refusals import RefusalLog
 from firearrow.broker.net.server import Server
 from firearrow.broker.services.registration import addresses

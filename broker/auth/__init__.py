@@ -1,6 +1,8 @@
 """Who may do what: users, rules, signatures, and the check before each request. Apache: the module `auth`.
 
+- `access`: Access: what the options ask for to check requests
 - `access_control`: AccessControl: lets requests through, or refuses them, before they reach their handlers
+- `account_access`: AccountAccess: checks by the accounts of `plain_acl.yml`
 - `audit_log`: one JSON line for each change of users and rules, and for each refusal
 - `bodies`: UserInfo and AclInfo, the JSON objects of bodies and of our files, and users and acls
 - `body_needs`: what requests need whose body names topics and groups
@@ -14,4 +16,5 @@
 - `rules`: what each request code needs, in one table
 - `signatures`: the signature of a request, and its check
 - `tables`: the users and what they may do, with their files
+- `user_access`: UserAccess: checks by users and rules, with their files
 """

@@ -123,3 +123,8 @@ def recalled(request: RemotingCommand, _: object) -> Iterator[Need]:
 
 def _body(request: RemotingCommand) -> json_fields.Members:
     return json_fields.members(loads_body(request.body), "body")
+
+
+def fast_needs(topic: str, group: str | None) -> list[Need]:
+    """Of a send to the topic, or a pull of it for the group."""
+    return list(sent(topic) if group is None else consumed(group, topic, Action.SUB))

@@ -68,6 +68,8 @@ LINK_NETWORK = bytes((0xFE, 0x80)) + bytes(6)
 Answer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 Handler = Callable[[RemotingCommand, Peer], Answer]
 Routes = Mapping[int, Handler]
+Check = Callable[[RemotingCommand, Peer, bool], None]
+"""Called before each request, with whether it has a handler. A Refusal: it may not be made."""
 
 
 def ip_text(host: str) -> str:

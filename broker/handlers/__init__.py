@@ -1,5 +1,6 @@
 """One module for each family of request codes.
 
+- `access_routes`: builds the handlers of users and rules
 - `acks`: acknowledges popped messages, changes their invisible time (200051, 200151, 200053)
 - `acls`: what users may do (3006 to 3010)
 - `assignment`: assigns queues to group members (400); whether a group pulls or pops a topic (401, 402)

@@ -12,7 +12,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.memory_limits import REQUEST_BYTES_MAX
-from firearrow.broker.base.peer import Handler, HeldAccess, Peer, Routes
+from firearrow.broker.base.peer import Check, Handler, HeldAccess, Peer, Routes
 from firearrow.broker.net.refusals import RefusalLog
 
 log = logging.getLogger("firearrow.dispatch")
@@ -23,7 +23,6 @@ RUNNING_MAX = 10_000
 WAITING_MAX = 5_000
 """Of them, those that wait for their quota; above it, further ones are refused."""
 
-Check = Callable[[RemotingCommand, Peer, bool], None]
 Instead = Callable[[RemotingCommand, Peer], RemotingCommand | None]
 """Another answer to a request that `check` has refused; None: there is none."""
 

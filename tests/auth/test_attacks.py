@@ -10,9 +10,9 @@ import pytest
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.app.access import SECRET_MODE
 from firearrow.broker.auth.rules import NEEDS_MAX
 from firearrow.broker.auth.tables import AclTable, UserTable
+from firearrow.broker.auth.user_access import SECRET_MODE
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables.config_file import ConfigFile
 from tests.auth.secured import SignedSocket, ask_ok, create_user, grant, options, secured

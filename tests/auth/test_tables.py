@@ -25,11 +25,11 @@ from firearrow._native.protocol.access_model import (
     address_of,
 )
 from firearrow._native.protocol.authorization import Need, Rights, decide
-from firearrow.broker.app.access import SECRET_MODE
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, PASSWORD_CHARS_MAX, SOURCES_MAX, TEXT_CHARS_MAX
 from firearrow.broker.auth.rules import NEEDS_MAX
 from firearrow.broker.auth.tables import USERS_MAX, AclTable, UserTable
+from firearrow.broker.auth.user_access import SECRET_MODE
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.tables.config_file import ConfigFile
 from tests.support.broker_process import BrokerProcess
