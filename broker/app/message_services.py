@@ -25,12 +25,7 @@ from firearrow.broker.append.retry_routing import RetryRouting
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.handlers.end_transaction import TransactionsHandler
-from firearrow.broker.handlers.reply_messages import RepliesHandler
-from firearrow.broker.handlers.send import SendHandler
-from firearrow.broker.handlers.send_back import SendBackHandler
-from firearrow.broker.handlers.timers import DelaysHandler
-from firearrow.broker.handlers.waiting_messages import HalfMessagesHandler, PendingTimersHandler
+from firearrow.broker.handlers.broker_routes import MessageParts, message_routes
 from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.replication.wires.firearrow.tables import TableProgress
 from firearrow.broker.services.timers import Periodic
@@ -75,13 +70,18 @@ class MessageServices:
         self._transactions = TransactionService(context, self._appender)
         timers = self._timer_services.service
         self._pop_services = PopServices(context, self._appender, filters, timers)
-        self._own = [
-            *self._sends(context),
-            TransactionsHandler(self._transactions).routes(),
-            PendingTimersHandler(context, timers, self._delays).routes(),
-            HalfMessagesHandler(self._transactions).routes(),
-            DelaysHandler(self._delay_offsets).routes(),
-        ]
+        self._routes = message_routes(
+            context,
+            MessageParts(
+                self._appender,
+                self._retries,
+                self._transactions,
+                self._delays,
+                self._delay_offsets,
+                timers,
+                self._timer_services.recall_handle,
+            ),
+        )
         self._periodic = Periodic(context.loop)
         self._config = context.config
         self._running = ExitStack()
@@ -112,24 +112,8 @@ class MessageServices:
             context.config.options.delay_levels_ms,
         )
 
-    def _sends(self, context: BrokerContext) -> list[Routes]:
-        """The handlers of requests that store messages."""
-        appender, tables = self._appender, context.tables
-        config, clock, stats = context.config, context.clock, context.stats
-        send = SendHandler(
-            context,
-            appender,
-            self._retries,
-            prepare=self._transactions.prepare,
-            recall_handle=self._timer_services.recall_handle,
-        )
-        back = SendBackHandler(context.store, appender, self._retries, config, stats, context.quotas)
-        replies = RepliesHandler(appender, tables.topics, tables.clients, config, clock, stats)
-        context.memory.listen(replies.set_memory)
-        return [send.routes(), back.routes(), replies.routes()]
-
     def routes(self) -> list[Routes]:
-        return [*self._own, *self._timer_services.routes(), *self._pop_services.routes()]
+        return [*self._routes, *self._pop_services.routes()]
 
     @property
     def timers(self) -> TimerService | DisabledTimers:

@@ -1,4 +1,4 @@
-"""PopServices: builds POP: taking, acknowledging and reviving messages, held requests, their handlers.
+"""PopServices: builds POP: taking, acknowledging and reviving messages, held requests.
 
 `message_services` builds, starts and stops it. Loop thread.
 """
@@ -10,10 +10,7 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.memory_limits import Shares
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.handlers.acks import AcksHandler
-from firearrow.broker.handlers.pop import PeekHandler, PopHandler
-from firearrow.broker.handlers.pop_notification import NotificationHandler
-from firearrow.broker.handlers.waiting_messages import PopInFlightHandler
+from firearrow.broker.handlers.broker_routes import PopParts, pop_routes
 from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.long_polling import ANY_QUEUE, HoldKey, PopHoldService
 from firearrow.broker.pop.order_info import QUEUES_MAX, ConsumerOrderInfo, OrderUnlockTimer
@@ -63,23 +60,19 @@ class PopServices:
         )
         permissions = PopPermissions(store, tables.topics, tables.groups, tables.offsets, config)
         self.revive = ReviveService(context, appender, lambda: timers.is_late)
-        self._handlers = (
-            PopHandler(context, pop_service, self._hold_service, filters),
-            AcksHandler(
-                store, context.write_batch, ack_service, tables.topics, config, context.make_offsets_durable
-            ),
-            NotificationHandler(
-                store,
+        self._routes = pop_routes(
+            context,
+            PopParts(
+                pop_service,
+                ack_service,
                 permissions,
                 orders,
                 self._hold_service,
                 self._notification_holds,
                 filters,
-                clock,
-                context.held_access,
+                self.revive,
+                timers,
             ),
-            PeekHandler(store, permissions, context.stats, context.quotas),
-            PopInFlightHandler(context, timers, orders, self.revive),
         )
 
     def _set_memory(self, shares: Shares) -> None:
@@ -87,7 +80,7 @@ class PopServices:
             each.bytes_max = shares.held_pops // 2
 
     def routes(self) -> list[Routes]:
-        return [handler.routes() for handler in self._handlers]
+        return self._routes
 
     def start(self) -> None:
         self.revive.start()

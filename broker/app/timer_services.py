@@ -1,4 +1,4 @@
-"""TimerServices: builds the service of timer messages, its files and its handlers.
+"""TimerServices: builds the service of timer messages and its files.
 
 With timerWheelEnable=false the service is `DisabledTimers`, and timer messages are refused. Loop thread.
 """
@@ -7,9 +7,7 @@ from pathlib import Path
 
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.message import Message
-from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.handlers.timers import RecallHandler, TimersHandler
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.timers import rules
 from firearrow.broker.timers.metrics import TimerMetrics
@@ -30,13 +28,6 @@ class TimerServices:
             if options.timer_topic
             else DisabledTimers(context.store, options)
         )
-        self._handlers = (
-            RecallHandler(appender, context.tables.topics, context.config, context.clock, context.stats),
-            TimersHandler(self.service),
-        )
-
-    def routes(self) -> list[Routes]:
-        return [handler.routes() for handler in self._handlers]
 
     def schedule(self, message: Message) -> None:
         """For the appender: a message with a timer property. Refusal."""

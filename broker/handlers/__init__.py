@@ -5,7 +5,7 @@
 - `acls`: what users may do (3006 to 3010)
 - `assignment`: assigns queues to group members (400); whether a group pulls or pops a topic (401, 402)
 - `broker_admin`: runtime info (28), config (25, 26), statistics (315), cold read limits (2001 to 2004)
-- `broker_routes`: builds the handlers that need no more than the context and a few services
+- `broker_routes`: builds the handlers of a broker from its context and services
 - `clients`: heartbeats (34), unregistration (35), members of a group (38), subscription checks (46)
 - `consumer_admin`: connections and subscriptions of groups, requests relayed to a client, progress of groups
 - `end_transaction`: commits and rollbacks (37), resumed checks of half messages (323)
