@@ -127,7 +127,7 @@ class HAService:
         confirmed, written = self._store.reader.confirmed, self._store.written
         if confirmed < written:
             self._rule.wait_for_all()
-            log.warning(
+            log.info(
                 "readers see the log up to %d, not to %d: the rest was not confirmed before the start, and is shown "
                 "once enough brokers have it",
                 confirmed,

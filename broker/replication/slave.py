@@ -97,7 +97,7 @@ class RegisteredMaster:
 
     async def _version(self) -> int:
         """Of FireArrow's wire; 0: the master does not speak it. If no name server takes us, a master at haMasterAddress
-        is tried as one of ours: it reports its address then."""
+        is tried as FireArrow: it reports its address then."""
         master = self._session.master
         if master.address is None and master.ha_address is not None and self._naming.fault():
             return LATEST
@@ -107,7 +107,7 @@ class RegisteredMaster:
         return await spoken_version(self._session.master) > 0
 
     def _on_joined(self, summary: LogSummary) -> None:
-        """A master of ours has taken this slave. OSError."""
+        """A FireArrow master has taken this slave. OSError."""
         role = "" if summary.member is None else summary.member.role
         self._role.on_joined(summary.epoch, role if role in MASTER_ROLES else "")
         self._node = summary.node.hex()

@@ -61,7 +61,7 @@ class ControlledSync:
     def take_members(self, members: Members) -> None:
         """What the controllers report as the sync state set."""
         if self._set.replace(members.numbers, members.version):
-            log.warning("the sync state set is %s now", sorted(self._set.members))
+            log.info("the sync state set is %s now", sorted(self._set.members))
             self._expect()
         elif members.version == self._set.version and (self._asking is None or self._asking.done()):
             self._set.settle()
@@ -105,8 +105,8 @@ class ControlledSync:
         number = replica.wire.place.broker_id
         if number == self._role.number:
             return (
-                f"it has our own number {number}: its brokerIdentity is a copy of ours; delete it there, "
-                "so that the controllers give it another one"
+                f"it has this broker's number {number}: its brokerIdentity is a copy of this broker's; "
+                "delete it there, so that the controllers give it another one"
             )
         for other in self._connections_of(number):
             if other is not replica.wire:

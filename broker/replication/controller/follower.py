@@ -1,7 +1,7 @@
 """AutoSwitchFollower: the slave's end of the wire under controllers, of Apache's master or ours; AppointedMaster: the
 master that the controllers name. Loop thread.
 
-The controllers say who the master is, the master where its replication port is (906) and which epochs it has. If our
+The controllers decide who the master is, the master where its replication port is (906) and which epochs it has. If our
 log has more than it has in common with the master's, the broker starts again with its log truncated. Readers see the
 log up to the confirmed offset that comes with each piece. Apache: AutoSwitchHAClient.
 """
@@ -120,8 +120,8 @@ class AppointedMaster:
 
 
 class AutoSwitchFollower:
-    """`is_current(role)`: the controllers have not said more since. The pieces are taken apart on the way from the
-    stream's buffer to the follower's."""
+    """`is_current(role)`: the controllers have reported nothing newer since. The pieces are taken apart on the way from
+    the stream's buffer to the follower's."""
 
     pushes_tables = False
 
@@ -222,7 +222,7 @@ class AutoSwitchFollower:
     def _truncate(self, point: int, end: int) -> None:
         """NotFollowed: the broker starts again, without what only this log has."""
         reason = (
-            f"its log is truncated from {end} to {point}, where epochs say that it leaves the master's: the rest was "
+            f"its log is truncated from {end} to {point}, where its epochs differ from the master's: the rest was "
             "never confirmed; it is kept under damaged/"
         )
         log.error("%s", reason)
@@ -257,7 +257,7 @@ class AutoSwitchFollower:
 
     def _begin_piece(self, piece: PieceHeader) -> bool:
         """Before the bytes of a piece are taken. An epoch is in the file before the first of its bytes is in the log.
-        An empty log begins where the first piece does: until then heartbeats say nothing."""
+        An empty log begins where the first piece does: until then heartbeats report nothing."""
         if self._is_empty and piece.size > 0:
             self._is_empty = False
             self._session.follower.begin(piece.offset, 0)

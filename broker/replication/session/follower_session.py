@@ -31,7 +31,7 @@ TICK_S = 0.5
 
 class FollowerSession:
     """`naming`: of it, only `refresh` asks for the master's address again. `durable`: up to where our log is as durable
-    as flushDiskType says, or was before this connection. `pushes_tables`: the master that is followed, or was last,
+    as flushDiskType states, or was before this connection. `pushes_tables`: the master that is followed, or was last,
     sends its tables by itself."""
 
     def __init__(
@@ -64,7 +64,7 @@ class FollowerSession:
             except NotFollowed as error:
                 self.status.enter(error.state, str(error))
             except RecordDoubted as error:
-                log.warning("%s: asking for it again", error)
+                log.info("%s: asking for it again", error)
                 pause_s = AGAIN_S
             except RecordDamaged as error:
                 pause_s = self._note_damaged(error)
@@ -86,7 +86,7 @@ class FollowerSession:
         count = self._damaged.get(error.offset, 0) + 1
         self._damaged = {error.offset: count}
         if count < DAMAGED_MAX:
-            log.warning("%s: asking for it again", error)
+            log.info("%s: asking for it again", error)
             return AGAIN_S
         reason = (
             f"{error}; it came so {count} times: compare the master's store with `firearrow store verify`"
@@ -182,7 +182,7 @@ class FollowerSession:
     def _note_skipped_lmqs(self) -> None:
         """Log the first."""
         if self.status.skipped_lmqs == 0:
-            log.warning(
+            log.info(
                 "the record before %d is not in the LMQs that it names, for these do not continue there; such records "
                 "are counted as skippedLmqs in /status and not logged again",
                 self.store.written,
@@ -190,7 +190,7 @@ class FollowerSession:
         self.status.skipped_lmqs = self.follower.skipped_lmqs
 
     def _commit(self) -> None:
-        """Write what is staged; report it when it is as durable as flushDiskType says."""
+        """Write what is staged; report it when it is as durable as flushDiskType states."""
         if self.store.staged_bytes == 0:
             return
         end = self.store.written + self.store.staged_bytes

@@ -168,7 +168,7 @@ class ReplicaRegistry:
         self.expected.connected(wire, place)
         self.set_target(replica)
         number = f"{place.broker_id} at " if place.broker_id else ""
-        log.warning("slave %s%s:%d copies the log from %d on", number, *wire.traffic.remote, wire.end)
+        log.info("slave %s%s:%d copies the log from %d on", number, *wire.traffic.remote, wire.end)
 
     def set_target(self, replica: Replica) -> None:
         replica.target, replica.target_at = self._store.written, self._loop.time()
@@ -180,7 +180,7 @@ class ReplicaRegistry:
         if why:
             self.refuse(*traffic.remote, why, state)
         elif wire.end >= 0:
-            log.warning("slave %s:%d left at %d", *traffic.remote, wire.end)
+            log.info("slave %s:%d left at %d", *traffic.remote, wire.end)
         silent = self._loop.time() - traffic.last_read >= self._config.options.ha_housekeeping_ms / 1000
         later = [other for other in self._replicas if silent and other.traffic.began > traffic.last_read]
         self.expected.left(wire, wire.end, self._clock.now_ms(), later)

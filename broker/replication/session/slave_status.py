@@ -15,7 +15,7 @@ NO_ADDRESS = "no name server has reported the master's address yet"
 class State(StrEnum):
     """`DIVERGED`: our log has records that the master's has not. `BEHIND`: the master has deleted what comes next.
     `CORRUPTED`: the same record came damaged several times. `REFUSED`: one of the two brokers refuses the other.
-    `FENCED`: another broker was promoted, and the configuration says that this one is a master."""
+    `FENCED`: another broker was promoted, and the configuration states that this one is a master."""
 
     NO_MASTER = "no master"
     FOLLOWING = "following"
@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 class NotFollowed(Exception):
-    """The master's log is not to be followed; the text says why."""
+    """The master's log is not to be followed; the text states why."""
 
     def __init__(self, state: State, reason: str) -> None:
         super().__init__(reason)

@@ -145,7 +145,7 @@ class TimeoutSync:
         replica.in_sync = False
         self._registry.set_target(replica)
         remote = replica.wire.traffic.remote
-        log.warning("slave %s:%d %s: it does not count until it has caught up", *remote, why)
+        log.info("slave %s:%d %s: it does not count until it has caught up", *remote, why)
 
     def on_left(self, wire: SenderWire) -> None: ...
 

@@ -1,7 +1,7 @@
 """ApacheFollower: the slave's end of Apache's wire: the end of our log (i64) goes out, pieces of the master's come in.
 
 Before each connection the master is asked where its log begins and ends (28) and what it has where our last
-record is (33), so that a log of ours that is ahead, too old, or another one is found before a byte is taken.
+record is (33), so that our log that is ahead, too old, or another one is found before a byte is taken.
 Loop thread.
 """
 
@@ -39,7 +39,7 @@ class ApacheFollower:
         if session.config.options.ha_secret:
             raise NotFollowed(
                 State.REFUSED,
-                "the master is not a FireArrow that replicates, so it cannot prove that it knows haSecret: remove "
+                "the master is not a FireArrow broker that replicates, so it cannot prove that it has haSecret: remove "
                 "haSecret to follow a master of Apache",
             )
         master = await self._check_logs()
@@ -82,7 +82,7 @@ class ApacheFollower:
         self.stream.write(durable.to_bytes(ACK_BYTES, "big"))
 
     async def check(self) -> None:
-        """A master of ours that takes over from its slaves serves FireArrow's wire only after it has."""
+        """A FireArrow master that takes over from its slaves serves FireArrow's wire only after it has."""
         if await self._end.check():
             try:
                 is_firearrow = await self._is_firearrow()

@@ -1,5 +1,5 @@
 """FireArrowFollower: the slave's end of FireArrow's wire: follows the log, the journal and the tables of a master that
-is FireArrow, too. Loop thread.
+is FireArrow as well. Loop thread.
 
 Every frame has a checksum, and every record in it is checked before it is appended: what came damaged is asked for
 again.
@@ -69,7 +69,7 @@ async def spoken_version(master: Master) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FollowedParts:
-    """What a slave needs to follow a master of ours. `tls()`: the context of connections to others; None: plain."""
+    """What a slave needs to follow a FireArrow master. `tls()`: the context of connections to others; None: plain."""
 
     log: OwnLog
     tables: FollowedTables
@@ -227,7 +227,7 @@ class FireArrowFollower:
         written = session.store.written
         self._parts.journal.begin(written)
         self._noted = 0
-        self.report(written)  # where our log ends, as the first frame said
+        self.report(written)  # where our log ends, as the first frame stated
         session.durable = session.follower.begin(first, 0)
         session.confirmed_log.confirmed(0)
         if not session.config.options.acting_master:  # it passes them on
