@@ -123,7 +123,8 @@ cdef class MessageStore:
         """Lock the folder, recover it (truncate the torn tail, rebuild queues and index), write `abort`.
 
         StoreLocked: another broker uses it. StoreForeign: not a store of FireArrow's or Apache's, or
-        other file sizes. StoreDamaged: damage that recovery must not remove. OSError: disk full, no permission."""
+        other file sizes. StoreDamaged: damage that recovery must not remove. OSError: disk full, no
+        permission."""
         try:
             return open_once(root, config, progress)
         except OSError as error:
