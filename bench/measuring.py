@@ -1,4 +1,5 @@
-"""The rounds of a comparison: every row on every server in random order; disturbed samples are repeated.
+"""The rounds of a comparison: every server is warmed up for every row, then every row runs on every server in random
+order; disturbed samples are repeated.
 
 Reads /proc.
 """
@@ -32,6 +33,10 @@ QUIET_S = 0.25
 QUIET_CHECKS_MAX = 60
 CATCH_UP_S = 1
 """How long a server that was stopped may catch up before it is measured."""
+WARM_WINDOWS, WARM_SPREAD = 3, 0.05
+"""A server is warm when the rates of so many windows in a row differ by no more than this fraction."""
+WARM_UP_S = 180
+"""The longest warm-up of a server for a row. JIT compilers of a JVM need tens of seconds."""
 RESERVED_BYTES = 3 << 30
 """The new memory that a sample of the usual length may need, mainly for the page cache of its log."""
 
@@ -112,26 +117,43 @@ def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> Non
                         row.prepare(peers[name], part)
 
 
+def warmed_up(row: Row, name: str, server: Server, part: float) -> float:
+    """Run the row's load until the rate is steady, or for WARM_UP_S; the seconds that this took. LoadError."""
+    began, rates = time.monotonic(), list[float]()
+    while time.monotonic() - began < WARM_UP_S * min(1, part):
+        server.tidy()
+        with server.awake(CATCH_UP_S * min(1, part)), row.entered(name, server, part):
+            rates.append(row.work[name](server, part).rate)
+        windows = rates[-WARM_WINDOWS:]
+        if len(windows) == WARM_WINDOWS and min(windows) >= (1 - WARM_SPREAD) * max(windows):
+            break
+    return time.monotonic() - began
+
+
 def measured(
     peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float, *, memory_ahead: bool
-) -> dict[str, Found]:
-    """Row → server → medians of the rounds. `memory_ahead`: the memory of each sample is reserved before it.
+) -> tuple[dict[str, Found], dict[str, dict[str, float]]]:
+    """Row → server → figures of its best round, and row → server → seconds of warm-up. `memory_ahead`: the memory of
+    each sample is reserved before it.
 
     A peer that fails is left out of the row; LoadError: FireArrow failed.
     """
     found: dict[str, dict[str, list[Sample]]] = {
         row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
     }
+    warm_up_s: dict[str, dict[str, float]] = {row.name: {} for row in chosen}
     reserve = Reserve(int(RESERVED_BYTES * min(1, part))) if memory_ahead else None
     pace = Pace()
     for number in range(rounds):
         plan = [(row, name) for row in chosen if number < row.rounds_max for name in found[row.name]]
         random.Random(number).shuffle(plan)
         for row, name in plan:
-            line = f"round {number + 1}/{rounds}: {row.name}, {name}"
+            server, line = peers[server_of(name)], f"round {number + 1}/{rounds}: {row.name}, {name}"
             print(f"\r{line:79}", end="", file=sys.stderr, flush=True)
             try:
-                found[row.name][name].append(sample(row, name, peers[server_of(name)], part, reserve, pace))
+                if name not in warm_up_s[row.name]:
+                    warm_up_s[row.name][name] = warmed_up(row, name, server, part)
+                found[row.name][name].append(sample(row, name, server, part, reserve, pace))
             except LoadError as error:
                 if server_of(name).startswith(OURS):
                     raise
@@ -140,4 +162,5 @@ def measured(
     print(file=sys.stderr)
     if reserve is not None:
         reserve.close()
-    return {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}
+    best = {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}
+    return best, warm_up_s

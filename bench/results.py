@@ -125,6 +125,7 @@ def append_comparison(
     part: float,
     rounds: int,
     memory_ahead: bool,
+    warm_up_s: Mapping[str, Mapping[str, float]],
     path: Path = RESULTS,
 ) -> None:
     ready = {name: round(server.ready_s, 3) for name, server in peers.items()}
@@ -134,6 +135,7 @@ def append_comparison(
         part=part,
         rounds=rounds,
         memory_ahead=memory_ahead,
+        warm_up_s={row: {name: round(took, 1) for name, took in of.items()} for row, of in warm_up_s.items()},
         ready_s=ready,
         rows=[asdict(row) for row in row_results],
     )

