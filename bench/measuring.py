@@ -33,8 +33,9 @@ QUIET_S = 0.25
 QUIET_CHECKS_MAX = 60
 CATCH_UP_S = 1
 """How long a server that was stopped may catch up before it is measured."""
-WARM_WINDOWS, WARM_SPREAD = 3, 0.05
-"""A server is warm when the rates of so many windows in a row differ by no more than this fraction."""
+WARM_WINDOWS, WARM_SPREAD, PLATEAU_WINDOWS = 3, 0.05, 6
+"""A server is warm when the rates of WARM_WINDOWS in a row differ by no more than WARM_SPREAD, or when the last
+PLATEAU_WINDOWS did not exceed the best one before them: on a noisy machine no three windows may be alike."""
 WARM_UP_S = 180
 """The longest warm-up of a server for a row. JIT compilers of a JVM need tens of seconds."""
 RESERVED_BYTES = 3 << 30
@@ -117,6 +118,14 @@ def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> Non
                         row.prepare(peers[name], part)
 
 
+def steady(rates: list[float]) -> bool:
+    """Whether a server with these rates of its windows is warm."""
+    last, before = rates[-WARM_WINDOWS:], rates[:-PLATEAU_WINDOWS]
+    if len(last) == WARM_WINDOWS and min(last) >= (1 - WARM_SPREAD) * max(last):
+        return True
+    return bool(before) and max(rates[-PLATEAU_WINDOWS:]) <= max(before)
+
+
 def warmed_up(row: Row, name: str, server: Server, part: float) -> float:
     """Run the row's load until the rate is steady, or for WARM_UP_S; the seconds that this took. LoadError."""
     began, rates = time.monotonic(), list[float]()
@@ -124,8 +133,7 @@ def warmed_up(row: Row, name: str, server: Server, part: float) -> float:
         server.tidy()
         with server.awake(CATCH_UP_S * min(1, part)), row.entered(name, server, part):
             rates.append(row.work[name](server, part).rate)
-        windows = rates[-WARM_WINDOWS:]
-        if len(windows) == WARM_WINDOWS and min(windows) >= (1 - WARM_SPREAD) * max(windows):
+        if steady(rates):
             break
     return time.monotonic() - began
 

@@ -44,8 +44,8 @@ METHOD = """## How
 
 - Servers share one CPU; the load generator, which is native, has the other. It checks every response: codes, opaques,
   consecutive offsets, CRCs of bodies, and end to end that each message arrives once.
-- Each server is warmed up for each row until the rates of three windows differ by at most 5 %. Rows run in rounds of
-  random order. The best round of each server counts; maxima and memory are the highest.
+- Each server is warmed up for each row until the rates of three windows differ by at most 5 %, or no longer rise. Rows
+  run in rounds of random order. The best round of each server counts; maxima and memory are the highest.
 - Other servers are stopped meanwhile. A sample starts when all writes are on the disk and the machine is idle; samples
   that other processes disturbed, or on a CPU a fifth slower than at its best (`bench/pace.py`), are taken again.
 - Servers pay for new memory during a sample, as at their users'. With `--memory-ahead` it is requested before
