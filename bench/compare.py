@@ -66,11 +66,6 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
         default=[],
         help="leave out peers whose names start with one of these, for example apache",
     )
-    parser.add_argument(
-        "--memory-ahead",
-        action="store_true",
-        help="reserve the memory of each sample before it, as no user does: shows the server without the kernel",
-    )
     parser.add_argument("--no-record", action="store_true", help="do not append to bench/results.ndjson")
     parser.add_argument("--list", action="store_true", help="list the rows and exit")
     given = parser.parse_args(arguments)
@@ -91,7 +86,7 @@ def main(arguments: list[str] | None = None) -> list[RowResult]:
     with tempfile.TemporaryDirectory(prefix="firearrow-bench-") as folder, ExitStack() as stack:
         peers = started(stack, wanted, Path(folder), given.part)
         prepared(chosen, peers, given.part)
-        found, warm_up_s = measured(peers, chosen, given.rounds, given.part, memory_ahead=given.memory_ahead)
+        found, warm_up_s = measured(peers, chosen, given.rounds, given.part)
     row_results = [results.row_result(row, found[row.name]) for row in chosen]
     print("\n".join(map(line, row_results)))
     print("\n".join(warm_up_lines(warm_up_s)))
@@ -102,7 +97,6 @@ def main(arguments: list[str] | None = None) -> list[RowResult]:
             peers,
             part=given.part,
             rounds=given.rounds,
-            memory_ahead=given.memory_ahead,
             warm_up_s=warm_up_s,
         )
     return row_results

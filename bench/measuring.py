@@ -9,12 +9,10 @@ import random
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 
-from bench.backing import Reserve
 from bench.load import LoadError
 from bench.pace import Pace
 from bench.rows import OURS, Found, Row, Sample, figures, server_of
@@ -38,8 +36,6 @@ WARM_WINDOWS, WARM_SPREAD, PLATEAU_WINDOWS = 3, 0.05, 6
 PLATEAU_WINDOWS did not exceed the best one before them: on a noisy machine no three windows may be alike."""
 WARM_UP_S = 180
 """The longest warm-up of a server for a row. JIT compilers of a JVM need tens of seconds."""
-RESERVED_BYTES = 3 << 30
-"""The new memory that a sample of the usual length may need, mainly for the page cache of its log."""
 
 
 class MemoryWatch(Watch):
@@ -79,7 +75,7 @@ def quiet() -> None:
             return
 
 
-def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve | None, pace: Pace) -> Sample:
+def sample(row: Row, name: str, server: Server, part: float, pace: Pace) -> Sample:
     """Take a sample, again if it was disturbed; the least disturbed one."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES_MAX):
@@ -91,7 +87,6 @@ def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve | 
             server.awake(CATCH_UP_S * min(1, part)),
             row.entered(name, server, part),
             MemoryWatch(server) as memory,
-            reserve or nullcontext(),
         ):
             mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
             slave = server.slave_cpu_s()
@@ -139,10 +134,9 @@ def warmed_up(row: Row, name: str, server: Server, part: float) -> float:
 
 
 def measured(
-    peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float, *, memory_ahead: bool
+    peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float
 ) -> tuple[dict[str, Found], dict[str, dict[str, float]]]:
-    """Row → server → figures of its best round, and row → server → seconds of warm-up. `memory_ahead`: the memory of
-    each sample is reserved before it.
+    """Row → server → figures of its best round, and row → server → seconds of warm-up.
 
     A peer that fails is left out of the row; LoadError: FireArrow failed.
     """
@@ -150,7 +144,6 @@ def measured(
         row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
     }
     warm_up_s: dict[str, dict[str, float]] = {row.name: {} for row in chosen}
-    reserve = Reserve(int(RESERVED_BYTES * min(1, part))) if memory_ahead else None
     pace = Pace()
     for number in range(rounds):
         plan = [(row, name) for row in chosen if number < row.rounds_max for name in found[row.name]]
@@ -161,14 +154,12 @@ def measured(
             try:
                 if name not in warm_up_s[row.name]:
                     warm_up_s[row.name][name] = warmed_up(row, name, server, part)
-                found[row.name][name].append(sample(row, name, server, part, reserve, pace))
+                found[row.name][name].append(sample(row, name, server, part, pace))
             except LoadError as error:
                 if server_of(name).startswith(OURS):
                     raise
                 print(f"\n{row.name} goes on without {name}: {error}", file=sys.stderr)
                 del found[row.name][name]
     print(file=sys.stderr)
-    if reserve is not None:
-        reserve.close()
     best = {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}
     return best, warm_up_s

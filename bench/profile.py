@@ -22,7 +22,6 @@ from statistics import fmean
 from bench import results
 from bench.backing import Reserve
 from bench.compare import rows
-from bench.measuring import RESERVED_BYTES
 from bench.peers import started
 from bench.programs import ROOT
 from bench.rows import Row, server_of
@@ -30,6 +29,8 @@ from bench.servers import Server
 
 HERTZ = 997
 TOP = 12
+RESERVED_BYTES = 3 << 30
+"""The new memory that a sample of the usual length may need, mainly for the page cache of its log."""
 TICKS_MIN = 30
 """Fewer clock ticks may have missed the kernel, or all else."""
 SECONDS = 3.0

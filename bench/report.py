@@ -1,11 +1,11 @@
 """The report of bench/results.ndjson: `python -m bench.report` writes docs/BENCHMARKS.md and bench/history.svg.
 
-It measures nothing. A row shows its newest full run, or that it was not measured.
+It measures nothing. A row shows its newest full run.
 """
 
 import argparse
 import datetime
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from pathlib import Path
 
 from bench import footprint, plot, results
@@ -48,8 +48,7 @@ METHOD = """## How
   run in rounds of random order. The best round of each server counts; maxima and memory are the highest.
 - Other servers are stopped meanwhile. A sample starts when all writes are on the disk and the machine is idle; samples
   that other processes disturbed, or on a CPU a fifth slower than at its best (`bench/pace.py`), are taken again.
-- Servers pay for new memory during a sample, as at their users'. With `--memory-ahead` it is requested before
-  (`bench/backing.py`).
+- Servers pay for new memory during a sample, as at their users'.
 - At a given rate the load generator sleeps until the next message is due; flat out it polls for 50 us before it sleeps,
   so servers do not pay to wake it.
 """
@@ -57,7 +56,7 @@ GOALS = """## Goals
 
 *Floor* is the same ratio or figure for the row's floor. *Runs* is the lowest and the highest value of the last ten full
 runs, and how many of them reached the goal; their hosts differ. [bench/LIMITS.md](../bench/LIMITS.md) says what limits
-each row and what was tried. Rows that were not measured are not listed.
+each row and what was tried. Not listed: rows that were not measured, goals that the floor misses as well.
 """
 MEMORY = "anonymous MB"
 """The goal that all rows have."""
@@ -77,14 +76,14 @@ You need a quiet machine with two CPUs, `taskset` and a C compiler; Java 17 with
 NOTES = """## Notes
 
 The picture has runs of earlier methods: before `b28704a` the load generator spun at a given rate; up to `363347f` flat
-out it slept at once; before `54724be` rows paid for memory in other ways. Their ratios are not comparable.
+out it slept at once; before `54724be` rows paid for memory in other ways; until 2026-11-28 a figure was the median of
+rounds, without a warm-up. Their ratios are not comparable.
 """
 
 
 def page(runs: list[Run]) -> str:
-    usual = results.as_users_run(runs)
-    parts = [INTRODUCTION, METHOD, "## Results\n", _machine(usual), _goals(usual)]
-    parts += [_figures(usual), _figures_ahead(runs), _footprint(runs), _spark(runs), _micro(runs)]
+    parts = [INTRODUCTION, METHOD, "## Results\n", _machine(runs), _goals(runs)]
+    parts += [_figures(runs), _footprint(runs), _spark(runs)]
     parts += [
         "## History\n\nMessages per second, by run; the scale is logarithmic.\n\n![history](../bench/history.svg)\n"
     ]
@@ -111,7 +110,7 @@ def _date(run: Run) -> str:
 
 
 def _machine(runs: list[Run]) -> str:
-    whole = [run for run in runs if run.kind == "compare" and run.whole]
+    whole = [run for run in runs if run.counts]
     if not whole:
         return "No full run of the comparison has been recorded yet.\n"
     run = whole[-1]
@@ -124,7 +123,7 @@ def _machine(runs: list[Run]) -> str:
 def _goals(runs: list[Run]) -> str:
     measured = results.measured_goals(runs)
     lines = [GOALS, "| row | measure | goal | result | floor | | runs |", "|---|---|--:|--:|--:|---|---|"]
-    reached = beyond = 0
+    reached = listed = 0
     memory: list[float] = []
     for row in rows():
         start = row.name
@@ -134,19 +133,19 @@ def _goals(runs: list[Run]) -> str:
             last = measured[row.name, goal.text][-RUNS_SHOWN:]
             found = last[-1][1]
             met = goal.met(found.value)
-            reached += met
+            if not met and found.floor is not None and not goal.met(found.floor):
+                continue
+            reached, listed = reached + met, listed + 1
             if met and goal.text == MEMORY:
                 memory.append(found.value)
                 continue
-            out_of_reach = not met and found.floor is not None and not goal.met(found.floor)
-            beyond += out_of_reach
-            word = "reached" if met else "**missed**, also by the floor" if out_of_reach else "**missed**"
+            word = "reached" if met else "**missed**"
             floor = "" if found.floor is None else f"{found.floor:,g}"
             limit = f"{'≤' if goal.at_most else '≥'} {goal.limit:,g}"
             shown = f"{found.value:,g} | {floor} | {word} | {_spread(goal, last)}"
             lines.append(f"| {start} | {goal.text} | {limit} | {shown} |")
             start = ""
-    summary = f"{reached} of {len(measured)} goals are reached. {beyond} of the others are missed by the floor as well."
+    summary = f"{reached} of {listed} goals are reached."
     if memory:
         summary += f" Anonymous memory is at most {max(memory):,g} MB."
     return "\n".join([*lines, "", summary, ""])
@@ -163,23 +162,10 @@ def _spread(goal: Goal, last: list[tuple[Run, Outcome]]) -> str:
 
 
 def _figures(runs: list[Run]) -> str:
-    return _figures_table("## Figures", results.newest_figures(runs))
-
-
-def _figures_ahead(runs: list[Run]) -> str:
-    """Rows that were measured without the kernel's time for new memory only, which users do not see."""
-    if results.as_users_run(runs) is runs:
-        return ""
-    usual = {row for row, _ in results.newest_figures(results.as_users_run(runs))}
-    ahead = results.newest_figures([run for run in runs if run.kind == "compare" and run.memory_ahead])
-    newest = {key: found for key, found in ahead.items() if key[0] not in usual}
-    return _figures_table("### Measured with memory requested ahead (`--memory-ahead`) only", newest)
-
-
-def _figures_table(title: str, newest: Mapping[tuple[str, str], tuple[Run, Mapping[str, float]]]) -> str:
     """The name of a row and its commit are in the first of its lines."""
+    newest = results.newest_figures(runs)
     head = "| row | server | messages/s | CPU us per message | p50/p99/p99.9/max us | anonymous MB |"
-    lines = [title, "", head, "|---|---|--:|--:|--:|--:|"]
+    lines = ["## Figures", "", head, "|---|---|--:|--:|--:|--:|"]
     for row in rows():
         start = row.name
         for name in row.work:
@@ -273,23 +259,6 @@ def _memory(runs: list[Run]) -> list[str]:
     for name in dict.fromkeys(row["row"] for row in run.spark):
         lines.append(f"| {name} | " + " | ".join(str(most[name, size]) for size in sizes) + " |")
     return [*lines, ""]
-
-
-def _micro(runs: list[Run]) -> str:
-    found: dict[str, tuple[float, Run]] = {
-        name: (ns, run) for run in runs if run.kind == "micro" for name, ns in run.micro.items()
-    }
-    if not found:
-        return ""
-    lines = [
-        "## Micro-benchmarks",
-        "",
-        "Median time of one operation without a socket; for whole brokers (`test_broker`), of one message.",
-        "",
-    ]
-    lines += ["| benchmark | ns | commit |", "|---|--:|---|"]
-    lines += [f"| {name} | {ns:,g} | `{run.commit}` |" for name, (ns, run) in sorted(found.items())]
-    return "\n".join([*lines, ""])
 
 
 def panels(runs: list[Run]) -> list[Panel]:

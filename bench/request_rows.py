@@ -82,7 +82,7 @@ def one_by_one(body_bytes: int) -> Row:
             "floor": sending(body_bytes, 64, 1, 200_000, check=False),
             "apache": sending(body_bytes, 64, 1, 60_000),
         },
-        (*goals, rows.cpu(5.5)) if body_bytes == 128 else tuple(goals),
+        (*goals, rows.cpu_of("floor", 1.25)) if body_bytes == 128 else tuple(goals),
         prepare=_topic,
         floor="floor",
     )
@@ -100,7 +100,7 @@ def pipelined(body_bytes: int) -> Row:
             "redis XADD": redis(frames.redis_adds, body_bytes, 8, 32, 400_000),
             "apache": sending(body_bytes, 8, 32, 60_000),
         },
-        (*goals, rows.cpu(0.65)) if body_bytes == 128 else tuple(goals),
+        (*goals, rows.cpu_of("floor", 2)) if body_bytes == 128 else tuple(goals),
         prepare=_topic,
         floor="floor",
     )
@@ -143,7 +143,6 @@ def synced(connections: int, depth: int, requests: int, of_async: float, of_apac
         },
         (
             rows.of(OURS, of_async),
-            rows.of("redis synced XADD", 2),
             rows.of("apache synced", of_apache),
             rows.memory(),
         ),

@@ -57,12 +57,10 @@ class Run:
     machine: dict[str, Any]
     kind: str
     rows: tuple[RowResult, ...]
-    micro: dict[str, float]
-    """Name of a benchmark → median ns of one operation."""
     ready_s: dict[str, float]
     part: float
-    memory_ahead: bool
-    """Whether the memory of each sample was reserved before it; so it was in early runs, which do not say it."""
+    warm: bool
+    """Whether each server was warmed up until its rate was steady; comparisons before did not, and are only drawn."""
     profile: dict[str, Any]
     """See bench.profile."""
     spark: tuple[dict[str, Any], ...]
@@ -73,6 +71,11 @@ class Run:
     @property
     def whole(self) -> bool:
         return self.part >= 1
+
+    @property
+    def counts(self) -> bool:
+        """Whether the report shows its figures."""
+        return self.kind == "compare" and self.whole and self.warm
 
 
 def outcomes(row: Row, found: Found) -> list[Outcome]:
@@ -124,7 +127,6 @@ def append_comparison(
     *,
     part: float,
     rounds: int,
-    memory_ahead: bool,
     warm_up_s: Mapping[str, Mapping[str, float]],
     path: Path = RESULTS,
 ) -> None:
@@ -134,7 +136,6 @@ def append_comparison(
         path=path,
         part=part,
         rounds=rounds,
-        memory_ahead=memory_ahead,
         warm_up_s={row: {name: round(took, 1) for name, took in of.items()} for row, of in warm_up_s.items()},
         ready_s=ready,
         rows=[asdict(row) for row in row_results],
@@ -159,10 +160,9 @@ def _run(line: dict[str, Any]) -> Run:
         machine,
         kind,
         rows,
-        line.get("micro", {}),
         line.get("ready_s", {}),
         line.get("part", 1),
-        line.get("memory_ahead", True),
+        "warm_up_s" in line,
         line.get("profile", {}),
         raw_rows if of_spark else (),
         line.get("footprint", {}),
@@ -183,17 +183,11 @@ def _early(row: dict[str, Any]) -> RowResult:
     return RowResult(row["row"].removesuffix(", messages/s"), "firearrow", rates, ())
 
 
-def as_users_run(runs: list[Run]) -> list[Run]:
-    """Without comparisons whose memory was reserved ahead, unless there are no others."""
-    found = [run for run in runs if run.kind != "compare" or not run.memory_ahead]
-    return found if any(run.kind == "compare" and run.whole for run in found) else runs
-
-
 def measured_goals(runs: list[Run]) -> dict[tuple[str, str], list[tuple[Run, Outcome]]]:
-    """Row and goal → the whole runs that measured it, the newest last."""
+    """Row and goal → the runs that count and measured it, the newest last."""
     found: dict[tuple[str, str], list[tuple[Run, Outcome]]] = {}
     for run in runs:
-        if run.kind == "compare" and run.whole:
+        if run.counts:
             for result in run.rows:
                 for goal in result.goals:
                     found.setdefault((result.row, goal.text), []).append((run, goal))
@@ -201,11 +195,11 @@ def measured_goals(runs: list[Run]) -> dict[tuple[str, str], list[tuple[Run, Out
 
 
 def newest_figures(runs: list[Run]) -> dict[tuple[str, str], tuple[Run, dict[str, float]]]:
-    """Row and server → the last whole run that measured it."""
+    """Row and server → the last run that counts and measured it."""
     return {
         (result.row, name): (run, figures)
         for run in runs
-        if run.kind == "compare" and run.whole
+        if run.counts
         for result in run.rows
         for name, figures in result.figures.items()
     }

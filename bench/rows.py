@@ -60,8 +60,10 @@ def rate(limit: float) -> Goal:
     return Goal("messages/s", limit, False, lambda found, ours: found[ours].rate)
 
 
-def cpu(limit_us: float) -> Goal:
-    return Goal("server CPU us a message", limit_us, True, lambda found, ours: found[ours].cpu_us)
+def cpu_of(peer: str, limit: float) -> Goal:
+    """The CPU time of a message is at most `limit` times the peer's: the rest is the kernel's, which both pay."""
+    text = f"server CPU of {peer}"
+    return Goal(text, limit, True, lambda found, ours: found[ours].cpu_us / found[peer].cpu_us)
 
 
 def more_cpu(peer: str, limit_us: float) -> Goal:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from bench import flow, frames, load, rows
 from bench.load import Load, Workload
 from bench.request_rows import sending
-from bench.rows import OURS, Row, Work
+from bench.rows import OURS, Goal, Row, Work
 from bench.servers import Server
 
 IDLERS = 5000
@@ -41,7 +41,7 @@ def flowing(body_bytes: int, messages: int) -> Work:
     return work
 
 
-def flat_out(body_bytes: int, limit: float) -> Row:
+def flat_out(body_bytes: int, *more: Goal) -> Row:
     return Row(
         f"end to end flat out, {frames.size(body_bytes)}",
         OURS,
@@ -50,7 +50,13 @@ def flat_out(body_bytes: int, limit: float) -> Row:
             "relay floor": flowing(body_bytes, 2_000_000),
             "apache": flowing(body_bytes, 80_000),
         },
-        (rows.rate(limit), rows.of("apache", 15), rows.latency("p99", 5000), rows.memory()),
+        (
+            rows.of("relay floor", 0.75),
+            rows.cpu_of("relay floor", 1.5),
+            rows.of("apache", 15),
+            *more,
+            rows.memory(),
+        ),
         rounds_max=3,
         floor="relay floor",
     )
@@ -235,8 +241,8 @@ def with_users(connections: int, depth: int, strategy: str, of_off: float) -> Ro
 
 def whole_rows() -> list[Row]:
     return [
-        flat_out(128, 800_000),
-        flat_out(1024, 500_000),
+        flat_out(128, rows.latency("p99", 5000)),
+        flat_out(1024),
         paced(),
         many_topics(1000, 0.8),
         many_topics(20_000, 0.6),
