@@ -4,7 +4,6 @@ Exit codes: 0 clean or done, 1 findings, 2 wrong usage, 3 the store cannot be us
 `broker/cli.py` imports this module only for `firearrow store`.
 """
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -56,9 +55,8 @@ def _exit_code(given: Namespace) -> int:
         return _failed(str(error), FINDINGS)
     except (StoreError, StartError) as error:
         return _failed(str(error), CANNOT)
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:  # ends the program quietly
+        raise
     except OSError as error:
         return _failed(f"{error.filename or 'the store'}: {error.strerror or error}", CANNOT)
     except KeyboardInterrupt:

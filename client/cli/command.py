@@ -144,9 +144,8 @@ class Command(verbs.Command):
             return _failed(given.verb.prog, error, FOUND_TROUBLE)
         except KeyboardInterrupt:
             return INTERRUPTED
-        except BrokenPipeError:  # such as `| head`
-            _discard_output()
-            return OK
+        except BrokenPipeError:  # ends the program quietly
+            raise
         except OSError as error:  # a full disk: those of connections and files are caught where they occur
             _discard_output()
             file = "the output" if error.filename is None else error.filename

@@ -42,9 +42,17 @@ class EntryPoint(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command that the arguments name, by default those of the process, and exit with its code."""
     try:
-        sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+        try:
+            code: str | int | None = run(sys.argv[1:] if arguments is None else arguments)
+        except SystemExit as ended:  # after help, the version or a usage error
+            code = ended.code
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
     except KeyboardInterrupt:  # while modules are imported
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -89,9 +89,10 @@ def test_json_is_to_be_had_on_a_terminal(peer: Peer, topic: str) -> None:
     assert {"topic": topic} in [orjson.loads(line) for line in shown.splitlines()]
 
 
-def test_a_reader_may_leave(peer: Peer, topic: str) -> None:
+@pytest.mark.parametrize("line", ["config get -n {}", "store --help", "spark --help", "--help"])
+def test_a_reader_may_leave(peer: Peer, topic: str, line: str) -> None:
     """Like `firearrow … | head -1`."""
-    words = ["firearrow", "config", "get", "-n", peer.name_server]
+    words = ["firearrow", *line.format(peer.name_server).split()]
     running = ForkedCommand(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert running.stdout is not None
     running.stdout.close()

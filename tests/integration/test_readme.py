@@ -67,5 +67,5 @@ def test_subcommands_are_named(command: str) -> None:
     listed = help_of(command)
     [line] = re.findall(rf"^firearrow {command} +(.*)$", README.read_text("utf-8"), re.M)
     for name in SUBCOMMANDS[command]:
-        assert re.search(rf"^  {name} ", listed, re.M), name
+        assert re.search(rf"^ +{name} ", listed, re.M), name
         assert name in line

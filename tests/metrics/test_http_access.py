@@ -68,7 +68,7 @@ def test_users_log_in_to_http_that_others_reach(tmp_path: Path) -> None:
         for _ in range(40):
             assert get(port, "/metrics", ("stranger", "guess")) == 401
         assert get(port, "/metrics", root) == 200  # logged in from there before
-        assert "sends a password that others can read" in broker.log.read_text()
+        assert "can be read by others on the way" in broker.log.read_text()
 
 
 def test_accounts_with_admin_log_in(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_more_than_a_page_are_listed(connection: ClientSocket, quota: Run) -> No
         ("set topic T", "give at least one quota"),
         ("set topic T --messages-in some", "'some' is no number"),
         ("set topic T --connections 3", "has no quota 'connections'"),
-        ("set address here --connections 3", "'here' is no IP address"),
+        ("set address here --connections 3", "'here' is not an IP address"),
         ("set topic T --messages-in 0", "must be 1 to"),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_topic_that_is_gone_is_an_error_that_says_what_to_do(
     ("arguments", "expected"),
     [
         (("--path", "s"), "--group: name the consumer group"),
-        (("--group", "g", "--topics", "T"), "--group says what is read"),
+        (("--group", "g", "--topics", "T"), "--group decides what is read"),
     ],
 )
 def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], expected: str) -> None:
