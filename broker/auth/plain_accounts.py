@@ -45,6 +45,20 @@ _PERMISSIONS = {
     "SUB|PUB": Permission.PUB | Permission.SUB,
     "DENY": Permission.DENY,
 }
+_FIELDS = {
+    name.lower(): name
+    for name in (
+        "accessKey",
+        "secretKey",
+        "whiteRemoteAddress",
+        "admin",
+        "defaultTopicPerm",
+        "defaultGroupPerm",
+        "topicPerms",
+        "groupPerms",
+    )
+}
+"""Of an account, by what fastjson compares; other fields mean nothing, as up to 4.9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +186,10 @@ def _account(raw: object, number: int) -> Account:
     def text(name: str) -> str:
         return _text(raw.get(name, ""), f"account {number}: {name}")
 
+    for name in raw:
+        known = _FIELDS.get(name.replace("_", "").replace("-", "").lower(), name)
+        if name != known:  # a broker of Apache's up to 4.9 reads it, a later one does not start
+            raise ValueError(f"account {number}: {name[:64]} must be written {known}")
     key, secret = text("accessKey"), text("secretKey")
     for name, value in (("accessKey", key), ("secretKey", secret)):
         if len(value) < NAME_CHARS_MIN:

@@ -1,8 +1,8 @@
 """The YAML of `plain_acl.yml`, parsed by PyYAML (the extra `acl`): mappings, lists and texts. Pure functions.
 
-Apache's brokers use SnakeYAML: those up to 4.9 give a scalar its type and make a text of that (`1_000_000` becomes
-1000000), those from 5.0 on keep its text. A file of permissions must not be read in another way than it was meant:
-what the two read differently is refused, as are anchors, tags, and keys that occur twice.
+The values are those of SnakeYAML in Apache's brokers from 5.0 on, which keep the text of a number (those up to 4.9 make
+1000000 of `1_000_000`). A file of permissions must not be read in another way than it was meant: anchors, tags, keys
+that occur twice or merge mappings are refused. `*` and `*.*.*.*` need no quotes, unlike there.
 """
 
 import re
@@ -22,16 +22,12 @@ VALUES_MAX = 500_000
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _BOOLS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 """Also with a capital, or in capitals."""
-_OTHER_TYPE = re.compile(
-    r"""([-+]?0b_*[01][01_]* | [-+]?0x_*[0-9a-fA-F][0-9a-fA-F_]* | [-+]?0[0-7_]+ | [-+]?(0|[1-9][0-9_]*)
-    | [-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?
-    | [-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)? | [-+]?[0-9][0-9_]*[eE][-+]?[0-9]+
-    | [-+]?\.(inf|Inf|INF) | \.(nan|NaN|NAN) | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)? | << | =)\Z""",
-    re.VERBOSE,
-)
-"""Integers, floats, times, the key that merges mappings and the default value, in YAML 1.1."""
-_DECIMAL = re.compile("0|-?[1-9][0-9]*")
-"""Integers whose text is the same after they were read."""
+_MERGE = "<<"
+_NUMBER_START = "-+.0123456789"
+_STAR = re.compile(r"(?:^|[\s,\[{])\*", re.M)
+_STARS = re.compile(r"\*[*.:]*(?=[ \t]*(?:[\r\n\0,\]}]|[ \t]#))")
+"""Addresses that SnakeYAML and PyYAML take for an alias."""
+_STARS_MAX = 64
 
 
 class YamlError(ValueError):
@@ -60,7 +56,8 @@ def dump(value: dict[str, object]) -> str:
     if not all(text.isprintable() for text in _texts(value)):
         raise ValueError("a text has a character that cannot be printed")
     dumper: Any = type("Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
-    dumper.add_implicit_resolver("number", _OTHER_TYPE, list("-+.0123456789"))  # PyYAML takes 1e5 for a text
+    # for PyYAML 1e5 is a text, for Apache's brokers up to 4.9 a number
+    dumper.add_implicit_resolver("number", re.compile(""), list(_NUMBER_START))
     written: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=BYTES_MAX)
     return written
 
@@ -88,7 +85,8 @@ class _Document:
 
     def __init__(self, yaml: ModuleType, text: str) -> None:
         self._yaml = yaml
-        self._events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        fast = getattr(yaml, "CSafeLoader", None)
+        self._events = yaml.parse(text, Loader=_loader(yaml) if fast is None or _STAR.search(text) else fast)
         self._values = 0
 
     def read(self) -> object:
@@ -142,9 +140,21 @@ def _text(scalar: Event) -> str:
         return ""
     if text.lower() in _BOOLS and text in (text.lower(), text.upper(), text.capitalize()):
         return _BOOLS[text.lower()]
-    if _OTHER_TYPE.match(text) and not _DECIMAL.fullmatch(text):
-        raise _fault(scalar, "has a number or time that brokers read differently: put it in quotes")
+    if text == _MERGE:
+        raise _fault(scalar, "merges a mapping: write the values themselves, or put << in quotes")
     return text
+
+
+def _loader(yaml: ModuleType) -> type:
+    """PyYAML's own, for which `*` is a text."""
+
+    def fetch_alias(loader: Any) -> None:  # noqa: ANN401 (a scanner of PyYAML, which has no types)
+        if _STARS.match(loader.prefix(_STARS_MAX)):
+            loader.fetch_plain()
+        else:
+            yaml.SafeLoader.fetch_alias(loader)
+
+    return type("Loader", (yaml.SafeLoader,), {"fetch_alias": fetch_alias})
 
 
 def _fault(event: Event, what: str) -> YamlError:
