@@ -62,6 +62,12 @@ def pack(given: PackArguments) -> int:
     return 0
 
 
+def _pack_command() -> Command:
+    command = Command("spark pack", None)
+    command.only(pack).group(PackArguments)
+    return command
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run bulk jobs with Apache Spark: replay, redrive, export, import, copy, audit and pack.
 
@@ -74,9 +80,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0 if given.rest else WRONG_USAGE
         name, *rest = given.rest
         if name == "pack":
-            command = Command("spark pack", None)
-            command.only(pack).group(PackArguments)
-            return int(call(command.parse(rest, any_value=True)))
+            return int(call(_pack_command().parse(rest, any_value=True)))
         job = JOBS.get(name)
         if job is None:
             raise CannotSubmit(_unknown(name))
@@ -99,7 +103,7 @@ def run_job(name: str, *arguments: object) -> int:
 
 
 def usage() -> str:
-    lines = {name: job.line for name, job in JOBS.items()} | {"pack": pack.__doc__ or ""}
+    lines = {name: job.line for name, job in JOBS.items()} | {"pack": _pack_command().verbs()[0].summary}
     width = max(map(len, lines))
     return "\n".join(
         [

@@ -99,6 +99,7 @@ class Verb:
         self.action = action
         text, _, examples = inspect.cleandoc(action.__doc__ or "").partition("\n\n")
         self.help = " ".join(text.split())
+        self.summary = SENTENCE_END.split(self.help, 1)[0]
         self.examples = [line.strip() for line in examples.splitlines()]
         self._common = common
         self._arguments: list[Declared] = []
@@ -126,7 +127,7 @@ class Verb:
         return parser
 
     def add_to(self, verbs: "argparse._SubParsersAction[_VerbParser]", name: str) -> None:
-        summary = SENTENCE_END.split(self.help, 1)[0].replace("%", "%%")
+        summary = self.summary.replace("%", "%%")
         parser = verbs.add_parser(name, help=summary, description=self.help, examples=self.examples)
         self._fill(parser)
 

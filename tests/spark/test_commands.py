@@ -36,6 +36,7 @@ def test_help_lists_every_job_with_one_line(capsys: pytest.CaptureFixture[str]) 
     lines = capsys.readouterr().out.splitlines()
     for name, job in JOBS.items():
         assert [line for line in lines if line.split()[:1] == [name]] == [f"  {name:7}  {job.line}"]
+    assert lines[-1] == "  pack     Make an archive of FireArrow for executors that do not have it."
 
 
 def test_every_job_has_a_file_with_a_program() -> None:
