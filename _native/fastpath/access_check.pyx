@@ -32,7 +32,8 @@ def load_libcrypto():
     import _ssl
     path = getattr(_ssl, "__file__", None)
     is_loaded = isinstance(path, str) and fa_libcrypto_load(path.encode(), &libcrypto)
-    is_loaded = is_loaded and hmac_sha1(b"key", [b"text"]) == b64encode(hmac.digest(b"key", b"text", "sha1"))
+    # compared with a constant: Python's would initialize the library, which takes 0.7 MB
+    is_loaded = is_loaded and hmac_sha1(b"key", [b"text"]) == b"Np4pWetJRQM4shJ0j3fY3tdIR7s="
     return is_loaded
 
 

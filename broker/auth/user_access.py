@@ -12,11 +12,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.access import Access, LogIn
 from firearrow.broker.auth.access_control import AccessControl, AccessSettings
-from firearrow.broker.auth.account_access import plain_files
 from firearrow.broker.auth.audit_log import AuditLog
 from firearrow.broker.auth.body_needs import fast_needs
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.plain_accounts import migrated
 from firearrow.broker.auth.rules import Facts
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
@@ -109,6 +107,9 @@ class UserAccess(Access):
 
     def _migrate(self, options: Options) -> None:
         """Create a user with its rules for each account of `plain_acl.yml` whose user does not exist."""
+        from firearrow.broker.auth.account_access import plain_files  # noqa: PLC0415 (rarely asked for)
+        from firearrow.broker.auth.plain_accounts import migrated  # noqa: PLC0415
+
         files = plain_files(options)
         files.load()
         for account in files.acl.accounts.values():

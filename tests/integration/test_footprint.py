@@ -28,3 +28,9 @@ def test_no_heavy_modules(tmp_path: Path) -> None:
     code = "import sys, firearrow.broker.cli, firearrow.broker.app.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {name.partition(".")[0] for name in loaded.split()} & set(heavy)
+
+
+def test_users_do_not_load_what_accounts_need() -> None:
+    code = "import sys, firearrow.broker.auth.user_access; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not [name for name in loaded.split() if "plain" in name or name == "yaml"]
