@@ -232,10 +232,6 @@ class Stats:
         counter = self._counters.get(("GROUP_GET_NUMS", f"{topic}@{group}"))
         return window(counter.minute).tps if counter else 0.0
 
-    def topic_tps(self, topic: str) -> float:
-        counter = self._counters.get(("TOPIC_PUT_NUMS", topic))
-        return window(counter.minute).tps if counter else 0.0
-
     def rates(self, seconds: int) -> Totals:
         """Increases of the totals over the last `seconds`, or since the start; `at_ms` is the span in ms."""
         last = self._seconds[-1]

@@ -1,6 +1,6 @@
 """Message, MessageQueue and SendResult, and the encoding of properties."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -118,21 +118,6 @@ class SendResult(NamedTuple):
                 self.status.value, "stored, but less safely than configured", self.queue.broker_name
             )
         return self
-
-
-def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """`name 0x01 value 0x02 …`. MessageRefused: over 32767 bytes, or a name or value contains a separator."""
-    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
-    if text.count("\x01") + text.count("\x02") != 2 * len(properties):
-        raise MessageRefused(
-            "properties: the bytes 1 and 2 are separators and cannot be part of a name or value"
-        )
-    encoded = text.encode("utf-8", "surrogatepass")
-    if len(encoded) > PROPERTIES_BYTES_MAX:
-        raise MessageRefused(
-            f"properties have {len(encoded)} bytes, at most {PROPERTIES_BYTES_MAX} are allowed"
-        )
-    return encoded
 
 
 def decode_properties(data: bytes) -> dict[str, str]:

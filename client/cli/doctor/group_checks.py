@@ -8,8 +8,6 @@ from firearrow.client.cli.doctor.checks import Found, NotChecked, check_of, coun
 from firearrow.client.cli.doctor.facts import Facts, Group, Progress, Queue
 from firearrow.client.cli.times import age_text
 
-STANDS_MS = 60_000
-"""A group stands still if the message that it stands on is older, and nothing is committed while we watch."""
 DELAYED = "SCHEDULE_CONSUMER"
 """Its dead letters were due for topics that were deleted."""
 RETRIES_MAX = 100

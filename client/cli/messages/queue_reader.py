@@ -31,8 +31,6 @@ NEW_QUEUES_EACH_S = 5.0
 ARRIVED_MAX = 256
 """Messages that wait for output; then no more are pulled."""
 REQUESTS_MAX = 64
-OFFSET_BELOW = 1_000_000_000
-"""A bare number from here is a time."""
 LAST_MAX = 1_000_000
 
 

@@ -18,7 +18,6 @@ def test_a_counter_over_a_minute_and_an_hour() -> None:
     minute, hour, _ = views
     assert (minute.sum, minute.tps, minute.avgpt) == (30, 0.5, 5.0)
     assert (hour.sum, hour.tps) == (600, 0.5)
-    assert stats.topic_tps("T") == 0.5
     assert stats.view("TOPIC_PUT_NUMS", "U") is None
 
 
