@@ -199,7 +199,7 @@ class NameServerApp:
             return Access()
         if kv_file is None:
             raise StartError("authenticationEnabled=true needs a folder for users: set kvConfigPath or HOME")
-        from firearrow.broker.auth.facts import ClusterFacts  # noqa: PLC0415 (most name servers check nothing)
+        from firearrow.broker.auth.broker_facts import ClusterFacts  # noqa: PLC0415 (most name servers check nothing)
         from firearrow.broker.auth.user_access import UserAccess  # noqa: PLC0415
 
         facts, folder = ClusterFacts(self._users.cluster_name), kv_file.parent

@@ -78,7 +78,7 @@ def _make_access(base: Foundation, count_login: Callable[[Peer, str], None]) -> 
     options, store, clock = base.options, base.store, base.clock
     folder = Path(options.store_root) / "config"
     if options.authentication:
-        from firearrow.broker.auth.facts import StoreFacts  # noqa: PLC0415 (most brokers check nothing)
+        from firearrow.broker.auth.broker_facts import StoreFacts  # noqa: PLC0415 (most brokers check nothing)
         from firearrow.broker.auth.user_access import UserAccess  # noqa: PLC0415
 
         facts = StoreFacts(options.cluster_name, store, names_lmqs=options.multi_dispatch)

@@ -8,8 +8,8 @@ from firearrow._native.fastpath.fast_connection import FastConnection
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.auth.access import Access, LogIn
 from firearrow.broker.auth.audit_log import AuditLog
-from firearrow.broker.auth.body_needs import fast_needs
-from firearrow.broker.auth.facts import StoreFacts
+from firearrow.broker.auth.body_rights import fast_needs
+from firearrow.broker.auth.broker_facts import StoreFacts
 from firearrow.broker.auth.failed_logins import FailedLogins
 from firearrow.broker.auth.plain_access import PlainAccess
 from firearrow.broker.auth.plain_accounts import Account

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from hmac import compare_digest
 
 from firearrow._native.protocol.access_model import Action, address_of
-from firearrow._native.protocol.authorization import Need
+from firearrow._native.protocol.policy_decision import Need
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth import signatures
 from firearrow.broker.auth.audit_log import AuditLog, audit_refusal, ip_of
 from firearrow.broker.auth.bodies import TEXT_CHARS_MAX
-from firearrow.broker.auth.body_needs import topic_need
+from firearrow.broker.auth.body_rights import topic_need
 from firearrow.broker.auth.failed_logins import TOO_MANY, FailedLogins, Watcher
 from firearrow.broker.auth.plain_accounts import Account, PlainAcl, is_trace
 from firearrow.broker.auth.plain_files import PlainFiles, Reading
-from firearrow.broker.auth.rules import Facts, needs_of
+from firearrow.broker.auth.request_rights import Facts, needs_of
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, ip_text
 

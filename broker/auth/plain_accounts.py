@@ -20,7 +20,7 @@ from firearrow._native.protocol.access_model import (
     User,
     UserType,
 )
-from firearrow._native.protocol.authorization import Need
+from firearrow._native.protocol.policy_decision import Need
 from firearrow.broker.auth import plain_yaml
 from firearrow.broker.auth.bodies import Policies
 from firearrow.broker.auth.remote_addresses import RemoteAddresses

@@ -13,9 +13,9 @@ from firearrow.broker.auth import bodies
 from firearrow.broker.auth.access import Access, LogIn
 from firearrow.broker.auth.access_control import AccessControl, AccessSettings
 from firearrow.broker.auth.audit_log import AuditLog
-from firearrow.broker.auth.body_needs import fast_needs
+from firearrow.broker.auth.body_rights import fast_needs
 from firearrow.broker.auth.failed_logins import FailedLogins
-from firearrow.broker.auth.rules import Facts
+from firearrow.broker.auth.request_rights import Facts
 from firearrow.broker.auth.signatures import sign
 from firearrow.broker.auth.tables import ACLS_FILE, USERS_FILE, AclTable, UserTable
 from firearrow.broker.base import auth_options

@@ -7,12 +7,13 @@
 - `broker_admin`: runtime info (28), config (25, 26), statistics (315), cold read limits (2001 to 2004)
 - `broker_routes`: builds the handlers of a broker from its context and services
 - `clients`: heartbeats (34), unregistration (35), members of a group (38), subscription checks (46)
+- `connections`: refusals and connections (30007, 30010, 30011), of FireArrow alone
 - `consumer_admin`: connections and subscriptions of groups, requests relayed to a client, progress of groups
 - `end_transaction`: commits and rollbacks (37), resumed checks of half messages (323)
-- `extensions`: locks of queues, lag, refusals, connections (30004, 30006, 30007, 30010, 30011), of FireArrow alone
+- `group_lag`: locks of queues, lag (30004, 30006), of FireArrow alone
 - `groups`: creates, changes, deletes and lists subscription groups (200, 225, 207, 201, 352, 353)
+- `host_status`: disks, fsync, open files, memory, addresses and clock of the broker's machine (30012)
 - `lock_queues`: locks of orderly consumers on their queues (41, 42)
-- `machine`: disks, fsync, open files, memory, addresses and clock of the broker's machine (30012)
 - `namesrv_admin`: name server: topics, write permissions, config, key-value config (217, 216, 205, 327, 318,
   319, 100...)
 - `namesrv_register`: name server: registration and heartbeats of brokers (103, 104, 322, 904)

@@ -18,12 +18,13 @@ from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.broker_admin import ColdReadsHandler, InspectionHandler, SingleBrokerHandler
 from firearrow.broker.handlers.clients import ClientsHandler
+from firearrow.broker.handlers.connections import ConnectionsHandler, RefusedRequests
 from firearrow.broker.handlers.consumer_admin import ConsumersHandler, ProducersHandler, ProgressHandler
 from firearrow.broker.handlers.end_transaction import TransactionsHandler
-from firearrow.broker.handlers.extensions import ConnectionsHandler, LagHandler, RefusedRequests
+from firearrow.broker.handlers.group_lag import LagHandler
 from firearrow.broker.handlers.groups import GroupsHandler
+from firearrow.broker.handlers.host_status import MachineHandler
 from firearrow.broker.handlers.lock_queues import LocksHandler
-from firearrow.broker.handlers.machine import MachineHandler
 from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.handlers.pop import PeekHandler, PopHandler
 from firearrow.broker.handlers.pop_notification import NotificationHandler

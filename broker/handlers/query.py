@@ -7,7 +7,7 @@ from firearrow._native.protocol import fastjson
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.auth.facts import topic_of
+from firearrow.broker.auth.broker_facts import topic_of
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes

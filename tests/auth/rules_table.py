@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.auth.rules import CLOSED, RULES
+from firearrow.broker.auth.request_rights import CLOSED, RULES
 
 PROTOCOL = Path(__file__).resolve().parents[2] / "docs/PROTOCOL.md"
 DEFAULT = "Cluster Update"

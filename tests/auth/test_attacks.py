@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store.confirm_offset import FILE_NAME, OFFSET
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.auth.rules import NEEDS_MAX
+from firearrow.broker.auth.request_rights import NEEDS_MAX
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.auth.user_access import SECRET_MODE
 from firearrow.broker.base.errors import StartError

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.auth.rules import CLOSED, RULES
+from firearrow.broker.auth.request_rights import CLOSED, RULES
 from tests.auth.every_code import CASES, Case, encoded
 from tests.auth.rules_table import PROTOCOL, document
 from tests.auth.secured import SignedSocket, create_user, grant, revoke_all, secured

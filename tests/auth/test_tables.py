@@ -24,10 +24,10 @@ from firearrow._native.protocol.access_model import (
     UserType,
     address_of,
 )
-from firearrow._native.protocol.authorization import Need, Rights, decide
+from firearrow._native.protocol.policy_decision import Need, Rights, decide
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.bodies import ENTRIES_MAX, PASSWORD_CHARS_MAX, SOURCES_MAX, TEXT_CHARS_MAX
-from firearrow.broker.auth.rules import NEEDS_MAX
+from firearrow.broker.auth.request_rights import NEEDS_MAX
 from firearrow.broker.auth.tables import USERS_MAX, AclTable, UserTable
 from firearrow.broker.auth.user_access import SECRET_MODE
 from firearrow.broker.base.errors import Refusal, StartError

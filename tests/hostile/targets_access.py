@@ -5,7 +5,7 @@ from firearrow._native.wire.command import RemotingCommand, WireError
 from firearrow.broker.auth import bodies
 from firearrow.broker.auth.plain_accounts import PlainAcl
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
-from firearrow.broker.auth.rules import rule_of
+from firearrow.broker.auth.request_rights import rule_of
 from firearrow.broker.auth.signatures import is_signed, sign
 from firearrow.broker.auth.tables import AclTable, UserTable
 from firearrow.broker.base.errors import Refusal

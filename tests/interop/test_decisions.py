@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.protocol.access_model import Acl, Action, Resource, address_of
-from firearrow._native.protocol.authorization import Need, Rights, decide, refusal_text
+from firearrow._native.protocol.policy_decision import Need, Rights, decide, refusal_text
 from firearrow.broker.auth import bodies
 from tests.interop.driver import java
 from tests.interop.toolchain import java_class_path, need

@@ -13,7 +13,7 @@ from firearrow._native.protocol.access_model import (
     address_of,
     network_of,
 )
-from firearrow._native.protocol.authorization import Need, decide, refusal_text
+from firearrow._native.protocol.policy_decision import Need, decide, refusal_text
 from firearrow.client.admin_api.users import UserRecord, Users
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from firearrow._native.protocol.access_model import Action, Resource, User, address_of
-from firearrow._native.protocol.authorization import Need, decide
+from firearrow._native.protocol.policy_decision import Need, decide
 from firearrow.broker.auth import access_control, bodies
 from firearrow.broker.auth.access_control import ENTRIES_KEPT_MAX, AccessControl, AccessSettings
 from firearrow.broker.auth.bodies import ENTRIES_MAX

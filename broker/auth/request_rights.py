@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.access_model import Action, Resource
-from firearrow._native.protocol.authorization import Need
+from firearrow._native.protocol.policy_decision import Need
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.auth import body_needs
-from firearrow.broker.auth.body_needs import consumed, group_need, sent, topic_need
+from firearrow.broker.auth import body_rights
+from firearrow.broker.auth.body_rights import consumed, group_need, sent, topic_need
 from firearrow.broker.base.message import Property, properties_of
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.pop.checkpoints import revive_topic
@@ -226,27 +226,27 @@ RULES: dict[int, Rule] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: Rule(_sent_back, "Group Sub, and Topic Sub of the message"),
     RequestCode.END_TRANSACTION: Rule(_ended, "Topic Pub of the half message"),
     RequestCode.RESUME_CHECK_HALF_MESSAGE: Rule(_resumed, "Topic Update of the half message"),
-    RequestCode.RECALL_MESSAGE: Rule(body_needs.recalled, "Topic Pub, also of the recall handle"),
+    RequestCode.RECALL_MESSAGE: Rule(body_rights.recalled, "Topic Pub, also of the recall handle"),
     RequestCode.VIEW_MESSAGE_BY_ID: Rule(_viewed, "Topic Sub or Get of the message"),
     RequestCode.QUERY_MESSAGE: _names(SUB | GET, topic="topic"),
     RequestCode.QUERY_CONSUME_QUEUE: _both(GET, more=("consumerGroup",)),
     # clients
     RequestCode.HEART_BEAT: Rule(
-        body_needs.heartbeat, "for each group: Group Sub, and Topic Sub of its topics"
+        body_rights.heartbeat, "for each group: Group Sub, and Topic Sub of its topics"
     ),
     RequestCode.UNREGISTER_CLIENT: Rule(_unregistered, "Group Sub of a consumer"),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _names(SUB | GET, group="consumerGroup"),
-    RequestCode.CHECK_CLIENT_CONFIG: Rule(body_needs.client_config, "Group Sub and Topic Sub"),
-    RequestCode.LOCK_BATCH_MQ: Rule(body_needs.locked, "Group Sub, and Topic Sub of each queue"),
-    RequestCode.UNLOCK_BATCH_MQ: Rule(body_needs.locked, "Group Sub, and Topic Sub of each queue"),
-    RequestCode.QUERY_ASSIGNMENT: Rule(body_needs.assigned, "Group Sub and Topic Sub"),
-    RequestCode.SET_MESSAGE_REQUEST_MODE: Rule(body_needs.request_mode, "Group Update and Topic Update"),
+    RequestCode.CHECK_CLIENT_CONFIG: Rule(body_rights.client_config, "Group Sub and Topic Sub"),
+    RequestCode.LOCK_BATCH_MQ: Rule(body_rights.locked, "Group Sub, and Topic Sub of each queue"),
+    RequestCode.UNLOCK_BATCH_MQ: Rule(body_rights.locked, "Group Sub, and Topic Sub of each queue"),
+    RequestCode.QUERY_ASSIGNMENT: Rule(body_rights.assigned, "Group Sub and Topic Sub"),
+    RequestCode.SET_MESSAGE_REQUEST_MODE: Rule(body_rights.request_mode, "Group Update and Topic Update"),
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _cluster(GET),
     # POP
     RequestCode.POP_MESSAGE: _both(SUB),
     RequestCode.PEEK_MESSAGE: _both(SUB),
     RequestCode.ACK_MESSAGE: Rule(_acknowledged, "Topic Sub and Group Sub"),
-    RequestCode.BATCH_ACK_MESSAGE: Rule(body_needs.acknowledged, "for each entry: Group Sub and Topic Sub"),
+    RequestCode.BATCH_ACK_MESSAGE: Rule(body_rights.acknowledged, "for each entry: Group Sub and Topic Sub"),
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Rule(_acknowledged, "Topic Sub and Group Sub"),
     RequestCode.NOTIFICATION: _both(SUB),
     RequestCode.POLLING_INFO: _both(GET),
@@ -268,16 +268,16 @@ RULES: dict[int, Rule] = {
     RequestCode.CLONE_GROUP_OFFSET: Rule(_cloned, "Group Update of both groups, Topic Update"),
     # topics
     RequestCode.UPDATE_AND_CREATE_TOPIC: _names(CREATE, topic="topic"),
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Rule(body_needs.topics, "Topic Create of each topic"),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Rule(body_rights.topics, "Topic Create of each topic"),
     RequestCode.DELETE_TOPIC_IN_BROKER: _names(DELETE, topic="topic"),
     RequestCode.GET_TOPIC_STATS_INFO: _names(GET, topic="topic"),
     RequestCode.GET_TOPIC_CONFIG: _names(GET, topic="topic"),
     RequestCode.GET_ALL_TOPIC_CONFIG: _cluster(GET),
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _cluster(GET),
     # groups
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Rule(body_needs.group, "Group Create"),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Rule(body_rights.group, "Group Create"),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Rule(
-        body_needs.groups, "Group Create of each group"
+        body_rights.groups, "Group Create of each group"
     ),
     RequestCode.DELETE_SUBSCRIPTIONGROUP: _names(DELETE, group="groupName"),
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _cluster(GET),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.access_model import Action, Resource
-from firearrow._native.protocol.authorization import Need
 from firearrow._native.protocol.fastjson import loads_body, message_queue
+from firearrow._native.protocol.policy_decision import Need
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.subscriptions import HeartbeatData

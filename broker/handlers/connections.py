@@ -1,0 +1,112 @@
+"""LIST_REFUSALS (30007), LIST_CONNECTIONS (30010) and CLOSE_CONNECTION (30011), of FireArrow alone. Loop thread."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import OpenConnection, Peer, Routes
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.paging import limit_of
+
+SLICE = 64
+
+
+class RefusedRequests(Protocol):
+    """`broker/net/refusals` implements it."""
+
+    by_reason: Counter[str]
+
+    def last(self, count: int) -> Sequence["RefusedRequest"]: ...
+
+
+class RefusedRequest(Protocol):
+    def to_object(self) -> dict[str, object]: ...
+
+
+class ConnectionsHandler:
+    """`connections()`: those that are open; `loop_time()`: the event loop's, in seconds."""
+
+    def __init__(
+        self,
+        clients: ClientTable,
+        clock: Clock,
+        refusals: RefusedRequests,
+        *,
+        connections: Callable[[], Collection[OpenConnection]],
+        loop_time: Callable[[], float],
+    ) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._refusals = refusals
+        self._connections = connections
+        self._loop_time = loop_time
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.LIST_REFUSALS: self.refusals,
+            RequestCode.LIST_CONNECTIONS: self.connections,
+            RequestCode.CLOSE_CONNECTION: self.close,
+        }
+
+    def refusals(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        listed = [each.to_object() for each in self._refusals.last(limit_of(request))]
+        body = {"refusals": listed, "byReason": dict(self._refusals.by_reason)}
+        return request.answer(body=orjson.dumps(body))
+
+    async def connections(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        limit, found = limit_of(request), list[dict[str, Any]]()
+        connections = sorted(self._connections(), key=lambda each: each.since)
+        for number, connection in enumerate(connections[:limit]):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            found.append(self._connection(connection))
+        body = {"connections": found, "more": len(connections) > limit}
+        return request.answer(body=orjson.dumps(body))
+
+    def _connection(self, connection: OpenConnection) -> dict[str, Any]:
+        groups, producer_groups = self._clients.memberships(connection)
+        member = self._clients.any_member(connection)
+        now_ms, now_s = self._clock.now_ms(), self._loop_time()
+        return {
+            "address": _address(connection),
+            "clientId": "" if member is None else member.client_id,
+            "language": "" if member is None else member.language_name,
+            "version": 0 if member is None else member.version,
+            "groups": groups,
+            "producerGroups": producer_groups,
+            "sinceMs": now_ms - round((now_s - connection.since) * 1000),
+            "lastRequestMs": now_ms - round(max(now_s - connection.last_seen, 0) * 1000),
+            "protocol": "remoting",
+            "requests": {"frames": connection.received_frames},
+        }
+
+    def close(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Close connections, except the one that asks."""
+        address, client_id = request.text_or("address", ""), request.text_or("clientId", "")
+        if bool(address) == bool(client_id):
+            raise Refusal(ResponseCode.INVALID_PARAMETER, "give either address (ip:port) or clientId")
+        chosen = [
+            connection
+            for connection in self._connections()
+            if connection is not peer and self._is_meant(connection, address, client_id)
+        ]
+        for connection in chosen:
+            connection.close()
+        return request.answer(body=orjson.dumps({"closed": len(chosen)}))
+
+    def _is_meant(self, connection: OpenConnection, address: str, client_id: str) -> bool:
+        if address:
+            return _address(connection) == address
+        member = self._clients.any_member(connection)
+        return member is not None and member.client_id == client_id
+
+
+def _address(connection: OpenConnection) -> str:
+    return "{}:{}".format(*connection.remote)
