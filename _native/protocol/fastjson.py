@@ -8,6 +8,7 @@ depth. Strict JSON goes through orjson. Knows no table; any thread.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeGuard
 
 import orjson
@@ -284,6 +285,9 @@ def _tabbed(text: bytes) -> bytes:
     return text.replace(b'": ', b'":')
 
 
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
+
+
 class _Writer:
     """Writes what is not valid JSON: keys that are integers or message queues."""
 
@@ -298,15 +302,19 @@ class _Writer:
         return "".join(self._parts).encode()
 
     def _write(self, value: object, depth: int) -> None:
+        if isinstance(value, int | str):  # most values, and the rest of the questions takes longer
+            self._parts.append(_scalar(value))
+            return
         if depth > DEPTH_MAX:
             raise TypeError(f"nested deeper than {DEPTH_MAX}")
         if isinstance(value, MessageQueue):
             value = {"brokerName": value.broker_name, "queueId": value.queue_id, "topic": value.topic}
-        if isinstance(value, Mapping) and all(type(key) is type(item) is int for key, item in value.items()):
-            self._parts.append(self._numbers(value, depth))
-        elif isinstance(value, Mapping):
-            keys = sorted(value, key=_rank) if self._is_sorted else list(value)
-            self._write_all("{}", keys, list(map(value.__getitem__, keys)), depth)
+        if isinstance(value, dict | Mapping):
+            if all(type(key) is type(item) is int for key, item in value.items()):
+                self._parts.append(self._numbers(value, depth))
+            else:
+                members = sorted(value.items(), key=_rank) if self._is_sorted else value.items()
+                self._write_all("{}", list(map(_FIRST, members)), map(_SECOND, members), depth)
         elif isinstance(value, list | tuple | set | frozenset):
             self._write_all("[]", None, value, depth)
         else:
@@ -344,8 +352,9 @@ class _Writer:
         self._parts.append(":")
 
 
-def _rank(key: object) -> tuple[int, int, str]:
-    """Sort key: integers first, then message queues by id and topic, then strings."""
+def _rank(member: tuple[object, object]) -> tuple[int, int, str]:
+    """Sort key of an object's members: integers first, then message queues by id and topic, then strings."""
+    key = member[0]
     if isinstance(key, int):
         return (0, key, "")
     if isinstance(key, MessageQueue):
