@@ -1,10 +1,23 @@
-"""Periodic: runs jobs at fixed intervals; one that fails is logged and runs again. Loop thread."""
+"""Periodic: runs jobs at fixed intervals; one that fails is logged and runs again. `watched`: a task that ends only
+by a fault. Loop thread."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 log = logging.getLogger("firearrow.periodic_jobs")
+
+
+def watched(coroutine: Coroutine[object, object, None], what: str) -> asyncio.Task[None]:
+    """A task that is cancelled at the stop; a fault that ends it before is logged."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("%s has ended: restart the broker", what, exc_info=error)
+
+    task = asyncio.ensure_future(coroutine)
+    task.add_done_callback(ended)
+    return task
 
 
 class Periodic:

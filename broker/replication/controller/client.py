@@ -28,6 +28,7 @@ from firearrow.broker.replication.controller.requests import (
     metadata_request,
 )
 from firearrow.broker.services.registration import Connect, addresses
+from firearrow.broker.services.timers import watched
 
 log = logging.getLogger("firearrow.controller")
 
@@ -122,9 +123,8 @@ class ControllerClient:
         """This start of the broker runs; the first one begins the work with the controllers."""
         self._broker = broker
         if not self._tasks:
-            self._tasks = [
-                asyncio.ensure_future(run()) for run in (self._run, self._send_heartbeats, self._find_leader)
-            ]
+            runs = self._run(), self._send_heartbeats(), self._find_leader()
+            self._tasks = [watched(run, "a task that speaks with the controllers") for run in runs]
         self._wake.set()
 
     def detach(self) -> None:

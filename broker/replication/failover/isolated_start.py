@@ -19,6 +19,7 @@ from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.failover.member_group import Members
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.services.registration import Connect, addresses
+from firearrow.broker.services.timers import watched
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.routes import MASTER_ID
@@ -111,7 +112,7 @@ class IsolatedStart:
 
     def start(self) -> None:
         log.info("this master is isolated until it has asked the slaves of its name")
-        self._task = asyncio.ensure_future(self._run())
+        self._task = watched(self._run(), "the task that ends the isolation of this master")
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -12,6 +12,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.options import Options
 from firearrow.broker.services.registration import Registrar
+from firearrow.broker.services.timers import watched
 from firearrow.broker.tables.json_fields import items, members, members_or_none
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.routes import IDS_MAX, MEMBERS_PREFIX
@@ -36,9 +37,9 @@ class MemberGroup:
 
     def start(self, found: Callable[[Members], None] | None) -> None:
         """`found` gets the members each time a name server reported them; None: they are not asked for all the time."""
-        self._tasks = [asyncio.ensure_future(self._send_heartbeats())]
+        self._tasks = [watched(self._send_heartbeats(), "a task that sends heartbeats to name servers")]
         if found is not None:
-            self._tasks.append(asyncio.ensure_future(self._check_members(found)))
+            self._tasks.append(watched(self._check_members(found), "a task that asks for the master"))
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -27,6 +27,8 @@ RETRY_S, AGAIN_S, REGISTER_S = 1.0, 0.1, 5.0
 DAMAGED_MAX = 3
 """A record that came damaged so often is reported; it is asked for again all the same."""
 TICK_S = 0.5
+FAULTS = OSError, MasterError, FollowError, PutRefused, MemoryError
+"""What master, network and disk may cause."""
 
 
 class FollowerSession:
@@ -42,7 +44,7 @@ class FollowerSession:
         self.config = context.config
         self._write_batch = context.write_batch
         self._clock = context.clock
-        self._naming = naming
+        self.naming = naming
         self.master = master
         self.status = SlaveStatus()
         self.confirmed_log = ConfirmedLog(context.store, arrivals)
@@ -68,7 +70,9 @@ class FollowerSession:
                 pause_s = AGAIN_S
             except RecordDamaged as error:
                 pause_s = self._note_damaged(error)
-            except (OSError, MasterError, FollowError, PutRefused, MemoryError) as error:
+            except Exception as error:  # whatever it is: a slave that no longer follows is of no use
+                if not isinstance(error, FAULTS):
+                    log.error("the master's log is not followed, for a fault of this broker", exc_info=error)
                 state = State.FAILED if self.master.address is not None else State.NO_MASTER
                 self.status.enter(state, self._reason(error))
                 if self.store.written > written:
@@ -97,7 +101,7 @@ class FollowerSession:
     def _reason(self, error: Exception) -> str:
         """In the place of an unknown address, why a name server does not report it; and what to do."""
         text = str(error) or type(error).__name__
-        if self.master.address is None and (fault := self._naming.fault()):
+        if self.master.address is None and (fault := self.naming.fault()):
             text = fault if text == NO_ADDRESS else f"{text}; {fault}"
         options = self.config.options
         return plain_hint(text, tls=options.tls_outgoing or options.tls_outgoing_too)
@@ -106,7 +110,7 @@ class FollowerSession:
         now = self.loop.time()
         if now - self._refreshed_at >= REGISTER_S:
             self._refreshed_at = now
-            self._naming.refresh()
+            self.naming.refresh()
 
     # ---- one connection ----
 

@@ -40,6 +40,9 @@ class Naming:
     fault: Callable[[], str]
 
 
+NO_NAMING = Naming(lambda: None, lambda: None, lambda: "")
+
+
 class LogRange(NamedTuple):
     """Where the master's log begins and ends."""
 
