@@ -9,7 +9,7 @@
 - `metrics_services`: builds metrics, status, history and the HTTP listener
 - `name_server`: the tables and handlers of one name server, and its scan for silent brokers
 - `name_server_app`: the process of `firearrow namesrv`, a name server alone
-- `pair_services`: builds what decides who of a pair is the master
+- `role_services`: builds what decides which broker of a name is the master
 - `pop_services`: builds the services and handlers of POP
 - `ports`: Ports: where the broker and its name server listen, and what answers there
 - `replication`: Replication: Standalone, Replicated or Controlled

@@ -216,7 +216,7 @@ class MessageServices:
         return self._delay_offsets.take_over(delays), moved
 
     def progress(self) -> TableProgress:
-        """What a pair replicates of the services."""
+        """What slaves of FireArrow's wire copy of the services."""
         timers = self.followed_timers
         return TableProgress(
             delays=self._delay_offsets.to_json,

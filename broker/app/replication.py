@@ -5,16 +5,16 @@ the registrar and the message services exist. All three have the same methods, w
 `routes`, `register`, `start`. Loop thread.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from firearrow.broker.app.controller_mode import ControllerMode, begin_start
 from firearrow.broker.app.foundation import Foundation, Lifecycle
 from firearrow.broker.app.message_services import MessageServices
-from firearrow.broker.app.pair_services import PairServices
 from firearrow.broker.app.ports import Ports
+from firearrow.broker.app.role_services import RoleServices
 from firearrow.broker.app.services import Services, go_online
 from firearrow.broker.app.state import State
 from firearrow.broker.base.peer import Routes
@@ -22,13 +22,17 @@ from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.handlers.replicas import ReplicasHandler
 from firearrow.broker.replication.controller.client import ControllerClient
 from firearrow.broker.replication.controller.controlled_sync import ControlledSync
+from firearrow.broker.replication.controller.follower import AppointedMaster
 from firearrow.broker.replication.failover.isolated_start import IsolatedStart
 from firearrow.broker.replication.failover.member_group import MemberGroup
 from firearrow.broker.replication.failover.role import HA_PORT_GAP, BrokerRole
 from firearrow.broker.replication.log.confirmed_offset import CopiesWarning
-from firearrow.broker.replication.master import HAService, MasterParts, controlled_master, registered_master
-from firearrow.broker.replication.session.master_api import Naming
-from firearrow.broker.replication.slave import Slave, appointed_slave, registered_slave
+from firearrow.broker.replication.master import HAService
+from firearrow.broker.replication.session.follower_session import FollowerSession
+from firearrow.broker.replication.session.master_api import NO_NAMING, Master, Naming
+from firearrow.broker.replication.session.replica_registry import ReplicaRegistry
+from firearrow.broker.replication.session.timeout_sync import TimeoutSync
+from firearrow.broker.replication.slave import RegisteredMaster, Slave
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress
 from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
 from firearrow.broker.replication.wires.firearrow.follower import FollowedParts
@@ -86,14 +90,15 @@ def _make_master(base: Foundation, state: State) -> tuple[HAService, ControlledS
     def hosts() -> set[str]:
         return routes.slave_hosts(config.options.broker_name)
 
-    parts = MasterParts(
-        base.loop, base.store, base.write_batch, config, base.clock, hosts, state.messages_sent, base.tls
-    )
-    client, appointed = base.start.controllers, base.start.appointed
-    if client is None:
-        return registered_master(parts), None
-    assert appointed is not None  # without a role it is a slave
-    return controlled_master(parts, appointed, base.start.role.epochs, client.alter_members)
+    registry = ReplicaRegistry(base.loop, base.store, config, base.clock, hosts, state.messages_sent)
+    client, appointed, epochs = base.start.controllers, base.start.appointed, base.start.role.epochs
+    sync = None
+    if client is not None and appointed is not None:  # without a role it is a slave
+        sync = ControlledSync(
+            base.loop, base.store, config, registry, appointed, epochs, client.alter_members
+        )
+    rule = sync or TimeoutSync(base.loop, base.store, config, registry)
+    return HAService(base.loop, base.store, base.write_batch, config, base.tls, registry, rule), sync
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,37 +108,28 @@ class Standalone:
     context: BrokerContext
     identity: BrokerIdentity
     registrar: Registrar
-    pair: PairServices
+    roles: RoleServices
+    side: ClassVar[None] = None
+    """The end of the replication that this broker is; None: nothing is replicated."""
+    is_isolated: ClassVar[bool] = False
+    """A master that takes over from its slaves, and does not serve clients yet."""
+    epoch_cache: ClassVar[None] = None
+    """The body of an answer to GET_BROKER_EPOCH_CACHE; None: there are no controllers."""
 
     def routes(self, broker_routes: Iterable[Routes]) -> list[Routes]:
         """Those of a master, as this broker serves them in its role, and its own."""
-        return self.pair.routes([*broker_routes, _replicas_routes(self, None)])
+        return self.roles.routes([*broker_routes, _replicas_routes(self, None)])
 
     async def register(self, running: AsyncExitStack) -> None:
         """Register with the name servers, now or once this broker knows what it is."""
-        await self.pair.register()
+        await self.roles.register()
 
     def start(self, running: AsyncExitStack) -> None:
         """Serve or follow; all else runs."""
 
-    @property
-    def is_isolated(self) -> bool:
-        """A master that takes over from its slaves, and does not serve clients yet."""
-        return False
-
-    @property
-    def side(self) -> HAService | Slave | None:
-        """The end of the replication that this broker is; None: nothing is replicated."""
-        return None
-
-    @property
-    def epoch_cache(self) -> Callable[[], bytes] | None:
-        """The body of an answer to GET_BROKER_EPOCH_CACHE; None: there are no controllers."""
-        return None
-
     def other_master(self) -> str:
         """Address of another master with our epoch; empty: none is known."""
-        return self.pair.other_master
+        return self.roles.other_master
 
     def write_fault(self) -> str:
         """Why this broker, a master or configured as one, takes no sends; empty: it does, or is a slave."""
@@ -152,22 +148,23 @@ class Replicated:
     context: BrokerContext
     identity: BrokerIdentity
     registrar: Registrar
-    pair: PairServices
+    roles: RoleServices
     role: BrokerRole
     side: HAService | Slave
     services: MessageServices
     members: MemberGroup | None
     isolated_start: IsolatedStart | None
     journal: JournalFollower | None
+    epoch_cache: ClassVar[None] = None
 
     def routes(self, broker_routes: Iterable[Routes]) -> list[Routes]:
         master = None if isinstance(self.side, Slave) else self.side
-        routes = self.pair.routes([*broker_routes, _replicas_routes(self, master)])
+        routes = self.roles.routes([*broker_routes, _replicas_routes(self, master)])
         return routes if self.isolated_start is None else self.isolated_start.routes(routes)
 
     async def register(self, running: AsyncExitStack) -> None:
         if self.isolated_start is None:
-            await self.pair.register()
+            await self.roles.register()
         _start_members(self.members, self.side, running)
 
     def start(self, running: AsyncExitStack) -> None:
@@ -187,12 +184,8 @@ class Replicated:
     def is_isolated(self) -> bool:
         return self.isolated_start is not None and not self.isolated_start.is_online
 
-    @property
-    def epoch_cache(self) -> Callable[[], bytes] | None:
-        return None
-
     def other_master(self) -> str:
-        return self.pair.other_master
+        return self.roles.other_master
 
     def write_fault(self) -> str:
         if self.role.fenced:
@@ -219,6 +212,7 @@ class Controlled:
     mode: ControllerMode
     side: HAService | Slave
     members: MemberGroup | None
+    is_isolated: ClassVar[bool] = False
 
     def routes(self, broker_routes: Iterable[Routes]) -> list[Routes]:
         master = None if isinstance(self.side, Slave) else self.side
@@ -237,13 +231,8 @@ class Controlled:
         self.mode.start()
         running.callback(self.mode.stop)
 
-    @property
-    def is_isolated(self) -> bool:
-        return False
-
-    @property
-    def epoch_cache(self) -> Callable[[], bytes] | None:
-        return self.mode.epoch_cache
+    def epoch_cache(self) -> bytes:
+        return self.mode.epoch_cache()
 
     def other_master(self) -> str:
         return ""
@@ -325,13 +314,13 @@ def make_replication(
     if base.options.is_slave:
         return _slave(parts)
     if port.master is None:
-        return Standalone(services.context, port.identity, registrar, _pair(parts, None))
+        return Standalone(services.context, port.identity, registrar, _roles(parts, None))
     return _master(parts, port.master)
 
 
-def _pair(parts: _Parts, slave: Slave | None) -> PairServices:
+def _roles(parts: _Parts, slave: Slave | None) -> RoleServices:
     base = parts.base
-    pair = PairServices(
+    roles = RoleServices(
         parts.services.context,
         base.start.role,
         slave,
@@ -341,8 +330,8 @@ def _pair(parts: _Parts, slave: Slave | None) -> PairServices:
         replicates=parts.port.master is not None,
         stop_services=parts.services.messages.stop,
     )
-    base.files.callback(pair.stop)
-    return pair
+    base.files.callback(roles.stop)
+    return roles
 
 
 def _own_log(parts: _Parts) -> OwnLog:
@@ -365,21 +354,22 @@ def _slave(parts: _Parts) -> Replicated:
         lambda: base.tls.connecting,
     )
     check = (lambda: None) if members is None else members.check_now
-    slave = registered_slave(
-        context,
-        base.arrivals,
-        parts=followed,
-        connect=parts.state.connect,
-        naming=Naming(registrar.refresh, check, lambda: registrar.fault),
-        progress=CopiedProgress(messages.load_delay_offsets, messages.followed_timers),
-        role=role,
-    )
+    naming = Naming(registrar.refresh, check, lambda: registrar.fault)
+    options, connect = base.options, parts.state.connect
+    named = Master(connect, options.ha_master_address, leaves=options.acting_master)
+    session = FollowerSession(context, base.arrivals, named, naming)
+    master = RegisteredMaster(context, session, followed, role)
+    slave = Slave(context, session, master, connect, _copied_progress(messages))
     registrar.answered = slave.registered
     base.files.callback(_keep_journal, base.lifecycle, slave)
-    pair = _pair(parts, slave)
+    roles = _roles(parts, slave)
     return Replicated(
-        context, parts.port.identity, registrar, pair, role, slave, messages, members, None, journal
+        context, parts.port.identity, registrar, roles, role, slave, messages, members, None, journal
     )
+
+
+def _copied_progress(messages: MessageServices) -> CopiedProgress:
+    return CopiedProgress(messages.load_delay_offsets, messages.followed_timers)
 
 
 def _keep_journal(lifecycle: Lifecycle, slave: Slave) -> None:
@@ -388,27 +378,28 @@ def _keep_journal(lifecycle: Lifecycle, slave: Slave) -> None:
 
 def _master(parts: _Parts, master: HAService) -> Replicated:
     context, messages, identity = parts.services.context, parts.services.messages, parts.port.identity
-    pair = _pair(parts, None)
-    isolated_start = _isolated_start(parts, master, pair)
+    roles = _roles(parts, None)
+    isolated_start = _isolated_start(parts, master, roles)
     secret = parts.base.options.ha_secret.encode()
     tables = PushedTables(context, messages.progress())
     master.serve_firearrow(
         ShippedParts(
+            context.clock,
             context.journal,
             _own_log(parts),
             tables,
             secret,
-            pair.outdated,
+            roles.outdated,
             isolated=isolated_start is not None,
         )
     )
     role, members = parts.base.start.role, parts.members
     return Replicated(
-        context, identity, parts.registrar, pair, role, master, messages, members, isolated_start, None
+        context, identity, parts.registrar, roles, role, master, messages, members, isolated_start, None
     )
 
 
-def _isolated_start(parts: _Parts, master: HAService, pair: PairServices) -> IsolatedStart | None:
+def _isolated_start(parts: _Parts, master: HAService, roles: RoleServices) -> IsolatedStart | None:
     """A master that starts isolated; only name servers of other processes know slaves that went on without us."""
     others, members = parts.ports.name_servers, parts.members
     if not parts.base.options.starts_isolated or members is None or not others:
@@ -416,7 +407,7 @@ def _isolated_start(parts: _Parts, master: HAService, pair: PairServices) -> Iso
 
     async def online() -> None:
         master.go_online()
-        await pair.register()
+        await roles.register()
         go_online(parts.base, parts.ports, parts.services)
 
     return IsolatedStart(
@@ -437,9 +428,9 @@ def _controlled(parts: _Parts, client: ControllerClient) -> Controlled:
     if port.master is not None and port.sync is not None:
         mode = ControllerMode(client, context, epochs, port.sync, identity, registrar)
         return Controlled(context, identity, registrar, mode, port.master, parts.members)
-    messages, connect = parts.services.messages, parts.state.connect
-    progress = CopiedProgress(messages.load_delay_offsets, messages.followed_timers)
-    slave, appointed = appointed_slave(context, base.arrivals, epochs, connect=connect, progress=progress)
-    registrar.answered = slave.registered
+    connect, progress = parts.state.connect, _copied_progress(parts.services.messages)
+    session = FollowerSession(context, base.arrivals, Master(connect, ""), NO_NAMING)
+    appointed = AppointedMaster(session, epochs, context.restart)
+    slave = Slave(context, session, appointed, connect, progress)
     mode = ControllerMode(client, context, epochs, appointed, identity, registrar)
     return Controlled(context, identity, registrar, mode, slave, parts.members)

@@ -122,7 +122,7 @@ class ReplicasHandler:
                 "this broker is not a master that replicates: ask the master of its name",
             )
         if request.boolean_or("all", False):
-            count = self._master.registry.forget_missing()
+            count = self._master.registry.expected.forget_missing()
             if count or not self._master.registry.never_joined:
                 return request.answer(body=orjson.dumps({"forgotten": count}))
         if fault := self._master.registry.forget(request.text_or("name", "")):

@@ -9,12 +9,9 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
@@ -22,14 +19,11 @@ from firearrow.broker.base.peer import Address
 from firearrow.broker.net.acceptor import Listener
 from firearrow.broker.net.server import ONLY_TLS
 from firearrow.broker.net.tls import FIRST_BYTE, ServerTls
-from firearrow.broker.replication.controller.client import Alter, Role
 from firearrow.broker.replication.controller.controlled_sync import ControlledSync
-from firearrow.broker.replication.controller.sender import AutoSwitchCodec
 from firearrow.broker.replication.log.confirmed_offset import Confirmed
-from firearrow.broker.replication.log.epoch_file import EpochFile
-from firearrow.broker.replication.session.replica_registry import Newcomer, ReplicaRegistry
-from firearrow.broker.replication.session.slave_stream import SlaveCodec, SlaveStream
-from firearrow.broker.replication.session.timeout_sync import TICK_S, SyncRule, TimeoutSync
+from firearrow.broker.replication.session.replica_registry import ReplicaRegistry
+from firearrow.broker.replication.session.slave_stream import SlaveStream
+from firearrow.broker.replication.session.timeout_sync import TICK_S, TimeoutSync
 from firearrow.broker.replication.session.wire import SenderWire
 from firearrow.broker.replication.wires.apache.sender import ApacheCodec
 from firearrow.broker.replication.wires.firearrow.handshake import MAGIC, secret_fault
@@ -42,73 +36,39 @@ HANDSHAKE_S = 10.0
 PACE_S, RATES_S = 0.001, 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class MasterParts:
-    """What a master is made of. `registered` and `messages`: of `ReplicaRegistry`."""
-
-    loop: asyncio.AbstractEventLoop
-    store: MessageStore
-    write_batch: WriteBatch
-    config: Config
-    clock: Clock
-    registered: Callable[[], Collection[str]]
-    messages: Callable[[], int]
-    tls: ServerTls
-
-    def registry(self) -> ReplicaRegistry:
-        return ReplicaRegistry(self.loop, self.store, self.config, self.clock, self.registered, self.messages)
-
-
-def registered_master(parts: MasterParts) -> "HAService":
-    """The master of slaves that find it at name servers."""
-    registry = parts.registry()
-    waits = parts.config.options.broker_role == "SYNC_MASTER"
-    return HAService(
-        parts, registry, TimeoutSync(parts.loop, parts.store, parts.config, registry, waits=waits)
-    )
-
-
-def controlled_master(
-    parts: MasterParts, role: Role, epochs: EpochFile, alter: Alter
-) -> "tuple[HAService, ControlledSync]":
-    """The master under controllers, and what they change of it."""
-    registry = parts.registry()
-    rule = ControlledSync(parts.loop, parts.store, parts.config, registry, role, epochs, alter)
-
-    def codec() -> SlaveCodec:
-        return AutoSwitchCodec(parts.store, epochs, parts.config.options.segment_bytes)
-
-    return HAService(parts, registry, rule, codec), rule
+SyncRule = TimeoutSync | ControlledSync
+"""Which slaves count as copies of the log, and up to where it is confirmed by them."""
 
 
 class HAService:
-    """`rule`: which slaves count. `only_codec`: makes that of the wire that all slaves under controllers speak; None:
-    the first byte decides which wire it is."""
+    """The first byte of a slave decides whether its wire is Apache's or FireArrow's; under controllers
+    (`ControlledSync`) all speak theirs."""
 
     def __init__(
         self,
-        parts: MasterParts,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        write_batch: WriteBatch,
+        config: Config,
+        tls: ServerTls,
         registry: ReplicaRegistry,
         rule: SyncRule,
-        only_codec: Callable[[], SlaveCodec] | None = None,
     ) -> None:
-        self._loop = parts.loop
-        self._store = parts.store
-        self._write_batch = parts.write_batch
-        self._config = parts.config
-        self._clock = parts.clock
-        self._tls = parts.tls
+        self._loop = loop
+        self._store = store
+        self._write_batch = write_batch
+        self._config = config
+        self._tls = tls
         self.registry = registry
         self._rule = rule
-        self._only_codec = only_codec
-        self._waits = parts.config.options.broker_role == "SYNC_MASTER"
+        self._waits = config.options.broker_role == "SYNC_MASTER"
         self._shipment: Shipment | None = None
         self._listener: Listener | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self._planned = False
         self._confirmed: Confirmed | None = None
-        self._periodic = Periodic(parts.loop)
-        self.start_offset = parts.store.written
+        self._periodic = Periodic(loop)
+        self.start_offset = store.written
         """The log's end at the start (Apache: brokerInitMaxOffset)."""
 
     # ---- start and stop ----
@@ -125,8 +85,8 @@ class HAService:
             ) from None
         self._write_batch.replicate(self._written, waits=self._waits)
         confirmed, written = self._store.reader.confirmed, self._store.written
+        self._rule.start(self._periodic, self._confirm, hides=confirmed < written)
         if confirmed < written:
-            self._rule.wait_for_all()
             log.info(
                 "readers see the log up to %d, not to %d: the rest was not confirmed before the start, and is shown "
                 "once enough brokers have it",
@@ -137,14 +97,13 @@ class HAService:
         self.registry.measure()
         self._periodic.every(TICK_S, self._tick)
         self._periodic.every(RATES_S, self.registry.measure)
-        self._rule.start(self._periodic, self._confirm)
         address: Address = self._listener.sockets[0].getsockname()[:2]
         return address
 
     def start_serving(self) -> None:
         assert self._listener is not None
         self._listener.start_serving()
-        self._rule.serves()
+        self._rule.serve()
 
     def stop(self) -> None:
         """Send what the sockets take, and close."""
@@ -152,8 +111,6 @@ class HAService:
         self._periodic.stop()
         if self._listener is not None:
             self._listener.close()
-        for newcomer in self.registry.newcomers:
-            newcomer.close()
         for replica in self.registry.all:
             replica.wire.send()
             replica.wire.finish()
@@ -169,7 +126,7 @@ class HAService:
     def serve_firearrow(self, parts: ShippedParts) -> None:
         """From now on, slaves of FireArrow's wire are served, and get our tables; while we are isolated, the log
         alone."""
-        self._shipment = Shipment(self._loop, self._store, self._clock, parts, self, self._rule.confirmed_at)
+        self._shipment = Shipment(self._loop, self._store, parts, self, self._rule.confirmed_at)
 
     def go_online(self) -> None:
         """No longer isolated."""
@@ -184,52 +141,42 @@ class HAService:
     # ---- connections ----
 
     def _accept(self, accepted: socket.socket) -> None:
+        rule = self._rule
+        codec = rule.codec() if isinstance(rule, ControlledSync) else ApacheCodec()
+
+        def piece_bytes() -> int:
+            return self._config.options.ha_piece_bytes
+
         try:
             host, port = accepted.getpeername()[:2]
             fault = self.registry.fault_of(host)
             if fault:
                 self.registry.refuse(host, port, fault)
                 return accepted.close()
-            left = self.registry.newcomer_left
-            newcomer = Newcomer(self._loop, accepted, began=self._begin, left=left)
+            self.registry.evict_newcomer()
+            stream = SlaveStream(
+                self._loop, accepted, self._store, codec, self, begins=self._begins, piece_bytes=piece_bytes
+            )
         except OSError:  # it has disconnected already
             return accepted.close()
-        self.registry.admit(newcomer)
-        return None
+        return self.registry.add(stream)
 
-    def _begin(self, newcomer: Newcomer, first: int) -> None:
-        """The first byte decides the wire: FireArrow's is served with TLS or without."""
-        host = newcomer.remote[0]
-        is_tls = first == FIRST_BYTE and self._tls.listening is not None
-        is_firearrow = self._only_codec is None and (is_tls or first == MAGIC[0])
-        fault = "" if is_firearrow and is_tls else self._plain_fault()
+    def _begins(self, stream: SlaveStream, first: int) -> bool:
+        """Whether it speaks the wire of its codec; FireArrow's is served from here on, with TLS or without."""
+        host = stream.traffic.remote[0]
+        is_controlled = isinstance(self._rule, ControlledSync)
+        is_tls = not is_controlled and first == FIRST_BYTE and self._tls.listening is not None
+        is_firearrow = is_tls or (not is_controlled and first == MAGIC[0])
+        fault = "" if is_tls else self._plain_fault()
         if is_firearrow:
             fault = fault or self._firearrow_fault(host)
-        elif self._only_codec is None:
+        elif not is_controlled:
             fault = fault or self.registry.fault_of(host, has_proof=False, joining=False)
         if fault:
-            return newcomer.close(fault)
-        accepted = newcomer.hand_over()
-        self.registry.newcomer_left(newcomer)
-        try:
-            if is_firearrow:
-                self._serve_firearrow(accepted, newcomer.remote, is_tls=is_tls)
-            else:
-                self._serve_log(accepted)
-        except OSError:  # it has disconnected already
-            accepted.close()
-        return None
-
-    def _serve_log(self, accepted: socket.socket) -> None:
-        """By a wire that carries the log alone. OSError."""
-        codec = ApacheCodec() if self._only_codec is None else self._only_codec()
-
-        def piece_bytes() -> int:
-            return self._config.options.ha_piece_bytes
-
-        self.registry.add(
-            SlaveStream(self._loop, accepted, self._store, codec, self, piece_bytes=piece_bytes)
-        )
+            stream.close(fault)
+        elif is_firearrow:
+            self._serve_firearrow(stream, is_tls=is_tls)
+        return not fault and not is_firearrow
 
     def _plain_fault(self) -> str:
         is_refused = self._tls.listening is not None and self._tls.enforcing
@@ -241,10 +188,10 @@ class HAService:
             return "the broker is starting"
         return secret_fault(self._shipment.secret, host, option="haSecret")
 
-    def _serve_firearrow(self, accepted: socket.socket, remote: Address, *, is_tls: bool) -> None:
+    def _serve_firearrow(self, stream: SlaveStream, *, is_tls: bool) -> None:
         assert self._shipment is not None
-        wire = self._shipment.accept(remote)
-        self.registry.add(wire)
+        accepted, wire = stream.hand_over(), self._shipment.accept(stream.traffic.remote)
+        self.registry.replace(stream, wire)
         context = self._tls.listening if is_tls else None
         limit = {} if context is None else {"ssl_handshake_timeout": HANDSHAKE_S}
 
@@ -304,9 +251,6 @@ class HAService:
             self._shipment.push_tables()
             self._push()
         silent_s, heartbeat_s = options.ha_housekeeping_ms / 1000, options.ha_heartbeat_ms / 1000
-        for newcomer in self.registry.newcomers:
-            if now - newcomer.accepted_at >= silent_s:
-                newcomer.close()
         for replica in self.registry.all:
             wire, traffic = replica.wire, replica.wire.traffic
             if now - (traffic.began if wire.is_newcomer else traffic.last_read) >= silent_s:

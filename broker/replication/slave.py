@@ -1,27 +1,24 @@
 """Slave: the parts of a slave put together: its session with the master, its tables, its state. Loop thread."""
 
 import asyncio
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
 
-from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.controller.follower import AppointedMaster
 from firearrow.broker.replication.failover.acting_master import ActingMaster
-from firearrow.broker.replication.failover.master_role import MasterReplicas, MasterRole
+from firearrow.broker.replication.failover.master_role import watch_replicas, watch_role
 from firearrow.broker.replication.failover.role import BrokerRole
 from firearrow.broker.replication.failover.slave_requests import SlaveRequests
-from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.log.pair_identity import MASTER_ROLES
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
 from firearrow.broker.replication.session.expected_replicas import ExpectedReplica, ExpectedReplicas, Place
 from firearrow.broker.replication.session.follower_session import FollowerSession
-from firearrow.broker.replication.session.master_api import Master, Naming
+from firearrow.broker.replication.session.master_api import Master
 from firearrow.broker.replication.session.slave_status import State
 from firearrow.broker.replication.session.wire import FollowerWire
 from firearrow.broker.replication.tables.slave_tables import CopiedProgress, SlaveSynchronize
@@ -33,11 +30,9 @@ from firearrow.broker.replication.wires.firearrow.follower import (
 )
 from firearrow.broker.replication.wires.firearrow.handshake import LATEST, LogSummary
 from firearrow.broker.services.registration import Connect
-
-log = logging.getLogger("firearrow.slave")
+from firearrow.broker.services.timers import watched
 
 ASK_S = 3.0
-NO_NAMING = Naming(lambda: None, lambda: None, lambda: "")
 
 
 def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
@@ -48,48 +43,21 @@ def check_slave(options: Options, name_servers: Iterable[Address]) -> None:
         )
 
 
-class FollowedMaster(Protocol):
-    """The master that a slave follows, by who names it. `keeps_journal`: the journal has what no file has: steps of
-    the master's that a promotion must not repeat. `tables_copied_ms`: when the last table came by the wire; 0: none."""
-
-    @property
-    def keeps_journal(self) -> bool: ...
-    @property
-    def tables_copied_ms(self) -> int: ...
-
-    async def wire(self) -> FollowerWire:
-        """Our end of a new connection to it. OSError, MasterError."""
-
-    @property
-    def place(self) -> Place: ...
-    def is_us(self, replica: ExpectedReplica) -> bool:
-        """Whether this slave is what the master calls so."""
-
-    def status(self) -> dict[str, object]:
-        """Members of `replication` in /status."""
-
-
 class RegisteredMaster:
-    """The master that name servers name, Apache's or ours."""
+    """The master that name servers name, Apache's or ours. `role`: of this broker."""
 
     def __init__(
-        self,
-        context: BrokerContext,
-        session: FollowerSession,
-        naming: Naming,
-        expected: ExpectedReplicas,
-        parts: FollowedParts,
-        role: BrokerRole,
+        self, context: BrokerContext, session: FollowerSession, parts: FollowedParts, role: BrokerRole
     ) -> None:
         self._context = context
         self._session = session
-        self._naming = naming
-        self._expected = expected
         self._parts = parts
-        self._role = role
+        self.role = role
+        self.expected = ExpectedReplicas(context.store.root)
         self._node = ""
 
     async def wire(self) -> FollowerWire:
+        """Our end of a new connection to it. OSError, MasterError."""
         version = await self._version()
         if not version:
             return ApacheFollower(self._session, self._is_firearrow)
@@ -99,7 +67,7 @@ class RegisteredMaster:
         """Of FireArrow's wire; 0: the master does not speak it. If no name server takes us, a master at haMasterAddress
         is tried as FireArrow: it reports its address then."""
         master = self._session.master
-        if master.address is None and master.ha_address is not None and self._naming.fault():
+        if master.address is None and master.ha_address is not None and self._session.naming.fault():
             return LATEST
         return await spoken_version(master)
 
@@ -109,12 +77,12 @@ class RegisteredMaster:
     def _on_joined(self, summary: LogSummary) -> None:
         """A FireArrow master has taken this slave. OSError."""
         role = "" if summary.member is None else summary.member.role
-        self._role.on_joined(summary.epoch, role if role in MASTER_ROLES else "")
+        self.role.on_joined(summary.epoch, role if role in MASTER_ROLES else "")
         self._node = summary.node.hex()
         master = self._session.master
         if master.address is None and summary.member is not None:
             master.learned(summary.member.address)
-        self._expected.follow(self.place)
+        self.expected.follow(self.place)
 
     @property
     def place(self) -> Place:
@@ -122,57 +90,60 @@ class RegisteredMaster:
         return Place(self._node if self._session.pushes_tables else "", 0, host, port)
 
     def is_us(self, replica: ExpectedReplica) -> bool:
+        """Whether this slave is what the master calls so."""
         return replica.node == self._parts.log.identity.node.hex()
 
     @property
     def keeps_journal(self) -> bool:
+        """The journal has what no file has: steps of the master's that a promotion must not repeat."""
         return self._parts.journal.has_followed
 
     @property
     def tables_copied_ms(self) -> int:
+        """When the last table came by the wire; 0: none."""
         return self._parts.tables.copied_ms
 
     def status(self) -> dict[str, object]:
+        """Members of `replication` in /status."""
         return {}
 
 
 class Slave:
-    """`acting` None: without enableSlaveActingMaster. `role` None: controllers decide what it is."""
+    """`master`: by who names it. `acting` None: without enableSlaveActingMaster."""
 
     def __init__(
         self,
         context: BrokerContext,
         session: FollowerSession,
-        master: FollowedMaster,
-        expected: ExpectedReplicas,
-        naming: Naming,
-        *,
+        master: RegisteredMaster | AppointedMaster,
         connect: Connect,
         progress: CopiedProgress,
-        role: BrokerRole | None = None,
     ) -> None:
         self._loop = context.loop
         self._store = context.store
         self._session = session
         self._followed = master
-        self._expected = expected
-        self._naming = naming
+        self._naming = session.naming
         self._connect = connect
+        role = master.role if isinstance(master, RegisteredMaster) else None
         self._fenced = "" if role is None else role.fenced
         context.tables.offsets.not_here = self._fenced
         self.acting: ActingMaster | None = None
         if context.config.options.acting_master:
-            self.acting = ActingMaster(context, session.master, refresh=naming.refresh, check=naming.check)
+            self.acting = ActingMaster(context, session.master, session.naming)
         self._synchronize = SlaveSynchronize(
             context, session.master, progress, pushed=lambda: session.pushes_tables
         )
         self._requests = SlaveRequests(
             context.config, session.status, self.acting, lambda: self._store.written, self.lag, self._fenced
         )
-        replicas = MasterReplicas(session.master, session.status, self._note_replicas)
-        self._runs = [lambda: session.run(master.wire), self._synchronize.run, replicas.run]
+        self._runs: list[Callable[[], Coroutine[object, object, None]]] = [
+            partial(session.run, master.wire),
+            self._synchronize.run,
+            partial(watch_replicas, session.master, session.status, self._note_replicas),
+        ]
         if role is not None:
-            self._runs.append(MasterRole(session.master, session.status, role.record_role).run)
+            self._runs.append(partial(watch_role, session.master, session.status, role.record_role))
         self._tasks: list[asyncio.Task[None]] = []
         self._master_reported = asyncio.Event()
 
@@ -180,10 +151,9 @@ class Slave:
         return self._requests.routes(master_routes)
 
     def registered(self, ext: Mapping[str, str]) -> None:
-        """A name server answered our registration; under controllers, these name the master."""
-        if not self._session.config.options.controller_mode:
-            self.master.registered(ext)
-            self._master_reported.set()
+        """A name server answered our registration."""
+        self.master.registered(ext)
+        self._master_reported.set()
 
     async def ask_for_master(self) -> None:
         """Ask name servers who the master is now: another slave may have been promoted, and one that has just started
@@ -210,7 +180,7 @@ class Slave:
     def _note_replicas(self, replicas: list[ExpectedReplica] | None) -> None:
         """The master's slaves, this one among them."""
         others = None if replicas is None else [each for each in replicas if not self._followed.is_us(each)]
-        self._expected.follow(self._followed.place, others)
+        self._followed.expected.follow(self._followed.place, others)
 
     @property
     def state(self) -> tuple[State, str]:
@@ -225,9 +195,7 @@ class Slave:
         if self._fenced:
             return self._session.status.enter(State.FENCED, self._fenced)
         for run in self._runs:
-            task = asyncio.ensure_future(run())
-            task.add_done_callback(_ended)
-            self._tasks.append(task)
+            self._tasks.append(watched(run(), "a task that follows the master"))
         return None
 
     async def stop(self) -> None:
@@ -269,56 +237,3 @@ class Slave:
             "tableFaults": {str(code): fault for code, fault in self._synchronize.faults.items()},
             **self._followed.status(),
         }
-
-
-def registered_slave(
-    context: BrokerContext,
-    arrivals: ArrivalNotifier,
-    *,
-    connect: Connect,
-    naming: Naming,
-    progress: CopiedProgress,
-    parts: FollowedParts,
-    role: BrokerRole,
-) -> Slave:
-    """A slave whose master name servers name. `connect` opens a connection to its remoting port."""
-    options = context.config.options
-    expected = ExpectedReplicas(context.store.root)
-    session = FollowerSession(
-        context,
-        arrivals,
-        Master(connect, options.ha_master_address, leaves=options.acting_master),
-        naming,
-    )
-    master = RegisteredMaster(context, session, naming, expected, parts, role)
-    return Slave(
-        context,
-        session,
-        master,
-        expected,
-        naming,
-        connect=connect,
-        progress=progress,
-        role=role,
-    )
-
-
-def appointed_slave(
-    context: BrokerContext,
-    arrivals: ArrivalNotifier,
-    epochs: EpochFile,
-    *,
-    connect: Connect,
-    progress: CopiedProgress,
-) -> tuple[Slave, AppointedMaster]:
-    """A slave under controllers, and its master, which they name."""
-    expected = ExpectedReplicas(context.store.root)
-    session = FollowerSession(context, arrivals, Master(connect, ""), NO_NAMING)
-    master = AppointedMaster(session, expected, epochs, context.restart)
-    slave = Slave(context, session, master, expected, NO_NAMING, connect=connect, progress=progress)
-    return slave, master
-
-
-def _ended(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.critical("the slave has stopped following its master: restart the broker", exc_info=error)

@@ -84,7 +84,8 @@ class ControlledSync:
 
     # ---- the slaves ----
 
-    def start(self, periodic: Periodic, confirm: Callable[[], None]) -> None:
+    def start(self, periodic: Periodic, confirm: Callable[[], None], *, hides: bool) -> None:
+        """As of `TimeoutSync`; which slaves were there before the start, the set states."""
         self._confirm = confirm
         periodic.every(lambda: self._config.options.sync_set_check_ms / 1000, self._check)
 
@@ -93,13 +94,14 @@ class ControlledSync:
         if self._asking is not None:
             self._asking.cancel()
 
-    def wait_for_all(self) -> None:
-        """The set has the slaves that were there before the start."""
-
-    def serves(self) -> None: ...
+    def serve(self) -> None: ...
 
     def configure(self, options: Options) -> None:
         self.copies = CopiesNeeded(options.in_sync_replicas, options.min_in_sync_replicas)
+
+    def codec(self) -> AutoSwitchCodec:
+        """Of a new connection."""
+        return AutoSwitchCodec(self._store, self._epochs, self._config.options.segment_bytes)
 
     def fault_of(self, replica: Replica) -> str:
         number = replica.wire.place.broker_id

@@ -80,14 +80,10 @@ class AppointedMaster:
     tables_copied_ms = 0
 
     def __init__(
-        self,
-        session: FollowerSession,
-        expected: ExpectedReplicas,
-        epochs: EpochFile,
-        restart: Callable[[Restart], None],
+        self, session: FollowerSession, epochs: EpochFile, restart: Callable[[Restart], None]
     ) -> None:
         self._session = session
-        self._expected = expected
+        self.expected = ExpectedReplicas(session.store.root)
         self._epochs = epochs
         self._restart = restart
         self._role: Role | None = None
@@ -95,7 +91,7 @@ class AppointedMaster:
     def follow(self, role: Role) -> None:
         """Follow this master from now on; an address that is none leaves the slave without a master."""
         self._role = role
-        self._expected.expect(number for number in role.members.numbers if number != role.number)
+        self.expected.expect(number for number in role.members.numbers if number != role.number)
         self._session.master.appoint(address_or_none(role.address))
         self._session.interrupt(ConnectionError("the controllers named another master"))
 
@@ -244,16 +240,12 @@ class AutoSwitchFollower:
             return
         session = self._session
         session.status.bytes_received += length
-        fault: FollowError | None = None
         try:
             self._reader.take(data)
-        except FollowError as error:
-            fault = error
         except frames.FrameError as error:
-            fault = FollowError(str(error))
-        session.append()
-        if fault is not None:
-            raise fault
+            raise FollowError(str(error)) from None
+        finally:
+            session.append()
 
     def _begin_piece(self, piece: PieceHeader) -> bool:
         """Before the bytes of a piece are taken. An epoch is in the file before the first of its bytes is in the log.

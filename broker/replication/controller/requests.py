@@ -73,22 +73,12 @@ class ControllerRequests:
         await self._answer(RequestCode.CONTROLLER_APPLY_BROKER_ID, ext)
 
     async def register(self, number: int, address: str, now_ms: int) -> Elected:
-        ext = {
-            **self._names(),
-            "brokerId": str(number),
-            "brokerAddress": address,
-            "invokeTime": str(now_ms),
-        }
+        ext = {**self._names(), "brokerId": str(number), "brokerAddress": address, "invokeTime": str(now_ms)}
         return elected(await self._answer(RequestCode.CONTROLLER_REGISTER_BROKER, ext))
 
     async def elect(self, number: int, now_ms: int) -> Elected:
         """Ask to be the master, if there is none."""
-        ext = {
-            **self._names(),
-            "brokerId": str(number),
-            "designateElect": "false",
-            "invokeTime": str(now_ms),
-        }
+        ext = {**self._names(), "brokerId": str(number), "designateElect": "false", "invokeTime": str(now_ms)}
         accepted = (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
         return elected(await self._answer(RequestCode.CONTROLLER_ELECT_MASTER, ext, accepted=accepted))
 

@@ -9,7 +9,6 @@ copied again.
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -17,7 +16,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.failover.member_group import Members
-from firearrow.broker.replication.session.master_api import Master, address_or_none
+from firearrow.broker.replication.session.master_api import Master, Naming, address_or_none
 from firearrow.broker.tables.routes import MASTER_ID
 
 log = logging.getLogger("firearrow.slave")
@@ -31,22 +30,12 @@ PASSING_MAX = 1000
 
 
 class ActingMaster:
-    """`refresh()` registers again; `check()` asks for the members now."""
-
-    def __init__(
-        self,
-        context: BrokerContext,
-        master: Master,
-        *,
-        refresh: Callable[[], None],
-        check: Callable[[], None],
-    ) -> None:
+    def __init__(self, context: BrokerContext, master: Master, naming: Naming) -> None:
         self._config = context.config
         self._clock = context.clock
         self._offsets = context.tables.offsets
         self._master = master
-        self._refresh = refresh
-        self._check = check
+        self._naming = naming
         self._loop = context.loop
         self._passing: set[asyncio.Task[None]] = set()
         self._commits: int | None = None
@@ -102,7 +91,7 @@ class ActingMaster:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._refreshed_ms >= REGISTER_MS:
             self._refreshed_ms = now_ms
-            self._refresh()
+            self._naming.refresh()
 
     # ---- requests ----
 
@@ -124,7 +113,7 @@ class ActingMaster:
 
     def notified(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """NOTIFY_MIN_BROKER_ID_CHANGE: anybody may send it, so we ask the name server."""
-        self._check()
+        self._naming.check()
         return request.answer()
 
     def offered(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -136,8 +125,7 @@ class ActingMaster:
             raise FieldError("masterAddress and masterHaAddress must be host:port")
         if self._master.is_online and address != self._master.address:
             raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                "another master of this name is registered: stop one of the two",
+                ResponseCode.NO_PERMISSION, "another master of this name is registered: stop one of the two"
             )
         if not self._knows(host):
             raise Refusal(

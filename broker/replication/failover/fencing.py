@@ -70,12 +70,9 @@ class Fencing:
 
     def _guarded(self, handler: Handler) -> Handler:
         def guarded(request: RemotingCommand, peer: Peer) -> Answer:
-            if (
-                why := self._context.store.write_refusal
-            ):  # a code with which clients of all versions try another broker
-                raise Refusal(
-                    ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. No writes: {why}."
-                )
+            if why := self._context.store.write_refusal:
+                text = f"service not available now. No writes: {why}."
+                raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, text)  # clients try another broker
             return handler(request, peer)
 
         return guarded

@@ -1,5 +1,4 @@
-"""MasterRole, MasterReplicas: what a slave remembers of its master for its own promotion: its role, and the slaves that
-it expects. Loop thread."""
+"""What a slave records of its master for its own promotion: its role, and the slaves that it expects. Loop thread."""
 
 import asyncio
 import logging
@@ -20,70 +19,50 @@ log = logging.getLogger("firearrow.slave")
 ROLE_PERIOD_S, REPLICAS_PERIOD_S = 0.1, 5.0
 
 
-class MasterRole:
-    """What the slave remembers of its master's role, so that its promotion keeps it. `record(role)`: does; OSError."""
+async def watch_role(master: Master, status: SlaveStatus, record: Callable[[str], None]) -> None:
+    """Record the master's role, so that a promotion keeps it, until cancelled. `record(role)`: OSError. It is asked
+    after each beginning of a replication connection: its role changes only when it starts again."""
+    asked: Address | None = None
+    fault = ""
+    while True:
+        local = status.local
+        if status.state is State.FOLLOWING and local is not None and local != asked:
+            try:
+                role = await role_of(master)
+                if role:
+                    record(role)
+            except (OSError, MasterError) as error:
+                before, fault = fault, str(error) or type(error).__name__
+                if fault != before:
+                    log.info("the master's role is not known, will ask again: %s", fault)
+            else:
+                asked, fault = local, ""
+        await asyncio.sleep(ROLE_PERIOD_S)
 
-    def __init__(self, master: Master, status: SlaveStatus, record: Callable[[str], None]) -> None:
-        self._master = master
-        self._status = status
-        self._record = record
-        self._asked: Address | None = None
-        """Our end of the replication connection after whose beginning the master was asked: its role changes when it
-        starts again only."""
-        self._fault = ""
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            local = self._status.local
-            if self._status.state is State.FOLLOWING and local is not None and local != self._asked:
-                await self._ask(local)
+async def watch_replicas(
+    master: Master, status: SlaveStatus, record: Callable[[list[ExpectedReplica] | None], None]
+) -> None:
+    """Record the master and its other slaves, so that they are expected after a promotion, until cancelled.
+    `record(replicas)`: None: the master does not report them."""
+    while True:
+        if status.state is not State.FOLLOWING:
             await asyncio.sleep(ROLE_PERIOD_S)
-
-    async def _ask(self, local: Address) -> None:
-        try:
-            role = await role_of(self._master)
-            if role:
-                self._record(role)
-        except (OSError, MasterError) as error:
-            fault = str(error) or type(error).__name__
-            if fault != self._fault:
-                log.info("the master's role is not known, will ask again: %s", fault)
-            self._fault = fault
-        else:
-            self._asked, self._fault = local, ""
+            continue
+        with suppress(OSError):
+            record(await _replicas_of(master))
+        await asyncio.sleep(REPLICAS_PERIOD_S)
 
 
-class MasterReplicas:
-    """What the slave remembers of its master and of that one's other slaves, so that it expects them after its
-    promotion. `record(replicas)`: None: the master does not report them."""
-
-    def __init__(
-        self, master: Master, status: SlaveStatus, record: Callable[[list[ExpectedReplica] | None], None]
-    ) -> None:
-        self._master = master
-        self._status = status
-        self._record = record
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            if self._status.state is not State.FOLLOWING:
-                await asyncio.sleep(ROLE_PERIOD_S)
-                continue
-            with suppress(OSError):
-                self._record(await self._ask())
-            await asyncio.sleep(REPLICAS_PERIOD_S)
-
-    async def _ask(self) -> list[ExpectedReplica] | None:
-        """OSError."""
-        try:
-            answer = await self._master.ask(RequestCode.GET_BROKER_HA_STATUS)
-            body = json_fields.members(fastjson.loads_body(answer.body), "the answer")
-            return parsed(body["members"]) if "members" in body else None
-        except (MasterError, ValueError) as error:  # Apache's, or one that does not let us see it
-            log.debug("the master's slaves are not known: %s", error)
-            return None
+async def _replicas_of(master: Master) -> list[ExpectedReplica] | None:
+    """OSError."""
+    try:
+        answer = await master.ask(RequestCode.GET_BROKER_HA_STATUS)
+        body = json_fields.members(fastjson.loads_body(answer.body), "the answer")
+        return parsed(body["members"]) if "members" in body else None
+    except (MasterError, ValueError) as error:  # Apache's, or one that does not let us see it
+        log.debug("the master's slaves are not known: %s", error)
+        return None
 
 
 async def role_of(master: Master) -> str:

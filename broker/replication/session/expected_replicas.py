@@ -184,7 +184,7 @@ class ExpectedReplicas:
         return False
 
     def forget_missing(self) -> int:
-        """All that are not connected, and those of which nothing is known; returns how many there were."""
+        """Expect none any more that is not connected, unless an option asks for it; returns how many there were."""
         missing = self.missing()
         if count := len(missing) + self.unknown:
             self._all = [each for each in self._all if each not in missing]

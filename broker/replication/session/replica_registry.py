@@ -7,14 +7,13 @@ Loop thread.
 import asyncio
 import ipaddress
 import logging
-import socket
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
-from firearrow.broker.base.peer import Address, counted_address
+from firearrow.broker.base.peer import counted_address
 from firearrow.broker.replication.log.replica_lag import Lag, LogTimes, ReplicaLag
 from firearrow.broker.replication.session.expected_replicas import ExpectedReplicas
 from firearrow.broker.replication.session.wire import SenderWire
@@ -41,49 +40,6 @@ class Replica:
     rate: int = 0
 
 
-class Newcomer:
-    """An accepted connection of which no byte has come: the first one decides the wire. `began(self, byte)` takes the
-    socket over (`hand_over`) or closes it."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        accepted: socket.socket,
-        *,
-        began: "Callable[[Newcomer, int], None]",
-        left: "Callable[[Newcomer, str], None]",
-    ) -> None:
-        accepted.setblocking(False)
-        self.remote: Address = accepted.getpeername()[:2]
-        self.accepted_at = loop.time()
-        self._loop = loop
-        self._socket = accepted
-        self._began = began
-        self._left = left
-        loop.add_reader(accepted.fileno(), self._read)
-
-    def _read(self) -> None:
-        try:
-            first = self._socket.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError:
-            first = b""
-        if not first:
-            return self.close()
-        return self._began(self, first[0])
-
-    def hand_over(self) -> socket.socket:
-        """The socket, which this object no longer serves."""
-        self._loop.remove_reader(self._socket.fileno())
-        return self._socket
-
-    def close(self, why: str = "") -> None:
-        self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
-        self._left(self, why)
-
-
 class ReplicaRegistry:
     """`registered()`: the hosts of slaves that registered with the name server of this process. `messages()`: how many
     clients have sent."""
@@ -106,7 +62,6 @@ class ReplicaRegistry:
         self._started_ms = clock.now_ms()
         self.expected = ExpectedReplicas(store.root)
         self._replicas: dict[SenderWire, Replica] = {}
-        self._newcomers: dict[Newcomer, None] = {}
         self._refused: dict[str, dict[str, object]] = {}
         self._logged: dict[str, tuple[str, float]] = {}
         self._times = LogTimes()
@@ -126,39 +81,24 @@ class ReplicaRegistry:
         """Those that have asked for the log."""
         return [each for each in self._replicas.values() if each.wire.end >= 0]
 
-    @property
-    def newcomers(self) -> list[Newcomer]:
-        return list(self._newcomers)
-
-    def admit(self, newcomer: Newcomer) -> None:
+    def evict_newcomer(self) -> None:
         """At the limit, close a newcomer, of the address that has most: connecting alone uses none of SLAVES_MAX."""
-        unknown: list[tuple[float, str, Callable[[str], None]]] = [
-            *((each.accepted_at, each.remote[0], each.close) for each in self._newcomers),
-            *(
-                (wire.traffic.began, wire.traffic.remote[0], wire.close)
-                for wire in self._replicas
-                if wire.is_newcomer
-            ),
-        ]
-        if len(unknown) >= NEWCOMERS_MAX:
-            unknown.sort(key=lambda each: each[0])
-            hosts = [counted_address(host) for _, host, _ in unknown]
+        newcomers = [wire for wire in self._replicas if wire.is_newcomer]
+        if len(newcomers) >= NEWCOMERS_MAX:
+            hosts = [counted_address(wire.traffic.remote[0]) for wire in newcomers]
             most = max(hosts, key=hosts.count)
-            close = unknown[hosts.index(most)][2]
-            close(f"{NEWCOMERS_MAX} connections have not asked for the log yet")
-        self._newcomers[newcomer] = None
+            newcomers[hosts.index(most)].close(f"{NEWCOMERS_MAX} connections have not asked for the log yet")
 
     def add(self, wire: SenderWire) -> None:
         self._replicas[wire] = Replica(wire)
 
+    def replace(self, wire: SenderWire, other: SenderWire) -> None:
+        """The first byte was of another wire."""
+        del self._replicas[wire]
+        self.add(other)
+
     def of(self, wire: SenderWire) -> Replica:
         return self._replicas[wire]
-
-    def newcomer_left(self, newcomer: Newcomer, why: str = "") -> None:
-        """`why` empty: it was not refused."""
-        self._newcomers.pop(newcomer, None)
-        if why:
-            self.refuse(*newcomer.remote, why)
 
     def asks(self, replica: Replica) -> None:
         """It asks for the log for the first time."""
@@ -338,7 +278,3 @@ class ReplicaRegistry:
         return (
             "every slave that never joined is one that totalReplicas or inSyncReplicas asks for: change these"
         )
-
-    def forget_missing(self) -> int:
-        """Expect no slave any more that is not connected, unless an option asks for it; returns how many they were."""
-        return self.expected.forget_missing()

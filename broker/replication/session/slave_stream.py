@@ -49,7 +49,8 @@ class SlaveCodec(Protocol):
 
 
 class SlaveStream:
-    """A `SenderWire`. `codec`: of the wire."""
+    """A `SenderWire`, from the accepted connection on. `codec`: of the wire. `begins(self, byte)`: called with the
+    first byte, before it is read: False if it is of another wire, and the connection was closed or handed over."""
 
     def __init__(
         self,
@@ -59,10 +60,13 @@ class SlaveStream:
         codec: SlaveCodec,
         host: SenderHost,
         *,
+        begins: "Callable[[SlaveStream, int], bool]",
         piece_bytes: Callable[[], int],
     ) -> None:
+        accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.traffic = Traffic.of(accepted.getpeername()[:2], loop.time())
+        now = loop.time()
+        self.traffic = Traffic(accepted.getpeername()[:2], now, now, now)
         self._loop = loop
         self._socket = accepted
         self._store = store
@@ -71,6 +75,8 @@ class SlaveStream:
         self._read_ahead = ReadAhead(store)
         self._awaited: asyncio.TimerHandle | None = None
         self._piece_bytes = piece_bytes
+        self._begins = begins
+        self._is_new = True
         self.is_closed = self._is_full = False
         self._rest = self._header = b""
         self.end = self.sent = self._piece_end = -1
@@ -96,6 +102,11 @@ class SlaveStream:
 
     def _read(self) -> None:
         try:
+            if self._is_new:
+                first = self._socket.recv(1, socket.MSG_PEEK)
+                if first and not self._begins(self, first[0]):
+                    return None
+                self._is_new = False
             data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return None
@@ -231,6 +242,12 @@ class SlaveStream:
                 self._loop.add_writer(self._socket.fileno(), self._send)
             else:
                 self._loop.remove_writer(self._socket.fileno())
+
+    def hand_over(self) -> socket.socket:
+        """The socket, which this stream no longer serves."""
+        self.is_closed = True
+        self._loop.remove_reader(self._socket.fileno())
+        return self._socket
 
     def finish(self) -> None:
         self.close()

@@ -1,5 +1,5 @@
-"""Which slaves count as copies of the log, and up to where it is confirmed by them (`SyncRule`). TimeoutSync: by
-slaveTimeout, without controllers. Loop thread.
+"""TimeoutSync: which slaves count as copies of the log, and up to where it is confirmed by them: by slaveTimeout,
+without controllers. Loop thread.
 
 A slave is in sync once it has what the log had at most slaveTimeout ago. One that does not acknowledge a record within
 slaveTimeout, or that is haMaxGapNotInSync bytes behind, is out until it is in sync again: one time-out, not one a
@@ -10,7 +10,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.config import Config
@@ -35,64 +34,27 @@ LATE_S = 2.0
 """The log's past is noted once a second, so a lag in time is known no better."""
 
 
-class SyncRule(Protocol):
+class TimeoutSync:
     """`copies`: how many are needed."""
 
-    @property
-    def copies(self) -> CopiesNeeded: ...
-    def start(self, periodic: Periodic, confirm: Callable[[], None]) -> None:
-        """`confirm()`: what `confirmed` returns may have changed. Other changes come from the calls below."""
-
-    def stop(self) -> None: ...
-    def wait_for_all(self) -> None:
-        """Readers wait for slaves that were there before the start, until `serves`."""
-
-    def serves(self) -> None:
-        """Slaves are served from now on."""
-
-    def configure(self, options: Options) -> None: ...
-    def fault_of(self, replica: Replica) -> str:
-        """Why a slave that asks for the log gets none; empty: it gets it."""
-
-    def on_acknowledged(self, replica: Replica) -> None: ...
-    def on_left(self, wire: SenderWire) -> None: ...
-    def on_expired(self, end: int, timeout_ms: int) -> None:
-        """Sends whose records end up to `end` were answered without the copies that they waited for."""
-
-    def confirmed(self) -> Confirmed: ...
-    def confirmed_at(self, wire: SenderWire) -> int:
-        """Up to where readers of this slave may see what it has."""
-
-    def present(self) -> int:
-        """Copies in sync, ours included."""
-
-    def status(self) -> dict[str, object]:
-        """Members of `replication` in /status."""
-
-
-class TimeoutSync:
-    """`waits`: SYNC_MASTER: sends wait for slaves."""
-
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        config: Config,
-        registry: ReplicaRegistry,
-        *,
-        waits: bool,
+        self, loop: asyncio.AbstractEventLoop, store: MessageStore, config: Config, registry: ReplicaRegistry
     ) -> None:
         self._loop = loop
         self._store = store
         self._config = config
         self._registry = registry
-        self._waits = waits
+        self._waits = config.options.broker_role == "SYNC_MASTER"
         self.copies = CopiesNeeded()
         self._starts_until = 0.0
         """Until then readers wait for slaves that were there before the start; inf: slaves are not served yet; 0:
         readers wait for those in sync."""
 
-    def start(self, periodic: Periodic, confirm: Callable[[], None]) -> None:
+    def start(self, periodic: Periodic, confirm: Callable[[], None], *, hides: bool) -> None:
+        """`confirm()`: what `confirmed` returns may have changed; other changes come from the calls below. `hides`:
+        readers do not see the log's end, which had too few copies: they wait for all slaves until `serve`."""
+        self._starts_until = math.inf if hides else 0.0
+
         def check() -> None:
             if self._check():
                 confirm()
@@ -101,10 +63,8 @@ class TimeoutSync:
 
     def stop(self) -> None: ...
 
-    def wait_for_all(self) -> None:
-        self._starts_until = math.inf
-
-    def serves(self) -> None:
+    def serve(self) -> None:
+        """Slaves are served from now on."""
         if self._starts_until > 0:  # the start may have taken longer than that
             self._starts_until = self._loop.time() + self._config.options.slave_timeout_ms / 1000
 
@@ -117,6 +77,7 @@ class TimeoutSync:
         )
 
     def fault_of(self, replica: Replica) -> str:
+        """Why a slave that asks for the log gets none; empty: it gets it."""
         return ""
 
     def on_acknowledged(self, replica: Replica) -> None:
@@ -124,10 +85,7 @@ class TimeoutSync:
         wire = replica.wire
         if not replica.in_sync and wire.end >= replica.target:
             replica.in_sync = has_caught_up(
-                wire.end,
-                written,
-                since_s=now - replica.target_at,
-                timeout_s=options.slave_timeout_ms / 1000,
+                wire.end, written, since_s=now - replica.target_at, timeout_s=options.slave_timeout_ms / 1000
             )
             self._registry.set_target(replica)
             if replica.in_sync:
@@ -150,6 +108,7 @@ class TimeoutSync:
     def on_left(self, wire: SenderWire) -> None: ...
 
     def on_expired(self, end: int, timeout_ms: int) -> None:
+        """Sends whose records end up to `end` were answered without the copies that they waited for."""
         for replica in self._registry.in_sync:
             if replica.wire.end < end:
                 self._drop_out(replica, f"has not acknowledged {end} within {timeout_ms} ms (slaveTimeout)")
@@ -185,6 +144,7 @@ class TimeoutSync:
         return confirmed_by(ends, connected, self.copies, starts=self._starts_until > 0)
 
     def confirmed_at(self, wire: SenderWire) -> int:
+        """Up to where readers of this slave may see what it has."""
         if not self._waits or self._config.options.read_unconfirmed:
             return self._store.written
         in_sync = self._registry.in_sync
@@ -193,7 +153,9 @@ class TimeoutSync:
         return min(found, self._store.written)
 
     def present(self) -> int:
+        """Copies in sync, ours included."""
         return 1 + len(self._registry.in_sync)
 
     def status(self) -> dict[str, object]:
+        """Members of `replication` in /status."""
         return {}

@@ -114,10 +114,6 @@ class Traffic:
     last_written: float
     sent_bytes: int = 0
 
-    @classmethod
-    def of(cls, remote: Address, now: float) -> "Traffic":
-        return cls(remote, now, now, now)
-
 
 class SenderWire(Protocol):
     """The master's end of one connection. `end`: of the slave's log; -1: it has not asked for ours. `sent`: up to where

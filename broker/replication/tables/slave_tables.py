@@ -88,12 +88,7 @@ class SlaveSynchronize:
     """`pushed()`: the master pushes its tables, so it is not asked."""
 
     def __init__(
-        self,
-        context: BrokerContext,
-        master: Master,
-        progress: CopiedProgress,
-        *,
-        pushed: Callable[[], bool],
+        self, context: BrokerContext, master: Master, progress: CopiedProgress, *, pushed: Callable[[], bool]
     ) -> None:
         self._tables = context.tables
         self._store = context.store

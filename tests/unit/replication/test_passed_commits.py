@@ -19,7 +19,7 @@ async def test_commits_that_wait_for_a_connection_are_bounded() -> None:
     context = MagicMock(loop=asyncio.get_running_loop())
     context.clock.monotonic_ms.return_value = 0
     master = SimpleNamespace(is_online=True, tell=tell)
-    acting = ActingMaster(context, master, refresh=MagicMock(), check=MagicMock())  # type: ignore[arg-type]
+    acting = ActingMaster(context, master, MagicMock())  # type: ignore[arg-type]
     acting._act()
     acting._end()
     for number in range(PASSING_MAX + 1):

@@ -7,7 +7,6 @@ Loop thread.
 
 from collections.abc import Awaitable, Callable
 
-from firearrow._native.replication.follower import FollowError
 from firearrow.broker.replication.log.confirmed_offset import EVERYTHING
 from firearrow.broker.replication.session.follower_session import (
     FollowerSession,
@@ -68,14 +67,10 @@ class ApacheFollower:
         """Append what is whole, also before a fault. FollowError, OSError."""
         session = self._session
         session.status.bytes_received += length
-        fault: FollowError | None = None
         try:
             session.follower.received(length)
-        except FollowError as error:
-            fault = error
-        session.append()
-        if fault is not None:
-            raise fault
+        finally:
+            session.append()
 
     def report(self, durable: int) -> None:
         """At first it is what we ask for."""

@@ -73,13 +73,14 @@ class FireArrowSender(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         remote: Address,
         store: MessageStore,
-        pair_log: OwnLog,
+        own_log: OwnLog,
         service: FireArrowHost,
     ) -> None:
-        self.traffic = Traffic.of(remote, loop.time())
+        now = loop.time()
+        self.traffic = Traffic(remote, now, now, now)
         self._loop = loop
         self._store = store
-        self._log = pair_log
+        self._log = own_log
         self._service = service
         self._transport: asyncio.Transport | None = None
         self._magic = b""
@@ -94,8 +95,7 @@ class FireArrowSender(asyncio.Protocol):
         self._read_ahead = ReadAhead(store)
         self._queued: deque[bytes] = deque()
         self._queued_bytes = 0
-        self._sent = -1
-        self.end = self.flushed = -1
+        self.sent = self.end = self.flushed = -1
         self.noted = 0
         self._confirmed_sent = -1
 
@@ -107,12 +107,7 @@ class FireArrowSender(asyncio.Protocol):
     @property
     def has_joined(self) -> bool:
         """Its slave's log is one with ours up to its end, and it is sent what comes then."""
-        return self._sent >= 0 and not self.is_closed
-
-    @property
-    def sent(self) -> int:
-        """The log was sent up to here; -1 before the slave's first acknowledgement."""
-        return self._sent
+        return self.sent >= 0 and not self.is_closed
 
     @property
     def place(self) -> Place:
@@ -188,7 +183,7 @@ class FireArrowSender(asyncio.Protocol):
             return self._prove(frame)
         if frame.kind is Kind.ACK:
             return self._acknowledged(frames.ack(frame.body))
-        if frame.kind is Kind.ASK and self._sent < 0:
+        if frame.kind is Kind.ASK and self.sent < 0:
             sums = common_point.answer(self._log.checksums, frames.ask(frame.body))
             return self._write(frames.checksums_frame(sums))
         raise FrameError(f"a {frame.kind.name} frame is not expected here")
@@ -218,12 +213,12 @@ class FireArrowSender(asyncio.Protocol):
 
     def _acknowledged(self, ack: frames.Ack) -> None:
         assert self.summary is not None
-        if self._sent < 0:
+        if self.sent < 0:
             self._begin(ack.written)
-        if not self.end <= ack.written <= self._sent or ack.flushed > ack.written:
+        if not self.end <= ack.written <= self.sent or ack.flushed > ack.written:
             raise FrameError(
                 f"it acknowledged the log up to {ack.written}, flushed to {ack.flushed}, but had {self.end} and was "
-                f"sent {self._sent}"
+                f"sent {self.sent}"
             )
         self.end, self.flushed, self.noted = ack.written, ack.flushed, ack.noted
         self._service.acknowledged(self)
@@ -236,14 +231,14 @@ class FireArrowSender(asyncio.Protocol):
         if end != self.summary.end:
             raise FrameError(f"its log ends at {end}, not at {self.summary.end} as it announced")
         self._service.joined(self)
-        self._sent = self._store.min_physical if end == 0 else end
+        self.sent = self._store.min_physical if end == 0 else end
         self.end = end
 
     # ---- to the slave ----
 
     def queue(self, frames: Iterable[bytes]) -> None:
         """Frames that go before what the log has now."""
-        if self._sent < 0 or self.is_closed:
+        if self.sent < 0 or self.is_closed:
             return
         self.queue_first(frames)
         if self._queued_bytes > UNSENT_BYTES_MAX:
@@ -260,7 +255,7 @@ class FireArrowSender(asyncio.Protocol):
     def send(self) -> None:
         """Send what there is and the transport takes; the rest follows."""
         self._is_again = False
-        if self._sent < 0 or self.is_closed or self._is_full:
+        if self.sent < 0 or self.is_closed or self._is_full:
             return
         self._service.feed()
         if self.is_closed:
@@ -278,24 +273,24 @@ class FireArrowSender(asyncio.Protocol):
     def _send_log(self) -> None:
         """OSError; LookupError: the file was deleted."""
         left = TURN_BYTES
-        while left > 0 and not self._is_full and self._sent < self._store.written:
-            view = self._store.log_bytes(self._sent, PIECE_BYTES)
+        while left > 0 and not self._is_full and self.sent < self._store.written:
+            view = self._store.log_bytes(self.sent, PIECE_BYTES)
             if view is None:
                 raise LookupError(
-                    f"the log from {self._sent} on has expired before it was sent: start the slave with an empty "
+                    f"the log from {self.sent} on has expired before it was sent: start the slave with an empty "
                     "store, and set a longer fileReservedTime"
                 )
             with view:
-                ready = self._read_ahead.ready(self._sent, view)
+                ready = self._read_ahead.ready(self.sent, view)
                 if ready == 0:
                     return self._send_soon(READ_AGAIN_S)
-                epoch, following = self._log.epoch_at(self._sent)
-                length = ready if following is None else min(ready, following - self._sent)
+                epoch, following = self._log.epoch_at(self.sent)
+                length = ready if following is None else min(ready, following - self.sent)
                 with view[:length] as part:
-                    parts = frames.log_frame(self._sent, epoch, self._confirmed(), part)
+                    parts = frames.log_frame(self.sent, epoch, self._confirmed(), part)
                     frame = b"".join(parts)
             self._write(frame)
-            self._sent += length
+            self.sent += length
             self.traffic.sent_bytes += length
             left -= length
         if left <= 0 and not self._is_full:
@@ -308,7 +303,7 @@ class FireArrowSender(asyncio.Protocol):
             self._loop.call_later(after_s, self.send)
 
     def heartbeat(self) -> None:
-        if self._sent >= 0 and not self._is_full:
+        if self.sent >= 0 and not self._is_full:
             beat = Heartbeat(self._store.written, self._confirmed(), self._service.now_ms())
             self._write(frames.heartbeat_frame(beat))
 
@@ -320,7 +315,7 @@ class FireArrowSender(asyncio.Protocol):
     @property
     def waits_for_confirmed(self) -> bool:
         """Its readers may see more of what was sent than it knows."""
-        return self._sent >= 0 and self._confirmed_sent < min(self._service.confirmed(self), self._sent)
+        return self.sent >= 0 and self._confirmed_sent < min(self._service.confirmed(self), self.sent)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self.is_closed:

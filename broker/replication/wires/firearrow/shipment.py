@@ -34,6 +34,7 @@ class ShippedParts:
     """What a master needs for slaves of FireArrow's wire. `secret`: empty: none. `isolated`: slaves get the log alone,
     until `go_online`: their tables are the newer ones."""
 
+    clock: Clock
     journal: Journal
     log: OwnLog
     tables: PushedTables
@@ -49,14 +50,12 @@ class Shipment:
         self,
         loop: asyncio.AbstractEventLoop,
         store: MessageStore,
-        clock: Clock,
         parts: ShippedParts,
         host: SenderHost,
         confirmed: Callable[[FireArrowSender], int],
     ) -> None:
         self._loop = loop
         self._store = store
-        self._clock = clock
         self._parts = parts
         self._connections: dict[FireArrowSender, None] = {}
         self._host = host
@@ -66,7 +65,7 @@ class Shipment:
         self.confirmed = confirmed
 
     def now_ms(self) -> int:
-        return self._clock.now_ms()
+        return self._parts.clock.now_ms()
 
     def accept(self, remote: Address) -> FireArrowSender:
         connection = FireArrowSender(self._loop, remote, self._store, self._parts.log, self)

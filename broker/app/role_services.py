@@ -1,4 +1,4 @@
-"""PairServices: builds what decides which broker of a name is the master: promotion, fencing, the look at name servers.
+"""RoleServices: builds what decides which broker of a name is the master: promotion, fencing, the look at name servers.
 
 Loop thread.
 """
@@ -25,7 +25,7 @@ from firearrow.broker.tables.routes import RouteTable
 log = logging.getLogger("firearrow.replication")
 
 
-class PairServices:
+class RoleServices:
     """`slave` None: this broker is a master. `names`: of the name server in this process. `replicates`: slaves copy its
     log. `stop_services()`: ends deliveries, checks and all else that writes to the log by itself."""
 
