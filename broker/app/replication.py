@@ -93,7 +93,8 @@ def _make_master(base: Foundation, state: State) -> tuple[HAService, ControlledS
     registry = ReplicaRegistry(base.loop, base.store, config, base.clock, hosts, state.messages_sent)
     client, appointed, epochs = base.start.controllers, base.start.appointed, base.start.role.epochs
     sync = None
-    if client is not None and appointed is not None:  # without a role it is a slave
+    if client is not None:
+        assert appointed is not None  # without a role it is a slave
         sync = ControlledSync(
             base.loop, base.store, config, registry, appointed, epochs, client.alter_members
         )
@@ -361,7 +362,7 @@ def _slave(parts: _Parts) -> Replicated:
     master = RegisteredMaster(context, session, followed, role)
     slave = Slave(context, session, master, connect, _copied_progress(messages))
     registrar.answered = slave.registered
-    base.files.callback(_keep_journal, base.lifecycle, slave)
+    base.files.callback(_keep_journal, base.lifecycle, journal)
     roles = _roles(parts, slave)
     return Replicated(
         context, parts.port.identity, registrar, roles, role, slave, messages, members, None, journal
@@ -372,8 +373,9 @@ def _copied_progress(messages: MessageServices) -> CopiedProgress:
     return CopiedProgress(messages.load_delay_offsets, messages.followed_timers)
 
 
-def _keep_journal(lifecycle: Lifecycle, slave: Slave) -> None:
-    lifecycle.keep_journal = slave.keeps_journal
+def _keep_journal(lifecycle: Lifecycle, journal: JournalFollower) -> None:
+    """If it has steps of a master's that a promotion must not repeat, and that no file has."""
+    lifecycle.keep_journal = journal.has_followed
 
 
 def _master(parts: _Parts, master: HAService) -> Replicated:

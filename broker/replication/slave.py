@@ -94,11 +94,6 @@ class RegisteredMaster:
         return replica.node == self._parts.log.identity.node.hex()
 
     @property
-    def keeps_journal(self) -> bool:
-        """The journal has what no file has: steps of the master's that a promotion must not repeat."""
-        return self._parts.journal.has_followed
-
-    @property
     def tables_copied_ms(self) -> int:
         """When the last table came by the wire; 0: none."""
         return self._parts.tables.copied_ms
@@ -205,10 +200,6 @@ class Slave:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         self.master.close()
-
-    @property
-    def keeps_journal(self) -> bool:
-        return self._followed.keeps_journal
 
     def lag(self) -> ReplicaLag:
         """Against what the master last reported of its log. `in_sync`: we follow it."""

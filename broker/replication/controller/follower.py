@@ -76,7 +76,6 @@ class PieceReader:
 class AppointedMaster:
     """The master of a slave under controllers, who name it (`follow`)."""
 
-    keeps_journal = False
     tables_copied_ms = 0
 
     def __init__(

@@ -18,7 +18,6 @@ from firearrow.broker.replication.log.epoch_file import EPOCHS_MAX, Epoch, check
 
 HANDSHAKE, TRANSFER = 1, 2
 GREETING, ACKNOWLEDGEMENT = struct.Struct(">ihhq"), struct.Struct(">iq")
-STATE = struct.Struct(">i")
 WELCOME, EPOCH, PIECE = struct.Struct(">iiqi"), struct.Struct(">iq"), struct.Struct(">iiqiqq")
 NO_EPOCH = -1
 PIECE_BYTES_MAX = 4 << 20

@@ -13,12 +13,13 @@ from typing import Protocol
 from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base.errors import Refusal, StartError
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.replication.failover.member_group import Members
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
-from firearrow.broker.services.registration import Connect, addresses
+from firearrow.broker.replication.session.master_api import address_or_none
+from firearrow.broker.services.registration import Connect
 from firearrow.broker.services.timers import watched
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.registration import BrokerIdentity
@@ -153,7 +154,10 @@ class IsolatedStart:
         return address.endswith(own) if own.startswith(":") else address == own
 
     async def _take_over_from(self, broker_id: int, address: str, count: int) -> None:
-        host, port = _address(address)
+        found = address_or_none(address)
+        if found is None:
+            raise NotYet(f"the name server has the slave at {address[:80]!r}, which is not an address")
+        host, port = found
         async with asyncio.timeout(CONNECT_S):
             peer = await self._connect(host, port)
         try:
@@ -214,11 +218,3 @@ async def _ask(peer: Peer, code: int, ext: dict[str, str] | None = None) -> Remo
     if answer.code != ResponseCode.SUCCESS:
         raise NotYet(f"the slave refused request {code} with {answer.code}: {answer.remark}")
     return answer
-
-
-def _address(text: str) -> tuple[str, int]:
-    try:
-        (found,) = addresses(text)
-    except (StartError, ValueError):
-        raise NotYet(f"the name server has the slave at {text[:80]!r}, which is not an address") from None
-    return found

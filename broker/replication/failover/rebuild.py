@@ -4,7 +4,6 @@ The wish is in the store before anything is moved, so that a start after a crash
 or a tool.
 """
 
-import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import NamedTuple
 from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.store.confirm_offset import FILE_NAME as CONFIRM_OFFSET
 from firearrow.broker.replication.log.epoch_file import FILE_NAME as EPOCH_FILE
-
-log = logging.getLogger("firearrow.replication")
 
 DAMAGED = "damaged"
 LOG = "commitlog"

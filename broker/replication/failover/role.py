@@ -137,10 +137,6 @@ class BrokerRole:
     # ---- while it runs ----
 
     @property
-    def is_promoted(self) -> bool:
-        return self._stored.kind is RoleKind.PROMOTED
-
-    @property
     def is_fenced(self) -> bool:
         return self._stored.kind is RoleKind.FENCED
 

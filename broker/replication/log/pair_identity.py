@@ -62,16 +62,18 @@ class _Content(NamedTuple):
 
 def stored_role(config_folder: str | os.PathLike[str]) -> StoredRole:
     """What a store remembers of its role; nothing is written. StartError: the file is damaged or cannot be read."""
-    found = [_Content()]
-    ConfigFile(Path(config_folder) / FILE_NAME, strict=True).load(lambda text: found.append(_parsed(text)))
-    return found[-1].role
+    return _stored(config_folder).role
 
 
 def stored_pair(config_folder: str | os.PathLike[str]) -> bytes:
     """The id of the store's pair; NO_ID: none. Nothing is written. StartError: as `stored_role`."""
+    return _stored(config_folder).pair
+
+
+def _stored(config_folder: str | os.PathLike[str]) -> _Content:
     found = [_Content()]
     ConfigFile(Path(config_folder) / FILE_NAME, strict=True).load(lambda text: found.append(_parsed(text)))
-    return found[-1].pair
+    return found[-1]
 
 
 def forget_promotion(config_folder: str | os.PathLike[str]) -> None:

@@ -1,7 +1,6 @@
 """Master: the master as a slave sees it: its addresses, and requests to it. Loop thread."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,8 +15,6 @@ from firearrow.broker.replication.log.record_sums import RECORD_OFFSET, RECORD_S
 from firearrow.broker.replication.session.slave_status import NO_ADDRESS
 from firearrow.broker.services.registration import Connect, addresses
 from firearrow.broker.tables import json_fields
-
-log = logging.getLogger("firearrow.slave")
 
 CONNECT_S = ANSWER_S = 3.0
 

@@ -179,17 +179,12 @@ class ReplicaRegistry:
             sent = replica.wire.traffic.sent_bytes
             replica.rate, replica.counted_bytes = sent - replica.counted_bytes, sent
 
-    def lag_ms(self, end: int) -> int:
+    def lag(self, end: int) -> Lag:
         """Of a log that ends there."""
-        return self._times.lag(end, self._store.written, self._loop.time()).ms
+        return self._times.lag(end, self._store.written, self._loop.time(), self._messages())
 
     def _lags(self) -> list[tuple[Replica, Lag]]:
-        written, now, messages = self._store.written, self._loop.time(), self._messages()
-        return [
-            (each, self._times.lag(each.wire.end, written, now, messages))
-            for each in self._replicas.values()
-            if each.wire.end >= 0
-        ]
+        return [(each, self.lag(each.wire.end)) for each in self.copying]
 
     def connections(self) -> list[dict[str, object]]:
         """The slaves, as GET_BROKER_HA_STATUS lists them."""
@@ -219,20 +214,11 @@ class ReplicaRegistry:
 
     def expected_replicas(self) -> list[ReplicaLag]:
         """These, and those that are expected to."""
-        written, now, messages = self._store.written, self._loop.time(), self._messages()
-        return [
-            *self.replicas(),
-            *(
-                ReplicaLag(
-                    None,
-                    False,
-                    *self._times.lag(each.end, written, now, messages),
-                    each.host,
-                    self.expected.name_of(each),
-                )
-                for each in self.expected.missing()
-            ),
+        missing = [
+            ReplicaLag(None, False, *self.lag(each.end), each.host, self.expected.name_of(each))
+            for each in self.expected.missing()
         ]
+        return [*self.replicas(), *missing]
 
     # ---- those that are expected ----
 

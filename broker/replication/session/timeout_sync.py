@@ -132,7 +132,7 @@ class TimeoutSync:
         """Slaves that lack what the log had that long ago, while no send waits for them."""
         for replica in self._registry.in_sync:
             if replica.wire.end < self._store.written:
-                late_ms = self._registry.lag_ms(replica.wire.end)
+                late_ms = self._registry.lag(replica.wire.end).ms
                 if late_ms > within_ms:
                     self._drop_out(replica, f"is {late_ms} ms behind")
 

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from firearrow._native.store.log.results import WriteRefusal
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
+from firearrow.broker.replication.failover.fencing import Fencing
 from firearrow.broker.replication.failover.role import BrokerRole, promote_stopped
 from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.log.pair_identity import RoleKind, stored_role
@@ -126,3 +130,13 @@ def test_a_log_that_lost_the_end_of_its_epochs_forgets_them(tmp_path: Path) -> N
     for number, start in ((1, 0), (2, 50), (3, 200)):
         epochs.append(number, start)
     assert opened(tmp_path, MASTER)[0].epochs.entries == ((1, 0), (2, 50))
+
+
+@pytest.mark.parametrize("refusal", WriteRefusal)
+def test_the_answer_of_name_servers_ends_only_the_wait_for_it(refusal: WriteRefusal) -> None:
+    """A master that was fenced, or gives its place away, while they were asked takes no writes; also if the fence
+    could not be written to the disk, and the role is not `fenced`."""
+    context: Any = SimpleNamespace(store=SimpleNamespace(write_refusal=refusal))
+    role: Any = SimpleNamespace(is_fenced=False)
+    Fencing(context, role, is_master=True, stop_services=lambda: None).take_writes()
+    assert context.store.write_refusal == (None if refusal is WriteRefusal.UNCERTAIN else refusal)

@@ -4,7 +4,6 @@ Both brokers come to the same agreement from the same summaries. What epochs sta
 compares the slave's last MiBs with its own; where it cannot, the slave searches the common point.
 """
 
-import logging
 from typing import NamedTuple
 
 from firearrow._native.replication.log_checksums import MIB_BYTES, LogChecksums
@@ -18,8 +17,6 @@ from firearrow.broker.replication.wires.firearrow.handshake import (
     RefusalCode,
     Refused,
 )
-
-log = logging.getLogger("firearrow.replication")
 
 CHAIN_MIBS = 16
 """MiBs whose checksums are sent: reading them takes a few ms."""
