@@ -74,7 +74,7 @@ class Scene:
         self._sockets: list[socket.socket] = []
 
     def connect(self, first: bytes = b"") -> socket.socket:
-        stranger = socket.create_connection(self._listening.getsockname())
+        stranger = socket.create_connection(self._listening.getsockname(), 5)
         accepted, _ = self._listening.accept()
         self._sockets += (stranger, accepted)
         self.master._accept(accepted)
