@@ -228,7 +228,7 @@ class Flusher:
             self._store.prepare()
         except OSError as error:
             if not self._prepare_failing:
-                log.info("the next log segment could not be preallocated: %s", error)
+                log.warning("the next log segment could not be preallocated: %s", error)
             self._prepare_failing = True
         else:
             self._prepare_failing = False

@@ -35,7 +35,7 @@ def drop_deleted_queues(deleted: DeletedTopics, store: MessageStore) -> None:
 def trim_again(trimmed: TrimmedQueues, store: MessageStore) -> None:
     """Hide from readers what queues were trimmed of in earlier runs."""
     if trimmed.bound(store.written):
-        log.info("queues were trimmed past the end of the log, which has lost messages since")
+        log.warning("queues were trimmed past the end of the log, which has lost messages since")
     for (topic, queue_id), physical_offset in trimmed.items():
         try:
             store.cleaner.hide_below(topic, queue_id, physical_offset)

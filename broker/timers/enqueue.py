@@ -197,7 +197,7 @@ class TimerEnqueue(SliceLoop):
                 [TimerRecord(-1, DEFAULT, files.write_ms(), delay_ms, entry.physical_offset, entry.size, 0)]
             )
         except OSError as error:  # not fatal: the checkpoint states it as well
-            log.info("the timer's progress cannot be written to the timer log: %s", error)
+            log.warning("the timer's progress cannot be written to the timer log: %s", error)
 
     def _advance(self, offset: int, done: list[TimerMessage]) -> None:
         """Move the checkpoint past these messages, which begin at queue offset `offset`."""
