@@ -334,6 +334,8 @@ RULES: dict[int, Rule] = {
     RequestCode.FENCE_BROKER: _cluster(UPDATE),
     RequestCode.REBUILD_REPLICA: _cluster(UPDATE),
     RequestCode.FORGET_REPLICA: _cluster(UPDATE),
+    RequestCode.LIST_TOPICS: _cluster(GET),
+    RequestCode.LIST_GROUPS: _cluster(GET),
     # users and rules
     RequestCode.AUTH_CREATE_USER: _cluster(UPDATE),
     RequestCode.AUTH_UPDATE_USER: _cluster(UPDATE),

@@ -20,6 +20,7 @@
 - `namesrv_routes`: name server: routes, cluster info, topic lists (105, 106, 206, 224, 304, 311, 312, 313,
   901)
 - `offsets`: consumer offsets (14, 15, 43); offsets and times of queues (29, 30, 31, 32)
+- `overview`: all topics and all groups with their progress, page by page (30019, 30020), of FireArrow alone
 - `plain_acl`: `plain_acl.yml`: UPDATE_AND_CREATE_ACL_CONFIG (50) to GET_BROKER_CLUSTER_ACL_CONFIG (54)
 - `pop`: POP_MESSAGE (200050), PEEK_MESSAGE (200052)
 - `pop_notification`: NOTIFICATION (200054): waits until there is something to pop; POLLING_INFO (200055)

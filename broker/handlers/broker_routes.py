@@ -26,6 +26,7 @@ from firearrow.broker.handlers.groups import GroupsHandler
 from firearrow.broker.handlers.host_status import MachineHandler
 from firearrow.broker.handlers.lock_queues import LocksHandler
 from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
+from firearrow.broker.handlers.overview import OverviewHandler
 from firearrow.broker.handlers.pop import PeekHandler, PopHandler
 from firearrow.broker.handlers.pop_notification import NotificationHandler
 from firearrow.broker.handlers.pull import PullHandler
@@ -116,6 +117,7 @@ def broker_routes(context: BrokerContext, services: HandlerServices) -> list[Rou
         SingleBrokerHandler(config, services.epoch_cache),
         TrimHandler(context, moved=services.arrivals, free=retention.free_trimmed),
         LagHandler(context),
+        OverviewHandler(store, topics, groups, offsets, clients, clock),
         QuotasHandler(context.quotas, services.audit),
         ConnectionsHandler(
             clients,

@@ -143,6 +143,10 @@ class ConsumerOffsets:
         known = self._table.get(f"{topic}@{group}", {})
         return [*range(read_queues), *sorted(queue_id for queue_id in known if queue_id >= read_queues)]
 
+    def groups(self) -> list[str]:
+        """Those that have an offset, in no order."""
+        return list(self._topics)
+
     def topics_of(self, group: str) -> list[str]:
         return sorted(self._topics.get(group, ()))
 

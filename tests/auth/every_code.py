@@ -275,6 +275,8 @@ CASES: dict[int, list[Case]] = {
         Code.LIST_CONNECTIONS,
         Code.GET_MACHINE,
         Code.GET_QUOTAS,
+        Code.LIST_TOPICS,
+        Code.LIST_GROUPS,
         Code.GET_BROKER_HA_STATUS,
         Code.GET_BROKER_EPOCH_CACHE,
         Code.GET_COLD_DATA_FLOW_CTR_INFO,
