@@ -51,6 +51,7 @@ cdef class LagTable:
     cdef CommitLog log
     cdef int64_t now_ms
     cdef Py_ssize_t rows_max
+    cdef dict read                        # group → its subscriptions; None: all rows are kept
     cdef object is_system_topic, is_system_group
     cdef list names                       # label values
     cdef dict topics                      # topic → TopicQueues

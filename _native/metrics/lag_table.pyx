@@ -31,12 +31,20 @@ cdef class LagTable:
     """One snapshot of how far each group is behind, by topic and queue. At most `rows_max` rows are kept."""
 
     def __cinit__(
-        self, StoreReader reader not None, *, int64_t now_ms, Py_ssize_t rows_max, is_system_topic,
-        is_system_group,
+        self,
+        StoreReader reader not None,
+        *,
+        int64_t now_ms,
+        Py_ssize_t rows_max,
+        dict read,  # type: Mapping[str, Mapping[str, object]] | None
+        is_system_topic,  # type: Callable[[str], bool]
+        is_system_group,  # type: Callable[[str], bool]
     ):
-        # type: (StoreReader, int, int, Callable[[str], bool], Callable[[str], bool]) -> None
+        # type: (...) -> None
+        """`read`: group with members → the topics that they subscribe to. Other groups have rows of lags where they
+        have lag; None: everywhere."""
         self.reader, self.log = reader, reader.log
-        self.now_ms, self.rows_max = now_ms, rows_max
+        self.now_ms, self.rows_max, self.read = now_ms, rows_max, read
         self.is_system_topic, self.is_system_group = is_system_topic, is_system_group
         self.names, self.topics, self.groups, self.retries = [], {}, {}, set()
 
@@ -68,6 +76,7 @@ cdef class LagTable:
         cdef TopicQueues topic
         cdef LagRow row
         cdef int64_t popped
+        cdef Py_ssize_t queues = self.queue_count, beyond = self.beyond_queue_count
         offsets, got = committed.get(key), gets.get(key)
         if offsets is None and got is None:
             return 0
@@ -84,6 +93,13 @@ cdef class LagTable:
             popped = in_flight.get((group, name), 0)
             row.values[LAG] += popped
             row.values[IN_FLIGHT] += popped
+        if row.has_offsets and row.values[LAG] <= 0 and self.read is not None:
+            subscribed = self.read.get(group)
+            if subscribed is None or name not in subscribed:
+                row.has_offsets = False
+                self.queue_count, self.beyond_queue_count = queues, beyond
+                if not row.has_gets:
+                    return 0
         return self.keep(&row, topic, <str> group)
 
     cdef int add_offsets(self, LagRow *row, TopicQueues topic, dict offsets, pulls) except -1:

@@ -75,7 +75,7 @@ class MetricsServices:
         from firearrow.broker.metrics.exposition import OPEN_METRICS, TEXT  # noqa: PLC0415
         from firearrow.broker.metrics.scrape import Scrape  # noqa: PLC0415
 
-        scrape = Scrape(self._sources, self._lags, self._recorder.hours_left, self.thread)
+        scrape = Scrape(self._sources, self._lags, self._recorder.seconds_left, self.thread)
 
         def metrics(is_open_metrics: bool) -> tuple[str, AsyncIterator[bytes]]:
             pieces = scrape.pieces(is_open_metrics=is_open_metrics)

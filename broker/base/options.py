@@ -433,6 +433,8 @@ class Options:
     """Labels of every series, `name:value` separated by `,`."""
     metrics_series_max: int = _option(50_000, "metricsOtelCardinalityLimit", low=2, high=1_000_000)
     """Most series of a metric; the rest is added up in one."""
+    metrics_idle_groups: bool = _option(False, "metricsIdleGroups", "running")
+    """Lags also of groups without members and lag in a topic; Apache has them always."""
     # users and rules
     authentication: bool = _option(False, "authenticationEnabled")
     """Each request must be signed by a user of `users.json`, also to the name server in this process."""

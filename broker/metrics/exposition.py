@@ -149,7 +149,7 @@ class Exposition:
         """The series `target_info`, which OpenTelemetry's exporter has."""
         if self.is_open_metrics:
             return b"# HELP target Target metadata\n# TYPE target info\ntarget_info{} 1\n"
-        return b"# TYPE target_info gauge\ntarget_info 1\n"
+        return b"# HELP target_info Target metadata\n# TYPE target_info gauge\ntarget_info 1\n"
 
     def end(self) -> bytes:
         return b"# EOF\n" if self.is_open_metrics else b""

@@ -35,10 +35,12 @@ class LagSnapshots:
         context = self._context
         offsets, stats = context.tables.offsets, context.stats
         stats.gather()
+        options, online = context.config.options, context.tables.clients.consumer_groups()
         table = LagTable(
             context.store.reader,
             now_ms=context.clock.now_ms(),
-            rows_max=context.config.options.metrics_series_max,
+            rows_max=options.metrics_series_max,
+            read=None if options.metrics_idle_groups else {each.name: each.subscriptions for each in online},
             is_system_topic=context.tables.topics.is_system,
             is_system_group=name_rules.is_system_group,
         )

@@ -52,14 +52,14 @@ class OwnFamilies:
         self._sources = sources
         self._context = sources.context
 
-    def pieces(self, to: Exposition, disk: DiskSpace, hours_left: float) -> Iterator[bytes]:
-        """`hours_left`: until the disk is full at its present growth; infinite if it does not grow."""
+    def pieces(self, to: Exposition, disk: DiskSpace, seconds_left: float) -> Iterator[bytes]:
+        """`seconds_left`: until the disk is full at its present growth; infinite if it does not grow."""
         limit = self._context.config.options.metrics_series_max
         yield from self._latencies(to, limit)
         yield from self._ways(to, limit)
         yield from self._gauges(to)
         yield from self._threads(to)
-        yield from self._disk(to, disk, hours_left)
+        yield from self._disk(to, disk, seconds_left)
         yield from self._replicas(to)
         yield from self._clients(to, limit)
         yield from to.family(
@@ -235,13 +235,17 @@ class OwnFamilies:
             "firearrow_table_save_failures", COUNTER, "Saves of a table that failed.", failures
         )
 
-    def _disk(self, to: Exposition, disk: DiskSpace, hours_left: float) -> Iterator[bytes]:
+    def _disk(self, to: Exposition, disk: DiskSpace, seconds_left: float) -> Iterator[bytes]:
         store = self._context.store
         for name, help_text, value in (
             ("disk_total_bytes", "Size of the commit log's file system.", disk.total),
             ("disk_free_bytes", "Space that the broker may use.", disk.free),
             ("disk_used_ratio", "Used share, as the limits in the options count it.", disk.used_share),
-            ("disk_full_hours", "Hours until the disk is full at the growth of the last hour.", hours_left),
+            (
+                "disk_full_seconds",
+                "Seconds until the disk is full at the growth of the last hour.",
+                seconds_left,
+            ),
             ("log_bytes", "Bytes of the commit log.", store.written - store.min_physical),
             ("log_end_bytes", "Physical offset of the end of the commit log.", store.written),
         ):

@@ -26,7 +26,7 @@ ROWS_IN_HOUR = HOUR_S * 1000 // STEP_MS
 
 
 class Recorder:
-    """`history` None: the file could not be opened, and only `hours_left` works."""
+    """`history` None: the file could not be opened, and only `seconds_left` works."""
 
     def __init__(
         self, sources: Sources, lags: LagSnapshots, history: History | None, thread: ThreadPoolExecutor
@@ -56,13 +56,13 @@ class Recorder:
         if self._history is not None:
             self._history.close()
 
-    def hours_left(self, free_bytes: int) -> float:
-        """Hours until the disk is full, if it fills up as in the last hour; infinite if it does not."""
+    def seconds_left(self, free_bytes: int) -> float:
+        """Seconds until the disk is full, if it fills up as in the last hour; infinite if it does not."""
         if not self._free:
             return float("inf")
         (first_ms, first_free), now_ms = self._free[0], self._context.clock.now_ms()
-        grown, hours = first_free - free_bytes, (now_ms - first_ms) / 1000 / HOUR_S
-        return free_bytes / (grown / hours) if grown > 0 and hours > 0 else float("inf")
+        grown, passed_s = first_free - free_bytes, (now_ms - first_ms) / 1000
+        return free_bytes / grown * passed_s if grown > 0 and passed_s > 0 else float("inf")
 
     async def _run(self) -> None:
         while True:

@@ -33,18 +33,18 @@ Render = Callable[[], bytes]
 
 
 class Scrape:
-    """`hours_left(free_bytes)`: until the disk is full. `thread` renders what is large."""
+    """`seconds_left(free_bytes)`: until the disk is full. `thread` renders what is large."""
 
     def __init__(
         self,
         sources: Sources,
         lags: LagSnapshots,
-        hours_left: Callable[[int], float],
+        seconds_left: Callable[[int], float],
         thread: ThreadPoolExecutor,
     ) -> None:
         self._sources = sources
         self._lags = lags
-        self._hours_left = hours_left
+        self._seconds_left = seconds_left
         self._thread = thread
         self._apache = ApacheFamilies(sources, sources.transactions.open_topics())
         self._own = OwnFamilies(sources)
@@ -82,7 +82,7 @@ class Scrape:
     def _all(self, to: Exposition, table: LagTable, disk: DiskSpace) -> Iterator[bytes | Render]:
         self._sources.context.stats.gather()
         yield from self._apache.pieces(to, disk.used)
-        yield from self._own.pieces(to, disk, self._hours_left(disk.free))
+        yield from self._own.pieces(to, disk, self._seconds_left(disk.free))
         yield from _lag_pieces(to, table)
         yield to.target()
         yield to.end()

@@ -244,3 +244,26 @@ def test_types_and_buckets_are_those_of_a_recorded_scrape(scraped: tuple[Watched
         if bounds and (found := ours.get(f"{family.name}_bucket")) is not None:
             assert bounds == {dict(own)["le"] for own in found[1]}, family.name
     assert checked > 100
+
+
+NOT_BASE = {"hours", "minutes", "days", "milliseconds", "microseconds", "nanoseconds", "ms", "us", "percent"}
+NOT_BASE |= {"kilobytes", "megabytes", "gigabytes", "kb", "mb", "bits"}
+TYPES = {"counter", "gauge", "histogram", "summary"}
+
+
+def test_promtool_has_no_remark_on_our_families(scraped: tuple[WatchedBroker, Families]) -> None:
+    """Its rules: help, base units, `_total` for counters and for nothing else, no type in a name. Apache's names are
+    as they are."""
+    text = scraped[0].get("/metrics")[2].decode()
+    assert "# HELP target_info " in text
+    families = [family for family in text_string_to_metric_families(text) if family.name != "target_info"]
+    ours = [family for family in families if family.name.startswith("firearrow_")]
+    assert len(ours) > 30
+    for family in families:
+        assert family.documentation, family.name
+    for family in ours:
+        words = set(family.name.split("_"))
+        assert not words & (NOT_BASE | TYPES), family.name
+        assert family.name.islower()
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
