@@ -27,6 +27,7 @@ from firearrow.client.admin_api.extension_records import (
     TrimmedQueue,
     rows_of,
 )
+from firearrow.client.admin_api.listings import ListedGroup, ListedTopic, listed_groups, listed_topics
 from firearrow.client.admin_api.records import Members, read
 from firearrow.client.admin_api.requests import milliseconds
 from firearrow.client.base.errors import BrokerError, ConfigError, OnlyFireArrow
@@ -130,6 +131,23 @@ class Extensions(Uncopied):
             {"topic": self._wrap(topic)} if topic else {}
         )
         return await self._list(GroupQueueLag, RequestCode.GET_LAG, "queues", ext, broker)
+
+    async def topics(self, broker: str) -> dict[str, ListedTopic]:
+        """All topics of a broker with their queues."""
+        calls = self._admin.calls
+        found = await listed_topics(calls, await calls.master(broker))
+        return {self._unwrap(name): topic for name, topic in found.items()}
+
+    async def groups(self, broker: str, *, details: bool = False) -> dict[str, ListedGroup]:
+        """All groups of a broker with their members and progress as far as it knows: members may be connected to
+        others. `details`: with members, subscriptions and offsets instead of the sums."""
+        calls = self._admin.calls
+        found = await listed_groups(calls, await calls.master(broker), details=details)
+        if self._admin.namespace.name:
+            for group in found.values():
+                group.subscriptions = {self._unwrap(name): text for name, text in group.subscriptions.items()}
+                group.offsets = {self._unwrap(name): queues for name, queues in group.offsets.items()}
+        return {self._unwrap(name): group for name, group in found.items()}
 
     async def refusals(self, *, limit: int = 256, broker: str | None = None) -> Refusals:
         """The last requests that were refused, newest first, and how many were by reason."""

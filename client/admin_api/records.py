@@ -270,8 +270,8 @@ def consumer_lag(stats: Members) -> ConsumerLag:
     return ConsumerLag(stats.real("consumeTps"), queues)
 
 
-def connections(answer: Members) -> tuple[Connection, ...]:
-    members = [Members(item) for item in answer.items("connectionSet")]
+def connections(answer: Members, member: str = "connectionSet") -> tuple[Connection, ...]:
+    members = [Members(item) for item in answer.items(member)]
     return tuple(
         Connection(m.text("clientId"), m.text("clientAddr"), m.text("language"), m.number("version"))
         for m in members

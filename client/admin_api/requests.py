@@ -5,8 +5,9 @@ A name server is asked for the masters each time. Loop thread.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -18,7 +19,10 @@ from firearrow.client.remoting.routes import MASTER
 
 log = logging.getLogger("firearrow.client")
 
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 TRIES_MAX = 5
+AT_ONCE = 16
 ROUTE_POLL_S = 0.02
 
 
@@ -158,3 +162,14 @@ def integer_of(answer: RemotingCommand, field: str, broker_name: str) -> int:
 def milliseconds(when: datetime | int) -> int:
     """A time as requests have it: ms since 1970, which an int is already."""
     return when if isinstance(when, int) else int(when.timestamp() * 1000)
+
+
+async def of_each(items: Sequence[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:
+    """The answers in the order of the items; at most AT_ONCE requests are in flight."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: Item) -> Found:
+        async with slots:
+            return await ask(item)
+
+    return await asyncio.gather(*map(one, items))

@@ -22,6 +22,7 @@ from firearrow._native.base.command_line import WRONG_USAGE
 from firearrow._native.base.verbs import Declared, agrees
 from firearrow._native.base.verbs import Verb as Verb  # noqa: PLC0414
 from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.requests import of_each as of_each  # noqa: PLC0414
 from firearrow.client.base.errors import (
     ConfigError,
     MessageRefused,
@@ -37,12 +38,9 @@ from firearrow.client.cli.main import INTERRUPTED
 from firearrow.client.cli.output import Output, printable
 
 Entered = TypeVar("Entered", bound=Startable)
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 OK, FOUND_TROUBLE, CANNOT_REACH = 0, 1, 3
 TIMEOUT_S = 6.0
 NUMBER_MAX, NUMBER_CHARS = 1 << 53, 15
-AT_ONCE = 16
 COMPLETE = "--complete"
 """Instead of a verb's arguments: the words of a line whose last one is to be completed."""
 
@@ -168,14 +166,3 @@ async def _run(action: Action, call: Call) -> int | None:
     finally:
         await call.close()
         call.output.close()
-
-
-async def of_each(items: Sequence[Item], ask: Callable[[Item], Awaitable[Found]]) -> list[Found]:
-    """The answers in the order of the items; at most AT_ONCE requests are in flight."""
-    slots = asyncio.Semaphore(AT_ONCE)
-
-    async def one(item: Item) -> Found:
-        async with slots:
-            return await ask(item)
-
-    return await asyncio.gather(*map(one, items))

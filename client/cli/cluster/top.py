@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from firearrow.client.admin_api.admin import Admin
-from firearrow.client.base.errors import BrokerError, ConfigError, NoRoute
-from firearrow.client.cli.command import Call, Command, count, of_each, positive
+from firearrow.client.admin_api.overview import GroupTotals, Overview, TopicTotals
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.cli.command import Call, Command, count, positive
 from firearrow.client.cli.formats import is_of_user, is_system_group
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import now_ms, time_ms
 
-EVERY_S = 2.0
+EVERY_S, ONCE_S, SHORTEST_S = 2.0, 1.0, 0.001
 ROWS = 15
 TOPIC_COLUMNS = (
     Column("topic", "TOPIC"),
@@ -43,9 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument(
         "--every",
         type=positive,
-        default=EVERY_S,
         metavar="S",
-        help="seconds from one sample to the next (default 2)",
+        help="seconds from one sample to the next (default 2; with --once: 1)",
     )
     verb.argument(
         "--rows",
@@ -64,12 +64,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Sample(NamedTuple):
-    """`at_s`: monotonic. `topics`: name → next offsets in total, messages, time of the last one. `groups`: name →
-    consumed offsets in total, lag, how long ago the message was stored that is consumed last."""
+    """`at_s`: monotonic, when the brokers were asked."""
 
     at_s: float
-    topics: Mapping[str, tuple[int, int, int]]
-    groups: Mapping[str, tuple[int, int, int | None]]
+    topics: Mapping[str, TopicTotals]
+    groups: Mapping[str, GroupTotals]
 
 
 async def top(call: Call) -> None:
@@ -87,8 +86,9 @@ async def top(call: Call) -> None:
         await _history(call, admin, time_ms(given.since), given.series)
         return
     before = await _sample(admin)
+    every_s = given.every or (ONCE_S if given.once else EVERY_S)
     while True:
-        await asyncio.sleep(given.every)
+        await asyncio.sleep(max(before.at_s + every_s - time.monotonic(), 0))
         now = await _sample(admin)
         if not given.once:
             call.output.redraw()
@@ -100,66 +100,32 @@ async def top(call: Call) -> None:
 
 
 async def _sample(admin: Admin) -> Sample:
-    names, system, configs = await asyncio.gather(admin.topics(), admin.system_topics(), admin.groups())
-    topics = [name for name in names if is_of_user(name, system)]
-    groups = [name for name in configs if not is_system_group(name)]
+    overview = Overview(admin)
+    system, configs = await asyncio.gather(admin.system_topics(), admin.groups())
     at_s = time.monotonic()
-    stats = await of_each(topics, lambda name: _topic(admin, name))
-    lags = await of_each(groups, lambda name: _group(admin, name))
+    topics = await overview.topics()
+    groups = await overview.groups(name for name in configs if not is_system_group(name))
     return Sample(
         at_s,
-        {name: found for name, found in zip(topics, stats, strict=True) if found is not None},
-        {name: found for name, found in zip(groups, lags, strict=True) if found is not None},
+        {name: found for name, found in topics.items() if is_of_user(name, system)},
+        {name: found for name, found in groups.items() if found.lag is not None},
     )
 
 
-async def _topic(admin: Admin, topic: str) -> tuple[int, int, int] | None:
-    """None: it has gone."""
-    try:
-        queues = (await admin.topic_stats(topic)).values()
-    except (BrokerError, NoRoute):
-        return None
-    messages = sum(queue.max_offset - queue.min_offset for queue in queues)
-    return sum(q.max_offset for q in queues), messages, max((q.last_ms for q in queues), default=0)
-
-
-async def _group(admin: Admin, group: str) -> tuple[int, int, int | None] | None:
-    """None: it has gone, or has no offsets."""
-    try:
-        lag = await admin.consumer_lag(group)
-    except BrokerError:
-        return None
-    if not lag.queues:
-        return None
-    late = [queue.last_ms for queue in lag.queues.values() if queue.messages and queue.last_ms]
-    consumed = sum(queue.consumer_offset for queue in lag.queues.values())
-    return consumed, lag.messages, max(now_ms() - min(late), 0) if late else None
-
-
 def _print(call: Call, before: Sample, now: Sample) -> None:
-    passed_s = now.at_s - before.at_s
-
-    def rate(old: tuple[int, Any, Any] | None, total: int) -> float:
-        return 0.0 if old is None else round((total - old[0]) / passed_s, 1)
-
-    topics: list[dict[str, Any]] = [
-        {
-            "topic": name,
-            "inPerSecond": max(rate(before.topics.get(name), total), 0.0),
-            "messages": messages,
-            "lastMs": last_ms,
-        }
-        for name, (total, messages, last_ms) in now.topics.items()
-    ]
-    groups: list[dict[str, Any]] = [
-        {
-            "group": name,
-            "outPerSecond": rate(before.groups.get(name), total),
-            "lag": lag,
-            "behindMs": behind_ms,
-        }
-        for name, (total, lag, behind_ms) in now.groups.items()
-    ]
+    passed_s = max(now.at_s - before.at_s, SHORTEST_S)
+    topics: list[dict[str, Any]] = []
+    for name, topic in now.topics.items():
+        old = before.topics.get(name)
+        rate = 0.0 if old is None else max(round((topic.end - old.end) / passed_s, 1), 0.0)
+        topics.append(
+            {"topic": name, "inPerSecond": rate, "messages": topic.messages, "lastMs": topic.last_ms}
+        )
+    groups: list[dict[str, Any]] = []
+    for name, group in now.groups.items():
+        old_group = before.groups.get(name)
+        rate = 0.0 if old_group is None else round((group.consumed - old_group.consumed) / passed_s, 1)
+        groups.append({"group": name, "outPerSecond": rate, "lag": group.lag, "behindMs": group.behind_ms})
     topics.sort(key=lambda row: (-row["inPerSecond"], -row["messages"], row["topic"]))
     groups.sort(key=lambda row: (-row["lag"], -row["outPerSecond"], row["group"]))
     if call.output.json:

@@ -6,7 +6,8 @@ left out at Apache's brokers. Reading a message commits nothing. Names are those
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import gc
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,9 +18,11 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.admin_api import records
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.extensions import Extensions
+from firearrow.client.admin_api.listings import ListedGroup, ListedTopic, listed_groups, listed_topics
 from firearrow.client.admin_api.records import Connection, ConsumerLag, Members, QueueLag, read
 from firearrow.client.admin_api.replicas import replicas
 from firearrow.client.base.errors import (
+    BrokerError,
     ClientError,
     ConnectFailed,
     ConnectionLost,
@@ -54,6 +57,7 @@ BEYOND = 4
 QUEUES_MAX = 4096
 """Members of one group that are asked for their subscriptions, at Apache's brokers."""
 MEMBER_S = 3.0
+NOTHING: Mapping[int, int] = {}
 DELAYED = ("DELAY", "TIMER_OUT_MS", "REAL_TOPIC", "ORIGIN_MESSAGE_ID", "RETRY_TOPIC", "TRAN_MSG")
 """Properties of messages that were stored later than they were sent."""
 
@@ -69,6 +73,24 @@ class Watch:
 async def cluster_facts(admin: Admin, name_server: str, watch: Watch) -> Facts:
     """TransportError, NoNameServer: no name server answers."""
     facts = Facts(now_ms(), name_server=name_server)
+    with _no_collections():
+        await _gather(facts, admin, watch)
+    return facts
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Facts stay until the end: to look for garbage among hundreds of thousands of them takes a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+async def _gather(facts: Facts, admin: Admin, watch: Watch) -> None:
     for name, ids in (await admin.calls.clusters()).brokers.items():
         if 0 in ids:
             facts.brokers[name] = Broker(name, ids[0])
@@ -82,7 +104,6 @@ async def cluster_facts(admin: Admin, name_server: str, watch: Watch) -> Facts:
     await cluster.subscriptions()
     await cluster.locks()
     await cluster.watch(watch)
-    return facts
 
 
 async def _ask_broker(admin: Admin, broker: Broker) -> None:
@@ -116,6 +137,9 @@ class _Cluster:
         self._admin = admin
         self._facts = facts
         self._brokers = list(facts.asked_brokers())
+        self._listed: dict[str, dict[str, ListedGroup]] = {}
+        """Broker → its groups, at brokers that list them."""
+        self._queues: dict[tuple[str, str], list[tuple[Queue, QueueState, bool]]] = {}
 
     # ---- topics ----
 
@@ -123,11 +147,38 @@ class _Cluster:
         for broker, table in await self._of_each_broker(RequestCode.GET_ALL_TOPIC_CONFIG, _topic_configs):
             for name, config in table.items():
                 self._facts.topics.setdefault(name, Topic(name)).configs[broker] = config
+        for asked in self._brokers:
+            with contextlib.suppress(OnlyFireArrow, BrokerError, TransportError):
+                groups = await listed_groups(self._admin.calls, asked.address, details=True)
+                self._list_topics(asked.name, await listed_topics(self._admin.calls, asked.address), groups)
+                self._listed[asked.name] = groups
         await _each(self._facts.topics.values(), self._topic)
 
+    def _list_topics(
+        self, broker: str, listed: Mapping[str, ListedTopic], groups: Mapping[str, ListedGroup]
+    ) -> None:
+        """All topics of a broker that lists them, with the groups that read them."""
+        for name, found in listed.items():
+            topic = self._facts.topics.get(name)
+            if topic is not None and broker in topic.configs:
+                for each in found.queues:
+                    state = QueueState(each.min_offset, each.max_offset, each.last_ms)
+                    topic.queues[Queue(name, broker, each.queue_id)] = state
+        read = {
+            name: topic.groups
+            for name, topic in self._facts.topics.items()
+            if topic.is_plain or name.startswith(DLQ)
+        }
+        for group, row in groups.items():
+            for name in {*row.offsets, *row.subscriptions} & read.keys() if group != READER else ():
+                read[name].add(group)
+
     async def _topic(self, topic: Topic) -> None:
+        """What brokers that do not list all topics report of this one."""
         ext = {"topic": topic.name}
         for broker in self._of(topic.configs):
+            if broker in self._listed:
+                continue
             for stats in await self._may(broker, RequestCode.GET_TOPIC_STATS_INFO, ext, records.topic_stats):
                 for queue, found in stats.items():
                     state = QueueState(found.min_offset, found.max_offset, found.last_ms)
@@ -182,10 +233,10 @@ class _Cluster:
             (group, queue)
             for group in self._facts.plain_groups()
             for queue, each in group.progress.items()
-            if each.committed == 0 and each.max_offset > 0
+            if each.committed == 0 and each.max_offset > 0 and queue.broker not in self._listed
         ]
         for topic in self._facts.plain_topics():
-            unknown += self._unread_queues(topic)
+            unknown += [pair for pair in self._unread_queues(topic) if pair[1].broker not in self._listed]
         if len(unknown) > OFFSETS_ASKED_MAX:
             self._facts.unasked.append(
                 f"whether offsets are stored: of {OFFSETS_ASKED_MAX} of {len(unknown)} queues"
@@ -200,7 +251,8 @@ class _Cluster:
                 groups = (self._facts.groups[name] for name in sorted(topic.groups))
                 for group in (each for each in groups if each.is_plain and each.model != BROADCASTING):
                     if queue not in group.progress:
-                        group.progress[queue] = Progress(None, state.min_offset, state.max_offset)
+                        committed = self._committed(group.name, queue)
+                        group.progress[queue] = Progress(committed, state.min_offset, state.max_offset)
                     found.append((group, queue))
         return found
 
@@ -208,6 +260,9 @@ class _Cluster:
         members: dict[str, Connection] = {}
         ext = {"consumerGroup": group.name}
         for broker in self._brokers:
+            if broker.name in self._listed:
+                self._add_members(group, members, self._listed[broker.name].get(group.name))
+                continue
             code = RequestCode.GET_CONSUMER_CONNECTION_LIST
             for found in await self._may(broker.name, code, ext, records.consumer_connections):
                 members |= {each.client_id: each for each in found.connections}
@@ -218,8 +273,56 @@ class _Cluster:
         if group.model != BROADCASTING:
             await self._progress(group)
 
+    def _add_members(self, group: Group, members: dict[str, Connection], listed: ListedGroup | None) -> None:
+        if listed is not None and listed.members:
+            members |= {each.client_id: each for each in listed.connections}
+            group.model, group.from_where = listed.message_model, listed.consume_from_where
+            group.subscriptions |= listed.subscriptions
+
+    def _committed(self, group: str, queue: Queue) -> int | None:
+        """At a broker that lists its groups; None: it has committed nothing, or the broker does not list them."""
+        listed = self._listed.get(queue.broker, {}).get(group)
+        return None if listed is None else listed.offsets.get(queue.topic, {}).get(queue.number)
+
+    def _listed_progress(self, group: Group) -> None:
+        """As GET_CONSUME_STATS has it: of topics with an offset of the group; while it has members, of those to which
+        they subscribe. Without queues that have neither a message nor an offset."""
+        progress = group.progress
+        for broker, listed in self._listed.items():
+            row = listed.get(group.name)
+            if row is None:
+                continue
+            for name in sorted(group.subscriptions) if row.members else row.offsets:
+                offsets = row.offsets.get(name, NOTHING)
+                for queue, state, is_read in self._queues_of(broker, name):
+                    committed = offsets.get(queue.number)
+                    waits = (committed or 0) < state.max_offset
+                    is_counted = is_read or committed is not None
+                    if (waits and is_counted) or (is_read and committed is not None):
+                        progress[queue] = Progress(committed, state.min_offset, state.max_offset)
+
+    def _queues_of(self, broker: str, name: str) -> list[tuple[Queue, QueueState, bool]]:
+        """Those of a topic at a broker, and whether they are among its read queues; made once: every group asks."""
+        found = self._queues.get((broker, name))
+        if found is None:
+            topic = self._facts.topics.get(name)
+            config = None if topic is None else topic.configs.get(broker)
+            found = self._queues[broker, name] = (
+                []
+                if topic is None or config is None
+                else [
+                    (queue, state, queue.number < config.read_queues)
+                    for queue, state in topic.queues.items()
+                    if queue.broker == broker
+                ]
+            )
+        return found
+
     async def _progress(self, group: Group) -> None:
-        for queue, lag in (await self._lags(group)).items():
+        self._listed_progress(group)
+        if len(self._listed) == len(self._brokers):
+            return
+        for queue, lag in (await self._lags(group, self._unlisted())).items():
             topic = self._facts.topics.get(queue.topic)
             state = None if topic is None else topic.queues.get(queue)
             minimum = 0 if state is None else state.min_offset
@@ -227,12 +330,15 @@ class _Cluster:
             if topic is not None and topic.is_plain:
                 topic.groups.add(group.name)
 
-    async def _lags(self, group: Group) -> dict[Queue, QueueLag]:
+    def _unlisted(self) -> list[Broker]:
+        return [broker for broker in self._brokers if broker.name not in self._listed]
+
+    async def _lags(self, group: Group, brokers: Iterable[Broker]) -> dict[Queue, QueueLag]:
         """In the topics that have offsets of the group, and in those that its members subscribe to."""
         found: dict[Queue, QueueLag] = {}
         ext = {"consumerGroup": group.name}
         code = RequestCode.GET_CONSUME_STATS
-        for broker in self._brokers:
+        for broker in brokers:
             answers: list[ConsumerLag] = await self._may(broker.name, code, ext, records.consumer_lag)
             known = {queue.topic for lags in answers for queue in lags.queues}
             for topic in group.subscriptions:
@@ -265,7 +371,9 @@ class _Cluster:
             (queue, each, bool(group.members))
             for group in self._facts.plain_groups()
             for queue, each in group.progress.items()
-            if _next_offset(group, each) < each.max_offset and not queue.topic.startswith(DLQ)
+            if each.committed != each.max_offset
+            and _next_offset(group, each) < each.max_offset
+            and not queue.topic.startswith(DLQ)
         ]
         waiting.sort(key=lambda entry: not entry[2])
         self._bounded("the messages that groups stand on", waiting, HEADS_MAX)
@@ -384,7 +492,8 @@ class _Cluster:
         if not doubtful:
             return
         await asyncio.sleep(watch.watch_s)
-        again = {group.name: await self._lags(group) for group in {id(g): g for g, _, _ in doubtful}.values()}
+        groups = {group.name: group for group, _, _ in doubtful}
+        again = {name: await self._lags(group, self._brokers) for name, group in groups.items()}
         for group, queue, each in doubtful:
             lag = again[group.name].get(queue)
             each.stands = lag is not None and lag.consumer_offset == (each.committed or 0)

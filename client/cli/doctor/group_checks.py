@@ -215,10 +215,9 @@ def unread_dead_letters(facts: Facts) -> Iterator[Finding[str]]:
         unread = 0
         for queue, state in topic.queues.items():
             read = [
-                each.committed or 0
+                reader.progress[queue].committed or 0
                 for reader in facts.groups.values()
-                for at, each in reader.progress.items()
-                if at == queue
+                if queue in reader.progress
             ]
             unread += max(state.max_offset - max([state.min_offset, *read]), 0)
         if unread:

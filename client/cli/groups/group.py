@@ -8,7 +8,8 @@ from firearrow._native.protocol.name_rules import dlq_topic, retry_topic
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
-from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, QueueRange
+from firearrow.client.admin_api.overview import BROADCASTING, Overview
+from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, QueueLag, QueueRange
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, TransportError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each, positive
@@ -116,7 +117,7 @@ async def list_groups(call: Call) -> None:
     admin = await call.admin()
     configs = await admin.groups()
     names = sorted(name for name in configs if call.arguments.all or not is_system_group(name))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "group": name,
             "consuming": configs[name].consume_enabled,
@@ -127,13 +128,10 @@ async def list_groups(call: Call) -> None:
     if not call.arguments.long:
         call.output.rows(LIST_COLUMNS[:3], rows)
         return
-    found = await of_each(names, lambda name: _connected(admin, name))
-    lags = await of_each(names, lambda name: _lag(admin, name))
-    for row, connected, progress in zip(rows, found, lags, strict=True):
-        row["members"] = 0 if connected is None else len(connected.connections)
-        row["type"] = None if connected is None else connected.consume_type
-        row["model"] = None if connected is None else connected.model
-        row["lag"] = None if progress is None else progress.messages
+    totals = await Overview(admin).groups(names)
+    for row in rows:
+        found = totals[row["group"]]
+        row |= {"members": found.members, "type": found.consume_type, "model": found.model, "lag": found.lag}
     call.output.rows(LIST_COLUMNS, rows)
 
 
@@ -141,14 +139,6 @@ async def _connected(admin: Admin, group: str) -> ConsumerConnections | None:
     """None: it has no members."""
     try:
         return await admin.consumers(group)
-    except BrokerError:
-        return None
-
-
-async def _lag(admin: Admin, group: str) -> ConsumerLag | None:
-    """None: its brokers cannot say."""
-    try:
-        return await admin.consumer_lag(group)
     except BrokerError:
         return None
 
@@ -206,40 +196,80 @@ def _topic_rows(connected: ConsumerConnections | None, progress: ConsumerLag) ->
 
 
 async def lag(call: Call) -> int:
-    """Show how many messages a group has not consumed yet, by queue. With --max the exit code is 1 if there are more
-    of them in all.
+    """Show how many messages a group has not consumed yet, by queue. The exit code is 1 if the group has consumed
+    nothing yet, and with --max if there are more of them in all.
 
         firearrow group lag billing --watch
         firearrow group lag billing orders --max 1000
     """
     admin, given = await call.admin(), call.arguments
     while True:
-        progress = await admin.consumer_lag(given.group, given.topic)
+        progress = await _progress(admin, given.group, given.topic)
         now = now_ms()
-        rows = [
-            {
-                "topic": queue.topic,
-                "broker": queue.broker_name,
-                "queueId": queue.queue_id,
-                "consumerOffset": found.consumer_offset,
-                "brokerOffset": found.broker_offset,
-                "lag": found.messages,
-                "lastMs": found.last_ms,
-                "behindMs": max(now - found.last_ms, 0) if found.messages and found.last_ms else None,
-            }
-            for queue, found in progress.queues.items()
-        ]
+        rows = [_lag_row(queue, found, now) for queue, found in progress.queues.items()]
+        is_over = given.max is not None and progress.messages > given.max
         if given.watch is None:
             call.output.rows(LAG_COLUMNS, rows)
-            if not rows:
-                call.output.note(f"group {given.group} has no offsets")
-            return FOUND_TROUBLE if given.max is not None and progress.messages > given.max else 0
+            has_begun = await _has_consumed(call, admin, progress)
+            return 0 if has_begun and not is_over else FOUND_TROUBLE
         call.output.redraw()
         call.output.rows(LAG_COLUMNS, [{"atMs": now, **row} for row in rows])
         call.output.flush()
-        if given.max is not None and progress.messages > given.max:
+        if is_over:
             return FOUND_TROUBLE
         await asyncio.sleep(given.watch)
+
+
+async def _progress(admin: Admin, group: str, topic: str | None) -> ConsumerLag:
+    """In one topic, or in those with an offset of the group and those to which its members subscribe: of these all
+    messages count if it has no offset. ClientError: there is no such group or topic."""
+    progress = await admin.consumer_lag(group, topic)
+    connected = await _connected(admin, group)
+    has_begun = any(queue.consumer_offset for queue in progress.queues.values())
+    if connected is None and not has_begun and group not in await admin.groups():
+        raise ClientError(f"there is no group {group}")
+    if topic is not None:
+        if not progress.queues and topic not in await admin.topics():
+            raise ClientError(f"there is no topic {topic}")
+        if not progress.queues and connected is not None and topic not in connected.subscriptions:
+            raise ClientError(f"the members of group {group} do not subscribe to topic {topic}")
+        return progress
+    if connected is None or connected.model == BROADCASTING:
+        return progress
+    known = {queue.topic for queue in progress.queues} | {retry_topic(group)}
+    for missing in sorted(connected.subscriptions.keys() - known):
+        queues = (await admin.consumer_lag(group, missing)).queues
+        progress = ConsumerLag(progress.tps, progress.queues | queues)
+    return progress
+
+
+def _lag_row(queue: MessageQueue, found: QueueLag, now: int) -> dict[str, Any]:
+    return {
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queueId": queue.queue_id,
+        "consumerOffset": found.consumer_offset,
+        "brokerOffset": found.broker_offset,
+        "lag": found.messages,
+        "lastMs": found.last_ms,
+        "behindMs": max(now - found.last_ms, 0) if found.messages and found.last_ms else None,
+    }
+
+
+async def _has_consumed(call: Call, admin: Admin, progress: ConsumerLag) -> bool:
+    """Whether the group has an offset in one of these queues; if not, a note says what that means."""
+    group = call.arguments.group
+    if any(found.consumer_offset for found in progress.queues.values()):
+        return True
+    offsets = await of_each(list(progress.queues), lambda queue: admin.offset(group, queue))
+    if any(offset is not None for offset in offsets):
+        return True
+    if not progress.queues:
+        what = "and has no members: name a topic to see what waits in it"
+    else:
+        what = "so all messages of these queues wait for it"
+    call.output.note(f"group {group} has consumed nothing, {what}")
+    return False
 
 
 async def members(call: Call) -> None:

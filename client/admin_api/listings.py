@@ -1,0 +1,129 @@
+"""All topics or groups of a FireArrow broker, page by page, by the names that it knows. Loop thread.
+
+`Extensions` has them by the user's names. OnlyFireArrow: the broker is Apache's, or does not know these requests yet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from firearrow._native.protocol import fastjson
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow.client.admin_api.records import Connection, Members, connections, read
+from firearrow.client.admin_api.requests import AdminCalls
+from firearrow.client.base.errors import BrokerError, OnlyFireArrow
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQueue:
+    """First offset, end, and when the last message was stored (0: never)."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTopic:
+    """`queues`: all of the broker's, also those that were taken away from the topic and still have messages."""
+
+    queues: tuple[ListedQueue, ...]
+
+    @classmethod
+    def of(cls, members: Members) -> "ListedTopic":
+        rows = members.items("queues")
+        if not all(isinstance(row, list) and len(row) == 4 and set(map(type, row)) == {int} for row in rows):
+            raise fastjson.JsonError("queues must be lists of four numbers")
+        return cls(tuple(ListedQueue(*row) for row in rows))  # type: ignore[misc]
+
+
+@dataclass(slots=True)
+class ListedGroup:
+    """`consumed`: its offsets in total; `lag_ms`: the age of its oldest unread message. Both and `lag` are -1 if its
+    members keep their offsets themselves. With details: `connections`, `subscriptions` (topic → expression), and
+    `offsets` (topic → queue → offset)."""
+
+    members: int
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    topics: int
+    consumed: int
+    lag: int
+    lag_ms: int
+    connections: tuple[Connection, ...] = ()
+    subscriptions: dict[str, str] = field(default_factory=dict)
+    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, members: Members) -> "ListedGroup":
+        offsets = members.members("offsets").pairs()
+        return cls(
+            members.number("members"),
+            members.text("consumeType"),
+            members.text("messageModel"),
+            members.text("consumeFromWhere"),
+            members.number("topics"),
+            members.number("consumed"),
+            members.number("lag"),
+            members.number("lagMs"),
+            connections(members, "connections"),
+            {str(topic): str(text) for topic, text in members.members("subscriptions").pairs()},
+            {str(topic): _offsets(queues) for topic, queues in offsets},
+        )
+
+
+def _offsets(queues: object) -> dict[int, int]:
+    try:
+        return {int(number): offset + 0 for number, offset in queues.items()}  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):
+        raise fastjson.JsonError("offsets must be numbers by queue") from None
+
+
+async def listed_topics(calls: AdminCalls, address: str) -> dict[str, ListedTopic]:
+    """Topic → its queues, of the broker at this address."""
+    found: dict[str, ListedTopic] = {}
+    after, more = "", True
+    while more:
+        body = await _page(calls, address, RequestCode.LIST_TOPICS, {"after": after})
+        rows, more = read(body, _topics_page)
+        found |= rows
+        last, after = after, max(rows, default="")
+        more = more and after > last
+    return found
+
+
+async def listed_groups(calls: AdminCalls, address: str, *, details: bool = False) -> dict[str, ListedGroup]:
+    """Group → how it is, at the broker at this address. `details`: with members, subscriptions and offsets instead of
+    the sums."""
+    found: dict[str, ListedGroup] = {}
+    at, more = ("", ""), True
+    while more:
+        ext = {"details": str(details).lower(), "fromGroup": at[0], "fromTopic": at[1]}
+        rows, more, following = read(await _page(calls, address, RequestCode.LIST_GROUPS, ext), _groups_page)
+        for name, group in rows:
+            if name in found:  # the page before ended within it
+                found[name].offsets |= group.offsets
+            else:
+                found[name] = group
+        more, at = more and following > at, following
+    return found
+
+
+def _topics_page(page: Members) -> tuple[dict[str, ListedTopic], bool]:
+    rows = map(Members, page.items("topics"))
+    return {row.text("topic"): ListedTopic.of(row) for row in rows}, page.flag("more")
+
+
+def _groups_page(page: Members) -> tuple[list[tuple[str, ListedGroup]], bool, tuple[str, str]]:
+    rows = [(row.text("group"), ListedGroup.of(row)) for row in map(Members, page.items("groups"))]
+    return rows, page.flag("more"), (page.text("nextGroup"), page.text("nextTopic"))
+
+
+async def _page(calls: AdminCalls, address: str, code: RequestCode, ext: Mapping[str, str]) -> bytes:
+    try:
+        return (await calls.ask(address, code, ext)).body
+    except BrokerError as refused:
+        if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise OnlyFireArrow(address) from None
+        raise
