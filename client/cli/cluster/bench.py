@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from firearrow.client.base.errors import ClientError, ConfigError
-from firearrow.client.base.message import Message
+from firearrow.client.base.message import Message, SendResult, SendStatus
 from firearrow.client.base.options import ProducerOptions, PullConsumerOptions
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, Verb, count, positive
 from firearrow.client.cli.output import Column, Kind
@@ -28,6 +28,7 @@ NUMBER_BYTES = 8
 COLUMNS = (
     Column("messages", "messages", Kind.COUNT),
     Column("failed", "failed", Kind.COUNT),
+    Column("unsafe", "stored unsafely", Kind.COUNT),
     Column("seconds", "seconds"),
     Column("messagesPerSecond", "messages per second", Kind.COUNT),
     Column("bytesPerSecond", "bytes per second", Kind.BYTES),
@@ -68,7 +69,8 @@ class Load:
         if given.in_flight > IN_FLIGHT_MAX or given.size > BYTES_MAX:
             raise ConfigError(f"at most {IN_FLIGHT_MAX} messages in flight, and {BYTES_MAX} bytes of size")
         self.times_s = array("d")
-        self.failed = 0
+        self.failed = self.unsafe = 0
+        """`unsafe`: stored, but not as safely as the broker promises."""
         self.error: ClientError | None = None
         self._workers = given.in_flight
         self._left = count_max
@@ -89,11 +91,12 @@ class Load:
             if began >= until:
                 return
             try:
-                await one()
+                result = await one()
             except ClientError as error:
                 self.failed, self.error = self.failed + 1, error
                 continue
             self.times_s.append(time.perf_counter() - began)
+            self.unsafe += isinstance(result, SendResult) and result.status is not SendStatus.SEND_OK
 
 
 @asynccontextmanager
@@ -196,13 +199,14 @@ async def roundtrip(call: Call) -> int:
                     if came is not None and not came.done():
                         came.set_result(None)
 
-        async def one() -> None:
+        async def one() -> SendResult:
             number = next(numbers)
             came = waiting[number] = asyncio.get_running_loop().create_future()
             try:
-                await producer.send(Message(topic, number.to_bytes(NUMBER_BYTES) + body))
+                result = await producer.send(Message(topic, number.to_bytes(NUMBER_BYTES) + body))
                 async with asyncio.timeout(given.timeout):
                     await came
+                return result
             except TimeoutError:
                 raise ClientError(f"a message did not come within {given.timeout:g} s") from None
             finally:
@@ -224,6 +228,7 @@ def _report(call: Call, messages: int, seconds: float, times_s: "array[float]", 
     values: dict[str, Any] = {
         "messages": messages,
         "failed": load.failed,
+        "unsafe": load.unsafe,
         "seconds": round(seconds, 3),
         "messagesPerSecond": round(messages / seconds) if seconds else 0,
         "bytesPerSecond": round(messages * call.arguments.size / seconds) if seconds else 0,
@@ -234,4 +239,6 @@ def _report(call: Call, messages: int, seconds: float, times_s: "array[float]", 
     call.output.record(values, COLUMNS)
     if load.error is not None:
         call.output.note(f"the last of {load.failed} failures: {load.error}")
-    return FOUND_TROUBLE if load.failed else 0
+    if load.unsafe:
+        call.output.note(f"{load.unsafe:,} were stored, but not as safely as the broker promises: not SEND_OK")
+    return FOUND_TROUBLE if load.failed or load.unsafe else 0

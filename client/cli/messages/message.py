@@ -148,8 +148,7 @@ async def resend(call: Call) -> int | None:
         raise ConfigError("--client needs --group")
     message = await found_message(call)
     if given.group is None:
-        await _send_again(call, message)
-        return None
+        return await _send_again(call, message)
     client_id = given.client
     if client_id is None:
         client_id = (await admin.consumers(given.group)).connections[0].client_id
@@ -163,13 +162,13 @@ async def resend(call: Call) -> int | None:
     return OK if result.get("consumeResult") in ("CR_SUCCESS", "CR_COMMIT") else FOUND_TROUBLE
 
 
-async def _send_again(call: Call, stored: ReceivedMessage) -> None:
+async def _send_again(call: Call, stored: ReceivedMessage) -> int:
     from firearrow.client.cli.messages.resending import message_again  # noqa: PLC0415
-    from firearrow.client.cli.messages.send import GROUP  # noqa: PLC0415 (a producer)
+    from firearrow.client.cli.messages.send import GROUP, is_safe  # noqa: PLC0415 (a producer)
     from firearrow.client.send.producer import Producer  # noqa: PLC0415
 
     if not call.may(f"send {stored.message_id} to topic {stored.topic} again"):
-        return
+        return OK
     producer = await call.enter(Producer(GROUP, client=call.options))
     result = await producer.send(message_again(stored, stored.topic))
     call.output.record(
@@ -183,6 +182,7 @@ async def _send_again(call: Call, stored: ReceivedMessage) -> None:
             "offsetMsgId": result.offset_message_id,
         }
     )
+    return OK if is_safe(call.output, {result.status: 1}) else FOUND_TROUBLE
 
 
 async def found_message(call: Call) -> ReceivedMessage:

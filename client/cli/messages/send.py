@@ -5,17 +5,18 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firearrow.client.base.errors import ClientError, ConfigError, RocketMQError
-from firearrow.client.base.message import Message, SendResult
+from firearrow.client.base.message import Message, SendResult, SendStatus
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, count, positive
 from firearrow.client.cli.formats import pairs
 from firearrow.client.cli.messages.send_delay import set_due_time
-from firearrow.client.cli.output import Column, Kind
+from firearrow.client.cli.output import Column, Kind, Output
 from firearrow.client.cli.times import duration_ms, now_ms, time_ms
 from firearrow.client.send.producer import Producer
 
@@ -34,6 +35,7 @@ SENT_COLUMNS = (
 SUMMARY_COLUMNS = (
     Column("sent", "sent", Kind.COUNT),
     Column("failed", "failed", Kind.COUNT),
+    Column("unsafe", "stored unsafely", Kind.COUNT),
     Column("bytes", "bytes", Kind.BYTES),
     Column("ms", "took", Kind.AGE),
 )
@@ -68,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def send(call: Call) -> int:
     """Send one message, many copies of it, or one message for each line. The body is an argument, a file or the
-    standard input.
+    standard input. The exit code is 1 if one was refused, or stored without the safety that the broker promises.
 
         firearrow send orders '{"id": 42}' --tag new --key 42
         firearrow send orders @orders.txt --each-line --rate 100
@@ -86,7 +88,7 @@ async def send(call: Call) -> int:
     message.body = _body(given.body)
     result = await producer.send(message)
     call.output.record(_sent(message, result), SENT_COLUMNS)
-    return OK
+    return OK if is_safe(call.output, {result.status: 1}) else FOUND_TROUBLE
 
 
 def _check(given: Any) -> None:  # noqa: ANN401 (argparse's values)
@@ -155,17 +157,41 @@ def _sent(message: Message, result: SendResult) -> dict[str, Any]:
     return row | ({"recallHandle": result.recall_handle} if result.recall_handle else {})
 
 
+UNSAFE = {
+    SendStatus.FLUSH_DISK_TIMEOUT: "are not on the disk yet: a power cut can lose them",
+    SendStatus.SLAVE_NOT_AVAILABLE: "are at the master only: no slave follows it, see `firearrow replica status`",
+    SendStatus.FLUSH_SLAVE_TIMEOUT: "have not reached a slave in time: they may be at the master only",
+}
+"""What a status means for messages that a broker has stored."""
+
+
+def is_safe(output: Output, counts: Mapping[SendStatus, int]) -> bool:
+    """Whether all messages were stored as safely as the broker promises; if not, notes say what that means."""
+    for status, number in counts.items():
+        if status in UNSAFE:
+            output.note(f"{number:,} stored with {status.name}: they {UNSAFE[status]}")
+    return not counts.keys() & UNSAFE.keys()
+
+
 # ---- many messages ----
 
 
 @dataclass(slots=True)
 class _Progress:
-    """`failed`: how many were not stored, as far as is known."""
+    """`sent`: how many brokers stored, by `statuses`; `failed`: how many were not stored, as far as is known."""
 
-    sent: int = 0
     failed: int = 0
     bytes: int = 0
+    statuses: Counter[SendStatus] = field(default_factory=Counter)
     error: RocketMQError | None = None
+
+    @property
+    def sent(self) -> int:
+        return self.statuses.total()
+
+    @property
+    def unsafe(self) -> int:
+        return self.sent - self.statuses[SendStatus.SEND_OK]
 
 
 async def _send_many(call: Call, producer: Producer, message: Message) -> int:
@@ -185,12 +211,15 @@ async def _send_many(call: Call, producer: Producer, message: Message) -> int:
     if progress.error is not None and not progress.sent:
         raise progress.error
     seconds = time.monotonic() - began_s
-    row = {"topic": given.topic, "sent": progress.sent, "failed": progress.failed, "bytes": progress.bytes}
+    row = {"topic": given.topic, "sent": progress.sent, "failed": progress.failed, "unsafe": progress.unsafe}
+    if call.output.json:
+        row["statuses"] = {status.name: number for status, number in sorted(progress.statuses.items(), key=lambda pair: pair[0].value)}
+    row["bytes"] = progress.bytes
     call.output.record(
         row | {"ms": round(seconds * 1000), "perSecond": round(progress.sent / max(seconds, 0.001))},
         SUMMARY_COLUMNS,
     )
-    return FOUND_TROUBLE if progress.failed else OK
+    return OK if is_safe(call.output, progress.statuses) and not progress.failed else FOUND_TROUBLE
 
 
 class _Sending:
@@ -215,27 +244,27 @@ class _Sending:
         except ClientError as refused:
             self._done(size, refused)
             return
-        future.add_done_callback(lambda done: self._done(size, done.exception()))
+        future.add_done_callback(lambda done: self._done(size, done.exception() or done.result()))
 
     async def finished(self) -> None:
         while self._count:
             self._freed.clear()
             await self._freed.wait()
 
-    def _done(self, size: int, error: BaseException | None) -> None:
+    def _done(self, size: int, result: SendResult | BaseException) -> None:
         progress = self._progress
         self._count -= 1
         self._bytes -= size
         self._freed.set()
-        if error is None:
-            progress.sent += 1
+        if isinstance(result, SendResult):
+            progress.statuses[result.status] += 1
             progress.bytes += size
             return
         progress.failed += 1
-        if isinstance(error, RocketMQError) and progress.error is None:
-            progress.error = error
+        if isinstance(result, RocketMQError) and progress.error is None:
+            progress.error = result
         if progress.failed <= FAILURES_SHOWN:
-            self._call.output.note(f"not sent: {error}")
+            self._call.output.note(f"not sent: {result}")
 
 
 class _Pace:
