@@ -49,7 +49,9 @@ class MetricsServices:
         self._lags = LagSnapshots(sources.context)
         self._history: History | None = open_history(sources.context.store.root)
         self._recorder = Recorder(sources, self._lags, self._history, self.thread)
-        self._status = Status(sources, self._lags, version(sys.path), self.thread)
+        self._status = Status(
+            sources, self._lags, version(sys.path), self._recorder.seconds_left, self.thread
+        )
         self._http: HttpListener | None = None
 
     @asynccontextmanager

@@ -30,6 +30,7 @@ PAGE_ROWS_MAX = 50_000
 MEMBERS_LISTED_MAX, SUBSCRIPTIONS_LISTED_MAX = 1000, 10_000
 EXPRESSION_CHARS_MAX = 500
 """Of one group in `details`: a group of any size fits into an answer."""
+SIZES_READ, ENTRY_BYTES = 32, 20
 SLICE_ROWS = 500
 """Rows that are read, in less than a millisecond, before the loop may do other work."""
 NEVER_MS = 1 << 62
@@ -61,7 +62,7 @@ class OverviewHandler:
     # ---- topics ----
 
     async def topics(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        after = request.text_or("after", "")
+        after, has_sizes = request.text_or("after", ""), request.boolean_or("sizes", False)
         names = sorted(name for name in self._topics if name > after)
         found: list[dict[str, Any]] = []
         pace = _Pace()
@@ -69,8 +70,11 @@ class OverviewHandler:
             if pace.rows >= PAGE_ROWS_MAX:
                 break
             queues = [self._queue(name, number) for number in self._queue_ids(name)]
-            found.append({"topic": name, "queues": queues})
-            if pace.add(len(queues) + 1):
+            row: dict[str, Any] = {"topic": name, "queues": queues}
+            if has_sizes:
+                row["bytes"] = sum(self._bytes(name, *queue[:3]) for queue in queues)
+            found.append(row)
+            if pace.add((len(queues) + 1) * (SIZES_READ if has_sizes else 1)):
                 await pace.pause()
         return request.answer(body=orjson.dumps({"topics": found, "more": len(found) < len(names)}))
 
@@ -94,6 +98,16 @@ class OverviewHandler:
         end = reader.max_offset(topic, queue_id)
         last_ms = reader.store_time(topic, queue_id, end - 1) if end > 0 else 0
         return queue_id, max(reader.min_offset(topic, queue_id), 0), end, max(last_ms, 0)
+
+    def _bytes(self, topic: str, queue_id: int, first: int, end: int) -> int:
+        """Of the records and entries of a queue, about: from the sizes of SIZES_READ messages or all."""
+        step = max((end - first) // SIZES_READ, 1)
+        sizes = [
+            entry.size
+            for at in range(first, end, step)
+            for entry in self._reader.entries(topic, queue_id, at, 1)
+        ]
+        return round((end - first) * (sum(sizes) / len(sizes) + ENTRY_BYTES)) if sizes else 0
 
     # ---- groups ----
 
@@ -214,8 +228,8 @@ class _Sums:
 
 
 class _Ends:
-    """Ends of queues that have messages, and when these were stored, each looked up once in a page: groups read the same
-    queues, and often stand at the same message."""
+    """Ends of queues that have messages, and when these were stored, each looked up once in a page: groups read the
+    same queues, and often stand at the same message."""
 
     def __init__(self, reader: StoreReader, topics: TopicTable) -> None:
         self._reader = reader

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,15 +29,21 @@ RATES_S = (10, 60, 600)
 
 
 class Status:
-    """`version`: of this package. `probe` writes a small file to the store's folder in `thread`."""
+    """`version`: of this package. `seconds_left(free_bytes)`: until the disk is full. `thread` probes the disk."""
 
     def __init__(
-        self, sources: Sources, lags: LagSnapshots, version: str, thread: ThreadPoolExecutor
+        self,
+        sources: Sources,
+        lags: LagSnapshots,
+        version: str,
+        seconds_left: Callable[[int], float],
+        thread: ThreadPoolExecutor,
     ) -> None:
         self._sources = sources
         self._context = sources.context
         self._lags = lags
         self._version = version
+        self._seconds_left = seconds_left
         self._thread = thread
         self._own = OwnFamilies(sources)
         self._probe: asyncio.Future[str | None] | None = None
@@ -91,6 +99,7 @@ class Status:
                 "freeBytes": space.free,
                 "usedShare": space.used_share,
                 "full": store.full,
+                "fullInMs": self._full_in_ms(space.free),
             },
             "threads": self._threads(),
             "saves": self._saves(),
@@ -105,6 +114,11 @@ class Status:
             **self._replication(),
             **await self._groups(),
         }
+
+    def _full_in_ms(self, free_bytes: int) -> int | None:
+        """At the growth of the last hour; None: the disk does not fill up."""
+        seconds = self._seconds_left(free_bytes)
+        return None if math.isinf(seconds) else round(seconds * 1000)
 
     def _threads(self) -> list[dict[str, object]]:
         return [

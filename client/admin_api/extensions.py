@@ -132,10 +132,10 @@ class Extensions(Uncopied):
         )
         return await self._list(GroupQueueLag, RequestCode.GET_LAG, "queues", ext, broker)
 
-    async def topics(self, broker: str) -> dict[str, ListedTopic]:
-        """All topics of a broker with their queues."""
+    async def topics(self, broker: str, *, sizes: bool = False) -> dict[str, ListedTopic]:
+        """All topics of a broker with their queues; `sizes`: and about how many bytes of the log are theirs."""
         calls = self._admin.calls
-        found = await listed_topics(calls, await calls.master(broker))
+        found = await listed_topics(calls, await calls.master(broker), sizes=sizes)
         return {self._unwrap(name): topic for name, topic in found.items()}
 
     async def groups(self, broker: str, *, details: bool = False) -> dict[str, ListedGroup]:

@@ -28,13 +28,15 @@ class ListedTopic:
     """`queues`: all of the broker's, also those that were taken away from the topic and still have messages."""
 
     queues: tuple[ListedQueue, ...]
+    bytes: int = 0
+    """Of its messages, about, if that was asked for."""
 
     @classmethod
     def of(cls, members: Members) -> "ListedTopic":
         rows = members.items("queues")
         if not all(isinstance(row, list) and len(row) == 4 and set(map(type, row)) == {int} for row in rows):
             raise fastjson.JsonError("queues must be lists of four numbers")
-        return cls(tuple(ListedQueue(*row) for row in rows))  # type: ignore[misc]
+        return cls(tuple(ListedQueue(*row) for row in rows), members.number("bytes"))  # type: ignore[misc]
 
 
 @dataclass(slots=True)
@@ -80,12 +82,13 @@ def _offsets(queues: object) -> dict[int, int]:
         raise fastjson.JsonError("offsets must be numbers by queue") from None
 
 
-async def listed_topics(calls: AdminCalls, address: str) -> dict[str, ListedTopic]:
-    """Topic → its queues, of the broker at this address."""
+async def listed_topics(calls: AdminCalls, address: str, *, sizes: bool = False) -> dict[str, ListedTopic]:
+    """Topic → its queues, of the broker at this address. `sizes`: and the bytes of its messages."""
     found: dict[str, ListedTopic] = {}
+    extra = {"sizes": "true"} if sizes else {}
     after, more = "", True
     while more:
-        body = await _page(calls, address, RequestCode.LIST_TOPICS, {"after": after})
+        body = await _page(calls, address, RequestCode.LIST_TOPICS, {"after": after} | extra)
         rows, more = read(body, _topics_page)
         found |= rows
         last, after = after, max(rows, default="")

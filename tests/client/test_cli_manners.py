@@ -1,12 +1,9 @@
 """What all commands have in common: tables and JSON, questions, exit codes, contexts, completion, help."""
 
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import orjson
@@ -21,7 +18,7 @@ from tests.client.conftest import unique
 from tests.interop.peers import Peer
 from tests.meta.cli import verbs
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import PROGRAM, here, process
+from tests.support.command_line import PROGRAM, here, on_terminal, process
 from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand
 
@@ -30,30 +27,6 @@ from tests.support.fork_server import ForkedCommand
 def no_contexts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-
-
-def on_terminal(*words: str, typed: str = "", columns: int = 120) -> tuple[int, str]:
-    """The exit code and what a terminal showed, for a process whose three streams are one."""
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "TZ": "UTC"}
-    running = ForkedCommand(
-        ["firearrow", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
-    os.close(theirs)
-    shown, waiting = b"", typed.encode()
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if select.select([ours], [], [], 0.1)[0]:
-            try:
-                chunk = os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed
-                break
-            shown += chunk
-            if waiting and shown.endswith(b"[y/N] "):
-                os.write(ours, waiting)
-                waiting = b""
-    os.close(ours)
-    return running.wait(10), shown.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 import io
 import os
+import pty
+import select
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from firearrow.client.cli.main import run
-from tests.support.fork_server import run_forked
+from tests.support.fork_server import ForkedCommand, run_forked
 
 PROGRAM = [sys.executable, "-c", "from firearrow.client.cli.main import main; main()"]
 
@@ -72,3 +75,27 @@ def _name_server(address: str | None) -> Iterator[None]:
 def no_contexts(folder: Path) -> dict[str, str]:
     """An environment without the contexts of the user who runs the tests."""
     return {"XDG_CONFIG_HOME": str(folder)}
+
+
+def on_terminal(*words: str, typed: str = "", columns: int = 120) -> tuple[int, str]:
+    """The exit code and what a terminal showed, for a process whose three streams are one."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "TZ": "UTC"}
+    running = ForkedCommand(
+        ["firearrow", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown, waiting = b"", typed.encode()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                chunk = os.read(ours, 1 << 16)
+            except OSError:  # the other end is closed
+                break
+            shown += chunk
+            if waiting and shown.endswith(b"[y/N] "):
+                os.write(ours, waiting)
+                waiting = b""
+    os.close(ours)
+    return running.wait(10), shown.decode().replace("\r\n", "\n")

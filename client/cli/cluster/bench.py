@@ -240,5 +240,7 @@ def _report(call: Call, messages: int, seconds: float, times_s: "array[float]", 
     if load.error is not None:
         call.output.note(f"the last of {load.failed} failures: {load.error}")
     if load.unsafe:
-        call.output.note(f"{load.unsafe:,} were stored, but not as safely as the broker promises: not SEND_OK")
+        call.output.note(
+            f"{load.unsafe:,} were stored, but not as safely as the broker promises: not SEND_OK"
+        )
     return FOUND_TROUBLE if load.failed or load.unsafe else 0

@@ -154,7 +154,7 @@ async def show(call: Call) -> None:
     if group not in configs:
         raise ClientError(f"there is no group {group}")
     config = configs[group]
-    connected, progress = await asyncio.gather(_connected(admin, group), admin.consumer_lag(group))
+    connected, progress = await asyncio.gather(_connected(admin, group), _progress(admin, group, None))
     facts = {
         "group": group,
         "consuming": config.consume_enabled,

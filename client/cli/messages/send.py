@@ -213,7 +213,10 @@ async def _send_many(call: Call, producer: Producer, message: Message) -> int:
     seconds = time.monotonic() - began_s
     row = {"topic": given.topic, "sent": progress.sent, "failed": progress.failed, "unsafe": progress.unsafe}
     if call.output.json:
-        row["statuses"] = {status.name: number for status, number in sorted(progress.statuses.items(), key=lambda pair: pair[0].value)}
+        row["statuses"] = {
+            status.name: number
+            for status, number in sorted(progress.statuses.items(), key=lambda pair: pair[0].value)
+        }
     row["bytes"] = progress.bytes
     call.output.record(
         row | {"ms": round(seconds * 1000), "perSecond": round(progress.sent / max(seconds, 0.001))},
