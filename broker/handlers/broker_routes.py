@@ -123,6 +123,7 @@ def broker_routes(context: BrokerContext, services: HandlerServices) -> list[Rou
             clients,
             clock,
             services.refusals,
+            broker_ports={port for _, port in services.listening},
             connections=services.connections,
             loop_time=context.loop.time,
         ),

@@ -31,7 +31,8 @@ class RefusedRequest(Protocol):
 
 
 class ConnectionsHandler:
-    """`connections()`: those that are open; `loop_time()`: the event loop's, in seconds."""
+    """`broker_ports`: those on which others are not connections to the name server of this process. `connections()`:
+    those that are open; `loop_time()`: the event loop's, in seconds."""
 
     def __init__(
         self,
@@ -39,12 +40,14 @@ class ConnectionsHandler:
         clock: Clock,
         refusals: RefusedRequests,
         *,
+        broker_ports: Collection[int],
         connections: Callable[[], Collection[OpenConnection]],
         loop_time: Callable[[], float],
     ) -> None:
         self._clients = clients
         self._clock = clock
         self._refusals = refusals
+        self._broker_ports = broker_ports
         self._connections = connections
         self._loop_time = loop_time
 
@@ -66,7 +69,7 @@ class ConnectionsHandler:
         for number, connection in enumerate(connections[:limit]):
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
-            found.append(self._connection(connection))
+            found.append(self._connection(connection) | {"asks": connection is peer})
         body = {"connections": found, "more": len(connections) > limit}
         return request.answer(body=orjson.dumps(body))
 
@@ -84,6 +87,7 @@ class ConnectionsHandler:
             "sinceMs": now_ms - round((now_s - connection.since) * 1000),
             "lastRequestMs": now_ms - round(max(now_s - connection.last_seen, 0) * 1000),
             "protocol": "remoting",
+            "toNameServer": connection.local[1] not in self._broker_ports,
             "requests": {"frames": connection.received_frames},
         }
 

@@ -159,7 +159,8 @@ class RefusedRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
-    """`client_id` is empty, and `version` 0, for a connection that sent no heartbeat. `frames`: those received."""
+    """`client_id` is empty, and `version` 0, for a connection that sent no heartbeat. `frames`: those received.
+    `to_name_server`: to the name server in the broker's process. `asks`: the connection of this request."""
 
     address: str
     client_id: str
@@ -171,6 +172,8 @@ class BrokerConnection:
     last_request_ms: int
     protocol: str
     frames: int = 0
+    to_name_server: bool = False
+    asks: bool = False
     broker: str = ""
 
 
@@ -221,4 +224,5 @@ def row_of(kind: type[Row], of: Members, broker: str) -> Row:
             values[each.name] = of.text(name, "") if each.type is str else tuple(of.texts(name))
     if kind is BrokerConnection:
         values["frames"] = of.members("requests").number("frames")
+        values["to_name_server"], values["asks"] = of.flag("toNameServer"), of.flag("asks")
     return kind(**values)

@@ -33,7 +33,7 @@ from firearrow.client.base.errors import (
 )
 from firearrow.client.base.options import ClientOptions
 from firearrow.client.base.service_state import Startable
-from firearrow.client.cli.contexts import Context, chosen_context
+from firearrow.client.cli.contexts import Context, chosen_context, load_contexts
 from firearrow.client.cli.main import INTERRUPTED
 from firearrow.client.cli.output import Output, printable
 
@@ -73,6 +73,16 @@ class Call:
         self._context = context
         self._open = AsyncExitStack()
         self._admin: Admin | None = None
+
+    @property
+    def context_name(self) -> str:
+        """As the user named it: a context, or the name servers."""
+        given = self.arguments
+        if given.context is not None and given.namesrv is None:
+            return str(given.context)
+        contexts = load_contexts()
+        is_current = contexts.by_name.get(contexts.current) == self._context
+        return contexts.current if is_current else self._context.namesrv
 
     async def admin(self) -> Admin:
         """Connected on first use, and closed after the verb."""

@@ -152,3 +152,45 @@ def test_a_graph() -> None:
     assert _graph([0.0, 0.0]) == "▁▁"
     assert _graph([]) == ""
     assert len(_graph([1.0] * 1000)) == 30
+
+
+def test_the_list_of_clients_has_neither_name_server_connections_nor_the_command_itself(
+    firearrow: Firearrow, topic: str, name_server: str
+) -> None:
+    options = PullConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+    with PullConsumer("listed", name_server=name_server, options=options) as consumer:
+        consumer.subscribe(topic)
+        assert consumer.poll(5)
+        eventually(lambda: [row["groups"] for row in firearrow("clients", "list").rows] == [["listed"]])
+        rows = firearrow("clients", "list").rows
+        every = firearrow("clients", "list", "--all").rows
+        assert len(every) >= len(rows) + 3, "two to the name server, and that of the command"
+        assert [row["address"] for row in every if row["groups"]] == [rows[0]["address"]]
+    eventually(lambda: firearrow("clients", "list").rows == [])
+
+
+def test_options_are_compared_across_contexts(firearrow: Firearrow, name_server: str, tmp_path: Path) -> None:
+    settings = ("brokerName=own", "brokerClusterName=Second", "fileReservedTime=71", "regionId=Elsewhere")
+    words = [word for setting in settings for word in ("--set", setting)]
+    with BrokerProcess(tmp_path / "store", *words) as other:
+        assert other.name_server is not None
+        for context, address in (("one", name_server), ("two", "{}:{}".format(*other.name_server))):
+            firearrow("context", "add", context, "--namesrv", address).succeeded()
+        ran = firearrow("config", "diff", "--context", "one", "--with", "two")
+        assert ran.code == 1
+        rows = {row["key"]: row for row in ran.lines}
+        assert rows == {
+            "regionId": {"key": "regionId", "one/own": "DefaultRegion", "two/own": "Elsewhere"},
+        }
+        with_all = firearrow("config", "diff", "--context", "one", "--with", "two", "--all")
+        assert "brokerClusterName" in {row["key"] for row in with_all.lines}
+        assert firearrow("config", "diff", "--with", "two").lines == ran.lines, (
+            "the first context is the current one"
+        )
+        by_address = firearrow("config", "diff", "-n", name_server, "--with", "two").lines
+        assert f"{name_server}/own" in by_address[0] or by_address == ran.lines
+        assert firearrow("config", "diff", "--with", "three").code == 2
+        assert firearrow("config", "diff", "--context", "one", "--with", "two", "--broker", "none").code == 1
+        firearrow("config", "set", "regionId=DefaultRegion", "--context", "two", "--yes").succeeded()
+        same = firearrow("config", "diff", "--context", "one", "--with", "two")
+        assert (same.code, same.out) == (0, "")

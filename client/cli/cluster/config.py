@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
+from firearrow.client.cli.contexts import chosen_context
 from firearrow.client.cli.formats import pairs
 from firearrow.client.cli.output import Column, titled
 
@@ -14,6 +15,8 @@ OWN_KEYS = frozenset(
     | {"configFilePath", "fastListenPort", "aclFileHome"}
 )
 """Every broker has its own values of these."""
+CLUSTER_KEYS = frozenset({"namesrvAddr", "brokerClusterName"})
+"""So has every cluster of these."""
 COLUMNS = titled("broker", "key", "value")
 CHANGE_COLUMNS = titled("broker", "key", "from", "to")
 
@@ -32,6 +35,14 @@ def main(arguments: Sequence[str]) -> int:
         "--all", action="store_true", help="include options that each broker has for itself, such as its name"
     )
     verb.argument("--broker", action="append", default=[], help="only this broker; can be repeated")
+    verb.argument(
+        "--with",
+        dest="others",
+        action="append",
+        default=[],
+        metavar="CONTEXT",
+        help="compare with the brokers of this context; can be repeated",
+    )
     return command.run(arguments)
 
 
@@ -107,17 +118,20 @@ def _changes(
 
 
 async def diff(call: Call) -> int:
-    """Show options in which brokers differ, or for one broker those that differ from the defaults. The exit code is 1
-    if there are any.
+    """Show options in which brokers differ, or for one broker those that differ from the defaults. With --with the
+    brokers of other contexts are compared, too. The exit code is 1 if there are any.
 
-        firearrow config diff
         firearrow config diff --broker broker-a
+        firearrow config diff --context staging --with production
     """
     given, admin = call.arguments, await call.admin()
     configs = await _configs(admin, given.broker)
-    if len(configs) == 1:
+    if given.others:
+        configs = await _with_contexts(call, configs)
+    elif len(configs) == 1:
         return await _from_defaults(call, admin, next(iter(configs)))
-    keys = sorted(set().union(*configs.values()) - (frozenset() if given.all else OWN_KEYS))
+    skipped = OWN_KEYS | CLUSTER_KEYS if given.others else OWN_KEYS
+    keys = sorted(set().union(*configs.values()) - (frozenset() if given.all else skipped))
     rows: list[dict[str, str | None]] = [
         {"key": key, **{broker: config.get(key) for broker, config in configs.items()}}
         for key in keys
@@ -125,6 +139,20 @@ async def diff(call: Call) -> int:
     ]
     call.output.rows([Column("key", "KEY"), *(Column(broker, broker) for broker in configs)], rows)
     return FOUND_TROUBLE if rows else 0
+
+
+async def _with_contexts(call: Call, configs: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """Those of the brokers of this context and of the others, by `CONTEXT/BROKER`. ConfigError: there is no such
+    context."""
+    given = call.arguments
+    found = {f"{call.context_name}/{broker}": config for broker, config in configs.items()}
+    for name in dict.fromkeys(given.others):
+        async with Admin(
+            client=chosen_context(name, None).client_options(), timeout_s=given.timeout
+        ) as admin:
+            others = await _configs(admin, given.broker)
+        found |= {f"{name}/{broker}": config for broker, config in others.items()}
+    return found
 
 
 async def _from_defaults(call: Call, admin: Admin, broker: str) -> int:

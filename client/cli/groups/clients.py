@@ -31,6 +31,9 @@ def main(arguments: Sequence[str]) -> int:
     command = Command("clients", __doc__)
     verb = command.verb("list", list_clients)
     verb.argument("--group", help="only clients of this consumer or producer group")
+    verb.argument(
+        "--all", action="store_true", help="include connections to name servers, and those of this command"
+    )
     verb = command.verb("close", close)
     verb.argument("client", help="client id, or address HOST:PORT")
     verb.moving()
@@ -47,7 +50,8 @@ async def list_clients(call: Call) -> None:
     columns: Sequence[Column] = OURS
     try:
         found = await Extensions(admin).connections(limit=CONNECTIONS_MAX)
-        rows = [_our_row(each) for each in found]
+        is_all = call.arguments.all
+        rows = [_our_row(each) for each in found if is_all or not (each.to_name_server or each.asks)]
         if found.more:
             call.output.note(f"of each broker only the oldest {CONNECTIONS_MAX} are listed")
     except OnlyFireArrow:
