@@ -2,7 +2,7 @@
 LIST_POP_IN_FLIGHT (30005). Loop thread.
 
 A request reads at most SCANNED entries, in slices of one pass of the event loop; `more` states that the list may
-be incomplete.
+be incomplete. Of timers, `untilMs` is the due time before which it is complete: the next request begins there.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ from firearrow.broker.transactions.service import TransactionService
 SCANNED = 10_000
 SCANNED_EARLIER = 2000
 """Of these, in slots before the first time asked for: a message due far ahead waits there for its next round."""
+SKIPPED = 32
+"""As many timers of other topics than the one asked for count as one that is read: only their log is looked at."""
 SLICE = 16
 """Entries that are read, and records decoded, in one pass of the event loop."""
 NEVER_MS = (1 << 63) - 1
@@ -49,7 +51,7 @@ class Scan:
 
     def __init__(self, count_max: int = SCANNED) -> None:
         self._left = count_max
-        self._passed = 0
+        self._passed = self._skipped = 0
 
     async def step(self) -> bool:
         """Before each entry; False when no more may be read."""
@@ -58,6 +60,12 @@ class Scan:
         if self._passed % SLICE == 0:
             await asyncio.sleep(0)
         return self._left >= 0
+
+
+    async def skip(self) -> bool:
+        """In place of `step`, before an entry that is not meant."""
+        self._skipped += 1
+        return self._skipped % SKIPPED != 0 or await self.step()
 
 
 class PendingTimersHandler:
@@ -87,7 +95,8 @@ class PendingTimersHandler:
         known = [message for due_ms, message in found if due_ms < until_ms]
         listed = known or [message for _, message in found]  # one slot has more messages than are read
         more = until_ms < NEVER_MS or len(listed) > limit or not all_read
-        return request.answer(body=orjson.dumps({"messages": listed[:limit], "more": more}))
+        until = {} if until_ms == NEVER_MS or len(listed) > limit else {"untilMs": until_ms}
+        return request.answer(body=orjson.dumps({"messages": listed[:limit], "more": more, **until}))
 
     async def _timer_messages(self, topic: str, from_ms: int, to_ms: int, limit: int) -> tuple[Found, int]:
         """Messages of the timer, and the time before which all of them are known."""
@@ -98,10 +107,11 @@ class PendingTimersHandler:
             due_ms = slot_ms + step_ms
             if due_ms > to_ms:
                 break
-            if (near > limit and slot_ms != before_ms) or not await scan.step():
+            is_meant = self._is_meant(timer_record, wanted) and not timer_record.magic & DELETE
+            if (near > limit and slot_ms != before_ms) or not await (scan.step() if is_meant else scan.skip()):
                 return found, due_ms
             before_ms = slot_ms
-            if self._is_meant(timer_record, wanted) and not timer_record.magic & DELETE:
+            if is_meant:
                 self._add_timer(found, timer_record, slot_ms, topic, from_ms, to_ms)
                 near += bool(found) and found[-1][0] <= due_ms
         return found, NEVER_MS
@@ -114,9 +124,10 @@ class PendingTimersHandler:
         for slot_ms, timer_record in self._timers.pending() if first_ms else ():
             if slot_ms >= first_ms:
                 break
-            if not await scan.step():
+            is_meant = timer_record.magic & ROLL and self._is_meant(timer_record, wanted)
+            if not await (scan.step() if is_meant else scan.skip()):
                 return found, False
-            if timer_record.magic & ROLL and self._is_meant(timer_record, wanted):
+            if is_meant:
                 self._add_timer(found, timer_record, slot_ms, topic, from_ms, to_ms)
         return found, True
 

@@ -94,11 +94,26 @@ class Extensions(Uncopied):
         broker: str | None = None,
     ) -> Listing[PendingTimer]:
         """Timer and delayed messages that are not delivered yet and are due between two times, by due time."""
-        ext = {"from": str(begin_ms), "limit": str(limit)}
-        ext |= ({"topic": self._wrap(topic)} if topic else {}) | (
-            {} if end_ms is None else {"to": str(end_ms)}
-        )
-        return await self._list(PendingTimer, RequestCode.LIST_PENDING_TIMERS, "messages", ext, broker)
+        ext = {"limit": str(limit)} | ({"topic": self._wrap(topic)} if topic else {})
+        ext |= {} if end_ms is None else {"to": str(end_ms)}
+        names = [broker] if broker is not None else list(await self._admin.calls.masters())
+        pages = await asyncio.gather(*(self._timers_of(name, ext, begin_ms, limit) for name in names))
+        return Listing(tuple(row for page in pages for row in page), any(page.more for page in pages))
+
+    async def _timers_of(
+        self, broker: str, ext: Mapping[str, str], begin_ms: int, limit: int
+    ) -> Listing[PendingTimer]:
+        """A request reads so many messages of all topics at most; further ones go on where it ended."""
+        found: tuple[PendingTimer, ...] = ()
+        while True:
+            at = dict(ext) | {"from": str(begin_ms)}
+            answer = (await self._ask(RequestCode.LIST_PENDING_TIMERS, at, broker))[broker]
+            page = read(answer.body, rows_of(PendingTimer, "messages", broker))
+            found += tuple(map(self._unwrapped, page))
+            until_ms = read(answer.body, lambda of: of.number("untilMs"))
+            if not page.more or len(found) >= limit or until_ms <= begin_ms:
+                return Listing(found[:limit], page.more or len(found) > limit)
+            begin_ms = until_ms
 
     async def half_messages(
         self, group: str = "", *, limit: int = 100, broker: str | None = None
