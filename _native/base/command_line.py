@@ -12,6 +12,8 @@ from typing import Any, NoReturn, TypeVar, cast
 
 Given = TypeVar("Given", bound=argparse.Namespace)
 WRONG_USAGE = 2
+HELP = "help"
+"""As a command, and as a verb of each command that has verbs."""
 EXAMPLES = "examples:"
 COLUMNS, COLUMNS_MIN = 100, 60
 """Width of help that does not go to a terminal, and on the narrowest one."""
@@ -48,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         if not word.startswith("-"):
             return f"{word!r} is one argument too many"
         option = word.partition("=")[0]
-        near = _nearest(option, (name for action in self._actions for name in action.option_strings))
+        near = nearest(option, (name for action in self._actions for name in action.option_strings))
         return f"there is no option {option}{near}"
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:  # noqa: ANN401 (argparse's own type)
@@ -63,9 +65,9 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(
-                action, f"{value!r} is not one of {', '.join(map(str, action.choices))}"
-            )
+            names = list(map(str, action.choices))
+            what = f"{value!r} is not one of {', '.join(names)}{nearest(str(value), names)}"
+            raise argparse.ArgumentError(action, what)
 
 
 class _Version(argparse.Action):
@@ -98,11 +100,15 @@ def metadata_folder(folders: Iterable[str]) -> str | None:
     return None
 
 
-def _nearest(word: str, names: Iterable[str]) -> str:
-    """The name that may have been meant, or nothing."""
+def nearest(word: str, names: Iterable[str]) -> str:
+    """`, but there is NAME`, if a name may have been meant: letters were swapped or left out, or the word begins so."""
     from difflib import get_close_matches  # noqa: PLC0415 (slow, rarely used)
 
-    return "".join(f", but there is {name}" for name in get_close_matches(word, list(names), 1))
+    known = list(names)
+    found = get_close_matches(word.lower(), known, 1) or [
+        name for name in known if name.startswith(word.lower())
+    ]
+    return f", but there is {found[0]}" if found and word else ""
 
 
 class _Formatter(argparse.HelpFormatter):

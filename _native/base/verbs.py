@@ -17,11 +17,12 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
+from types import MappingProxyType
 from typing import Any, Self
 
-from firearrow._native.base.command_line import Parser
+from firearrow._native.base.command_line import HELP, WRONG_USAGE, Parser
 
 Declared = tuple[tuple[str, ...], dict[str, Any]]
 """Names and settings of `argparse.ArgumentParser.add_argument`."""
@@ -94,7 +95,9 @@ class Verb:
     Its parser is made when it is needed: those of all verbs of a command take longer than a verb runs.
     """
 
-    def __init__(self, prog: str, action: Callable[..., Any], common: Sequence[Declared]) -> None:
+    def __init__(
+        self, prog: str, action: Callable[..., Any], common: Sequence[Declared], helps: Mapping[str, str]
+    ) -> None:
         self.prog = prog
         self.action = action
         text, _, examples = inspect.cleandoc(action.__doc__ or "").partition("\n\n")
@@ -102,6 +105,7 @@ class Verb:
         self.summary = SENTENCE_END.split(self.help, 1)[0]
         self.examples = [line.strip() for line in examples.splitlines()]
         self._common = common
+        self._helps = helps
         self._arguments: list[Declared] = []
         self.groups: list[type] = []
 
@@ -139,28 +143,37 @@ class Verb:
         for names, settings in self._arguments:
             is_word = not names[0].startswith("-") and "choices" not in settings
             more: dict[str, Any] = {"metavar": names[0].upper()} if is_word else {}
+            if not names[0].startswith("-"):
+                more["help"] = self._helps.get(names[0])
             parser.add_argument(*names, **(more | settings))
 
 
 class Command:
     """`name`: the command's words after `firearrow`. `docstring`: the help of a command with verbs, in its first line.
-    `common`: arguments of all verbs."""
+    `common`: arguments of all verbs. `helps`: of words for which a verb has none, by name."""
 
-    def __init__(self, name: str, docstring: str | None, common: Sequence[Declared] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        docstring: str | None,
+        common: Sequence[Declared] = (),
+        helps: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._prog = f"firearrow {name}"
         self._summary = (docstring or "").partition("\n")[0]
         self._common = common
+        self._helps = helps
         self._verbs: dict[str, Verb] = {}
         self._only: Verb | None = None
 
     def verb(self, name: str, action: Callable[..., Any]) -> Verb:
         """A verb of its own: `firearrow topic list`."""
-        verb = self._verbs[name] = Verb(f"{self._prog} {name}", action, self._common)
+        verb = self._verbs[name] = Verb(f"{self._prog} {name}", action, self._common, self._helps)
         return verb
 
     def only(self, action: Callable[..., Any]) -> Verb:
         """The command is a verb itself: `firearrow send`."""
-        self._only = Verb(self._prog, action, self._common)
+        self._only = Verb(self._prog, action, self._common, self._helps)
         return self._only
 
     def verbs(self) -> list[Verb]:
@@ -177,11 +190,17 @@ class Command:
         return parser
 
     def parse(self, arguments: Sequence[str], *, any_value: bool = False) -> argparse.Namespace:
-        """The arguments, and the Verb as `verb`. SystemExit: help, version or wrong use.
+        """The arguments, and the Verb as `verb`. SystemExit: help, version or wrong use; without arguments, a list of
+        the verbs.
 
         `any_value`: the value of an option may start with `-`, as for getopt.
         """
-        verb = self._only or (self._verbs.get(arguments[0]) if arguments else None)
+        if self._only is None and not arguments:
+            print(self.parser().format_help(), end="", file=sys.stderr)
+            raise SystemExit(WRONG_USAGE)
+        if self._only is None and arguments[0] == HELP:
+            arguments = [*arguments[1:2], "--help"]
+        verb = self._only or self._verbs.get(arguments[0])
         if verb is None:
             return self.parser().parse_args(arguments, argparse.Namespace())
         words = arguments if verb is self._only else arguments[1:]

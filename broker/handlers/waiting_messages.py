@@ -61,7 +61,6 @@ class Scan:
             await asyncio.sleep(0)
         return self._left >= 0
 
-
     async def skip(self) -> bool:
         """In place of `step`, before an entry that is not meant."""
         self._skipped += 1
@@ -108,7 +107,9 @@ class PendingTimersHandler:
             if due_ms > to_ms:
                 break
             is_meant = self._is_meant(timer_record, wanted) and not timer_record.magic & DELETE
-            if (near > limit and slot_ms != before_ms) or not await (scan.step() if is_meant else scan.skip()):
+            if (near > limit and slot_ms != before_ms) or not await (
+                scan.step() if is_meant else scan.skip()
+            ):
                 return found, due_ms
             before_ms = slot_ms
             if is_meant:

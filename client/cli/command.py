@@ -3,7 +3,7 @@
 A module of the command line has one `Command`, adds its verbs, and runs it:
 
     command = Command("topic", __doc__)
-    command.verb("show", show, "a topic's queues", example="firearrow topic show orders").argument("topic")
+    command.verb("show", show).argument("topic")
     return command.run(arguments)
 
 A verb is a coroutine function that gets the `Call` and returns the exit code (None: 0). Loop thread.
@@ -126,12 +126,19 @@ CONNECTION: tuple[Declared, ...] = (
 )
 """Arguments of all verbs: connection and output."""
 
+HELPS = {
+    "topic": "name of the topic",
+    "topics": "names of topics",
+    "group": "name of the consumer group",
+}
+"""Of words that mean the same in all verbs."""
+
 
 class Command(verbs.Command):
     """A command whose verbs work on a cluster. Their functions are coroutine functions, see `Action`."""
 
     def __init__(self, name: str, docstring: str | None) -> None:
-        super().__init__(name, docstring, CONNECTION)
+        super().__init__(name, docstring, CONNECTION, HELPS)
 
     def run(self, arguments: Sequence[str]) -> int:
         """Run the verb that the arguments name; the exit code. SystemExit: help, version or wrong use."""

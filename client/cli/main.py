@@ -15,12 +15,18 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
-from firearrow._native.base.command_line import WRONG_USAGE, Parser, metadata_folder
+from firearrow._native.base.command_line import HELP, WRONG_USAGE, Parser, metadata_folder, nearest
 
 CANNOT_START = 3
 INTERRUPTED = 130
 """As a shell reports a command that Ctrl-C ended."""
 GROUP = "firearrow.commands"
+VERSION = "version"
+BUILT_IN = {
+    HELP: "Show the help of a command or verb: firearrow help topic create.",
+    VERSION: "Print the version.",
+}
+"""Commands without an entry point."""
 
 
 class EntryPoint(NamedTuple):
@@ -60,13 +66,18 @@ def run(arguments: Sequence[str]) -> int:
     parser = Parser("firearrow", "A message broker for one machine that speaks Apache RocketMQ.")
     parser.usage = "firearrow [-h] [--version] COMMAND …"
     parser.add_argument("command", nargs="?", help=SUPPRESS)
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in ("-h", "--help") or list(arguments) == [HELP]:
         print(f"{parser.format_help()}\n{_command_list()}", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else WRONG_USAGE
+    if arguments[0] == HELP:
+        arguments = [*arguments[1:], "--help"]
+    elif arguments[0] == VERSION:
+        arguments = ["--version"]
     name = parser.parse_args(arguments[:1], Namespace()).command
     entry = own_entries().get(name) or _all_entries().get(name)
     if entry is None:
-        parser.error(f"there is no command {name!r}")
+        known = {**_all_entries(), **own_entries(), **BUILT_IN}
+        parser.error(f"there is no command {name!r}{nearest(name, known)}")
     gc.disable()  # imports leave no garbage, and looking for it takes a tenth of their time
     try:
         command = entry.load()
@@ -109,7 +120,8 @@ def _all_entries() -> dict[str, EntryPoint]:
 
 def _command_list() -> str:
     """A line of help for each command, ours and those of other packages."""
-    lines = sorted((name, _summary(entry)) for name, entry in (_all_entries() | own_entries()).items())
+    entries = (_all_entries() | own_entries()).items()
+    lines = sorted([*BUILT_IN.items(), *((name, _summary(entry)) for name, entry in entries)])
     return "commands:\n" + "\n".join(f"  {name:<10} {line}" for name, line in lines)
 
 

@@ -45,6 +45,11 @@ def test_help_is_two_sentences_and_two_examples(verb: Verb) -> None:
 
 
 @pytest.mark.parametrize("verb", [*verbs(), *OF_JOBS], ids=lambda verb: verb.prog)
+def test_each_argument_has_help(verb: Verb) -> None:
+    assert not [action.dest for action in verb.parser()._actions if not action.help]
+
+
+@pytest.mark.parametrize("verb", [*verbs(), *OF_JOBS], ids=lambda verb: verb.prog)
 def test_examples_are_accepted(verb: Verb) -> None:
     """Without what they redirect. Those of `promote` are the ones of `replica promote`."""
     for example in verb.examples:

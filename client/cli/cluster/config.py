@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("key", nargs="*", help="option, or a pattern such as '*Timeout*'")
     verb.argument("--broker", help="only this broker")
     verb = command.verb("set", set_options)
-    verb.argument("option", nargs="+", metavar="KEY=VALUE")
+    verb.argument("option", nargs="+", metavar="KEY=VALUE", help="option with its new value")
     verb.argument("--broker", help="only this broker")
     verb.moving()
     verb = command.verb("diff", diff)
@@ -118,8 +118,8 @@ def _changes(
 
 
 async def diff(call: Call) -> int:
-    """Show options in which brokers differ, or for one broker those that differ from the defaults. With --with the
-    brokers of other contexts are compared, too. The exit code is 1 if there are any.
+    """Show options in which brokers differ, or for one broker those that differ from the defaults. The exit code is 1
+    if there are any.
 
         firearrow config diff --broker broker-a
         firearrow config diff --context staging --with production

@@ -43,8 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def status(call: Call) -> int:
-    """Show the state of all brokers. The exit code is 1 if something is wrong. Of FireArrow brokers it has the topics
-    with the most bytes on disk, about.
+    """Show the state of all brokers. The exit code is 1 if something is wrong.
 
     firearrow status
     firearrow status --long

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from firearrow.client.cli.command import COMPLETE, Call, Command
-from firearrow.client.cli.main import own_entries
+from firearrow.client.cli.main import BUILT_IN, own_entries
 
 OWN_MODULES = "firearrow.client.cli."
 WORDS = "words"
@@ -77,7 +77,7 @@ def _complete(words: Sequence[str]) -> int:
     if len(words) < 2:
         from firearrow.client.cli.candidates import print_fitting  # noqa: PLC0415 (only to complete)
 
-        print_fitting(entries, words[0] if words else "")
+        print_fitting([*entries, *BUILT_IN], words[0] if words else "")
         return 0
     entry = entries.get(words[0])
     if entry is None or not entry.module.startswith(OWN_MODULES):

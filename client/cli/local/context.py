@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     command = Command("context", __doc__)
     command.verb("list", list_contexts)
     verb = command.verb("add", add)
-    verb.argument("name")
+    verb.argument("name", help="name of the context")
     verb.argument("--namespace", default="", help="namespace of topics and groups")
     verb.argument(
         "--access-key",
@@ -47,9 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     verb.argument("--key", metavar="FILE", help="private key of --certificate, if it is in another file")
     verb = command.verb("use", use)
-    verb.argument("name")
+    verb.argument("name", help="name of the context")
     verb = command.verb("remove", remove)
-    verb.argument("name")
+    verb.argument("name", help="name of the context")
     verb.moving()
     return command.run(arguments)
 

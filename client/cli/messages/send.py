@@ -69,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def send(call: Call) -> int:
-    """Send one message, many copies of it, or one message for each line. The body is an argument, a file or the
-    standard input. The exit code is 1 if one was refused, or stored without the safety that the broker promises.
+    """Send one message, many copies of it, or one message for each line. The exit code is 1 if one was refused, or
+    stored without the safety that the broker promises.
 
         firearrow send orders '{"id": 42}' --tag new --key 42
         firearrow send orders @orders.txt --each-line --rate 100

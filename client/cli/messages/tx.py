@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         "--discarded", action="store_true", help="list transactions that remained undecided after all checks"
     )
     verb = command.verb("ask", ask)
-    verb.argument("id", metavar="ID").moving()
+    verb.argument("id", metavar="ID", help="id that `firearrow tx list --discarded` shows").moving()
     for name, action in (("commit", commit), ("rollback", roll_back)):
         verb = command.verb(name, action)
         verb.argument("id", metavar="ID", help="message id, or offset id of the half message").moving()
