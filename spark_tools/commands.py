@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from firearrow._native.base.command_line import HELP, nearest
 from firearrow._native.base.verbs import REQUIRED, Command, argument, call
 from firearrow.spark_tools import submit
 from firearrow.spark_tools.base.errors import REFUSALS
@@ -75,10 +76,10 @@ def main(arguments: Sequence[str]) -> int:
     """
     try:
         given = submit.split(arguments)
-        if not given.rest or given.rest[0] in ("--help", "-h"):
+        if not given.rest or given.rest[0] in ("--help", "-h") or list(given.rest) == [HELP]:
             print(usage())
             return 0 if given.rest else WRONG_USAGE
-        name, *rest = given.rest
+        name, *rest = [*given.rest[1:2], "--help"] if given.rest[0] == HELP else given.rest
         if name == "pack":
             return int(call(_pack_command().parse(rest, any_value=True)))
         job = JOBS.get(name)
@@ -146,4 +147,5 @@ def _runs_elsewhere(spark: Sequence[str]) -> bool:
 def _unknown(name: str) -> str:
     if name.startswith("-"):
         return f"{name}: unknown option of spark-submit; put a job's own options after its name"
-    return f"{name}: unknown job; the jobs are {', '.join([*JOBS, 'pack'])}"
+    names = [*JOBS, "pack"]
+    return f"{name}: unknown job{nearest(name, names)}; the jobs are {', '.join(names)}"

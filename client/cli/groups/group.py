@@ -323,6 +323,8 @@ async def seek(call: Call) -> None:
     topics = [given.topic] if given.topic else await _topics_of(admin, given.group)
     if not topics:
         raise ClientError(f"group {given.group} has no offsets: name a topic")
+    if given.topic is not None:
+        await _check_reads(call, admin, connected)
     when = {"start": 0, "end": None}[given.to] if given.to in ("start", "end") else given.to
     when_ms = time_ms(when) if isinstance(when, str) else when
     moves = [move for topic in topics for move in await _moves(admin, call, topic, when_ms)]
@@ -336,6 +338,23 @@ async def seek(call: Call) -> None:
         await _store(admin, given.group, moves)
     if given.yes:
         call.output.rows(SEEK_COLUMNS, map(_move_row, moves))
+
+
+async def _check_reads(call: Call, admin: Admin, connected: ConsumerConnections | None) -> None:
+    """ClientError: the group does not exist, or its members do not subscribe to the topic. A note, if it has neither
+    members nor offsets in it: that is how a new group gets its first offsets."""
+    group, topic = call.arguments.group, call.arguments.topic
+    if connected is not None:
+        if topic in connected.subscriptions:
+            return
+        subscribed = ", ".join(sorted(connected.subscriptions.keys() - {retry_topic(group)})) or "no topic"
+        raise ClientError(
+            f"the members of group {group} do not read topic {topic}: they subscribe to {subscribed}"
+        )
+    if group not in await admin.groups():
+        raise ClientError(f"there is no group {group}")
+    if group not in await admin.groups_of(topic):
+        call.output.note(f"group {group} has read nothing of topic {topic} so far")
 
 
 async def _topics_of(admin: Admin, group: str) -> list[str]:
@@ -469,7 +488,13 @@ async def diff(call: Call) -> int:
         firearrow group diff billing --json
     """
     admin, group = await call.admin(), call.arguments.group
-    clients = [member.client_id for member in (await admin.consumers(group)).connections]
+    connected = await _connected(admin, group)
+    if connected is None:
+        if group not in await admin.groups():
+            raise ClientError(f"there is no group {group}")
+        call.output.note(f"group {group} has no members to compare")
+        return 0
+    clients = [member.client_id for member in connected.connections]
     found = dict(
         zip(clients, await of_each(clients, lambda client: _facts(admin, group, client)), strict=True)
     )

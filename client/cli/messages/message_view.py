@@ -27,6 +27,8 @@ RECORD_COLUMNS = (
     Column("bornMs", "bornMs", Kind.TIME),
     Column("bodyBytes", "bodyBytes", Kind.BYTES),
 )
+OF_PULLS = frozenset({"MIN_OFFSET", "MAX_OFFSET"})
+"""What a pull adds to the properties: a message has the same ones however it was read."""
 TABLE_BODY_CHARS = 60
 PATTERN_CHARS_MAX = 1000
 FIELD = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
@@ -61,7 +63,7 @@ def message_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[
         "tags": message.tags,
         "keys": list(message.keys),
         "reconsumeTimes": message.reconsume_times,
-        "properties": dict(message.properties),
+        "properties": {name: value for name, value in message.properties.items() if name not in OF_PULLS},
     }
     try:
         body = message.body
