@@ -26,12 +26,14 @@ from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.open_ports import LOOPBACK, warn_of_open_ports
 from firearrow.broker.net.refusals import RefusalLog
 from firearrow.broker.net.server import Server
+from firearrow.broker.replication.failover.role import HA_PORT_GAP
 from firearrow.broker.services.registration import addresses
 
 log = logging.getLogger("firearrow.app")
 
 VIP_PORT_GAP = 2
 VIP_TRIES = 50
+ANY_HOST = {"0.0.0.0", "::", ""}
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
@@ -86,6 +88,7 @@ class Ports:
 async def listen(base: Foundation, state: State) -> Ports:
     """Bind the ports of the options; `Server.close` closes them. StartError."""
     start, access, options = base.start, state.access, base.options
+    check_collisions(options, start.naming)
     refusals = RefusalLog(base.clock)
     naming, naming_routes = None, list[Routes]()
     if start.naming is not None:
@@ -113,6 +116,32 @@ async def listen(base: Foundation, state: State) -> Ports:
     )
     base.memory.listen(ports.set_memory)
     return ports
+
+
+def check_collisions(options: Options, naming: Address | None) -> None:
+    """StartError: two options need the same port, of which the second one would find it in use. `naming`: the address
+    of the name server in this process."""
+    needed = [("--listen", options.bind_address, options.listen_port)]
+    if options.listen_port:
+        needed.append(
+            ("the VIP port, two below --listen", options.bind_address, options.listen_port - VIP_PORT_GAP)
+        )
+    if naming is not None:
+        needed.append(("--namesrv-listen", *naming))
+    if options.metrics_exporter == "PROM":
+        needed.append(("--http", options.metrics_host or LOOPBACK[0], options.metrics_port))
+    if options.ha_port:
+        needed.append(("haListenPort", options.bind_address, options.ha_port))
+    elif not options.is_slave and (options.broker_role == "SYNC_MASTER" or options.acting_master):
+        gap = HA_PORT_GAP if options.listen_port else 0
+        what = "the replication port, one above --listen (haListenPort sets another)"
+        needed.append((what, options.bind_address, options.listen_port + gap))
+    for number, (what, host, port) in enumerate(needed):
+        for other, other_host, other_port in needed[:number]:
+            if port == other_port != 0 and (host == other_host or ANY_HOST & {host, other_host}):
+                raise StartError(
+                    f"port {port} is needed twice, by {other} and by {what}: give one of them another port"
+                )
 
 
 async def _listen_naming(

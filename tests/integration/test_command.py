@@ -304,3 +304,12 @@ def test_an_apache_config_is_accepted_as_it_is(tmp_path: Path) -> None:
         for key in ("warmMapedFileEnable", "noSuchKeyAnywhere"):
             assert log.count(key) == 1, key
         assert "brokerClusterName" not in log
+
+
+def test_a_port_that_two_options_need(tmp_path: Path) -> None:
+    words = ("--listen", "127.0.0.1:23702", "--namesrv-listen", "127.0.0.1:23700")
+    text = sentence(run_broker(tmp_path / "store", *words), CANNOT_START)
+    assert text == (
+        "firearrow: port 23700 is needed twice, by the VIP port, two below --listen and by --namesrv-listen: "
+        "give one of them another port"
+    )
