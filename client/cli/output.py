@@ -1,13 +1,15 @@
 """Output: rows as a table on a terminal, as JSON Lines when piped or with `--json`.
 
 JSON has the values as they are: times in milliseconds since 1970, sizes in bytes. A table has them as people read them.
+States and severities have colours on a terminal, unless NO_COLOR (https://no-color.org) is set, or TERM is `dumb`.
 """
 
 import io
+import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -32,12 +34,29 @@ class Kind(Enum):
     BYTES = auto()
 
 
+class Colour(Enum):
+    """Of a state or severity on a terminal; the value is that of ECMA-48's SGR."""
+
+    RED = "31"
+    """Something has failed, or is about to."""
+    YELLOW = "33"
+    """An operator should look at it."""
+    GREEN = "32"
+
+
+def red_if(name: str) -> Callable[[Mapping[str, Any]], Colour | None]:
+    """The colour of a column that is red in rows that have a value there."""
+    return lambda row: Colour.RED if row.get(name) else None
+
+
 class Column(NamedTuple):
-    """`name`: the member of a row, and of a JSON object. `title`: the head of the table's column."""
+    """`name`: the member of a row, and of a JSON object. `title`: the head of the table's column. `colour`: that of its
+    text in a row."""
 
     name: str
     title: str
     kind: Kind = Kind.TEXT
+    colour: Callable[[Mapping[str, Any]], Colour | None] = lambda row: None
 
 
 def titled(*names: str, kind: Kind = Kind.TEXT) -> tuple[Column, ...]:
@@ -51,6 +70,9 @@ class Output:
     def __init__(self, *, json: bool) -> None:
         self.terminal = sys.stdout.isatty()
         self.json = json or not self.terminal
+        self.has_colours = (
+            not self.json and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        )
         if isinstance(sys.stdout, io.TextIOWrapper):  # not a test's capture
             sys.stdout.reconfigure(encoding="utf-8" if self.json else None, errors="backslashreplace")
 
@@ -60,13 +82,26 @@ class Output:
             for row in rows:
                 self.json_line(row)
             return
+        rows = list(rows)
         cells = [[_cell(row.get(column.name), column.kind) for column in columns] for row in rows]
         heads = [column.title for column in columns]
         widths = [max(map(_width, texts)) for texts in zip(heads, *cells, strict=True)]
         right = [column.kind in (Kind.COUNT, Kind.BYTES, Kind.AGE) for column in columns]
-        for texts in (heads, *cells):
+        self._row(map(_aligned, heads, widths, right))
+        for row, texts in zip(rows, cells, strict=True):
             aligned = map(_aligned, texts, widths, right)
-            sys.stdout.write(GAP.join(aligned).rstrip() + "\n")
+            self._row(map(self.painted, aligned, (column.colour(row) for column in columns)))
+
+    def _row(self, cells: Iterable[str]) -> None:
+        sys.stdout.write(GAP.join(cells).rstrip() + "\n")
+
+    def painted(self, text: str, colour: Colour | None) -> str:
+        """The text in this colour, if the output has colours; spaces at its ends stay outside."""
+        inner = text.strip()
+        if colour is None or not inner or not self.has_colours:
+            return text
+        start = len(text) - len(text.lstrip())
+        return f"{text[:start]}\x1b[{colour.value}m{inner}\x1b[0m{text[start + len(inner) :]}"
 
     def record(self, values: Mapping[str, Any], columns: Sequence[Column] = ()) -> None:
         """Print one object: a JSON line, or a line for each member. `columns` name titles and kinds of members."""

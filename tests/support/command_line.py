@@ -6,7 +6,7 @@ import pty
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,13 +77,14 @@ def no_contexts(folder: Path) -> dict[str, str]:
     return {"XDG_CONFIG_HOME": str(folder)}
 
 
-def on_terminal(*words: str, typed: str = "", columns: int = 120) -> tuple[int, str]:
+def on_terminal(
+    *words: str, typed: str = "", columns: int = 120, environment: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """The exit code and what a terminal showed, for a process whose three streams are one."""
     ours, theirs = pty.openpty()
-    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "TZ": "UTC"}
-    running = ForkedCommand(
-        ["firearrow", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
+    inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    variables = inherited | {"COLUMNS": str(columns), "TERM": "xterm", "TZ": "UTC", **(environment or {})}
+    running = ForkedCommand(["firearrow", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
     os.close(theirs)
     shown, waiting = b"", typed.encode()
     deadline = time.monotonic() + 30

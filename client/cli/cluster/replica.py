@@ -13,13 +13,15 @@ from firearrow.client.admin_api.replicas import MISSING, Replica, replicas
 from firearrow.client.base.errors import ClientError
 from firearrow.client.cli.cluster import promotion
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
-from firearrow.client.cli.output import Column, Kind, bytes_text, titled
+from firearrow.client.cli.output import Colour, Column, Kind, bytes_text, titled
 
 NEVER_JOINED = "never-joined"
 COLUMNS = (
     Column("broker", "BROKER"),
     Column("brokerId", "ID", Kind.COUNT),
-    *titled("role", "address", "inSync", "state"),
+    *titled("role", "address"),
+    Column("inSync", "IN SYNC", colour=lambda row: Colour.RED if row.get("inSync") is False else None),
+    Column("state", "STATE"),
     Column("offset", "OFFSET", Kind.COUNT),
     Column("lagBytes", "LAG", Kind.BYTES),
     Column("lagMs", "LAG TIME", Kind.AGE),

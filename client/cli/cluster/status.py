@@ -9,7 +9,7 @@ from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.errors import BrokerError, ClientError, OnlyFireArrow
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
 from firearrow.client.cli.formats import is_of_user, is_system_group, real
-from firearrow.client.cli.output import Column, Kind, titled
+from firearrow.client.cli.output import Column, Kind, red_if, titled
 from firearrow.client.cli.times import now_ms
 from firearrow.client.remoting.routes import MASTER
 
@@ -23,7 +23,7 @@ COLUMNS = (
     Column("diskFullMs", "FULL IN", Kind.AGE),
     Column("oldestUnreadMs", "OLDEST UNREAD", Kind.AGE),
     Column("storedToday", "STORED TODAY", Kind.COUNT),
-    Column("trouble", "TROUBLE"),
+    Column("trouble", "TROUBLE", colour=red_if("trouble")),
 )
 
 

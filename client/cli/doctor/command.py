@@ -10,10 +10,11 @@ from firearrow.client.cli.doctor import broker_checks, group_checks, replica_che
 from firearrow.client.cli.doctor.checks import Examined, counted, run, shortened
 from firearrow.client.cli.doctor.cluster import Watch, cluster_facts
 from firearrow.client.cli.doctor.facts import Facts
-from firearrow.client.cli.output import Output, printable, titled
+from firearrow.client.cli.output import Colour, Output, printable, titled
 from firearrow.client.cli.times import duration_ms
 
 CHECKS = (*group_checks.CHECKS, *topic_checks.CHECKS, *broker_checks.CHECKS, *replica_checks.CHECKS)
+COLOURS = {Severity.CRITICAL: Colour.RED, Severity.WARNING: Colour.YELLOW}
 UNKNOWN = 3
 """The exit code of a plugin that could not look; 0, 1 and 2 are those of Severity."""
 NAMED_MAX = 3
@@ -123,7 +124,8 @@ def _show(output: Output, examined: Examined) -> None:
                 }
             )
             continue
-        output.text(printable(f"{finding.severity.name} {finding.where}: {finding.text}"))
+        severity = output.painted(finding.severity.name, COLOURS.get(finding.severity))
+        output.text(f"{severity} {printable(f'{finding.where}: {finding.text}')}")
         output.text(printable(f"  why:   {finding.meaning}"))
         output.text(printable(f"  fix:   {finding.repair}"))
         output.text(f"  check: {finding.kind}\n")

@@ -14,13 +14,13 @@ from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, 
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each, positive
 from firearrow.client.cli.formats import is_system_group, version_text
-from firearrow.client.cli.output import Column, Kind, titled
+from firearrow.client.cli.output import Colour, Column, Kind, titled
 from firearrow.client.cli.times import now_ms, time_ms
 
 WATCH_S = 2.0
 LIST_COLUMNS = (
     Column("group", "GROUP"),
-    Column("consuming", "MAY CONSUME"),
+    Column("consuming", "MAY CONSUME", colour=lambda row: None if row["consuming"] else Colour.YELLOW),
     Column("retriesMax", "RETRIES", Kind.COUNT),
     Column("members", "MEMBERS", Kind.COUNT),
     *titled("type", "model"),

@@ -17,13 +17,14 @@ from firearrow.client.cli.messages.message_view import (
     print_message,
     print_messages,
 )
-from firearrow.client.cli.output import Column, Kind, titled
+from firearrow.client.cli.output import Column, Kind, red_if, titled
 from firearrow.client.cli.times import time_ms
 
 LIMIT, LIMIT_MAX = 64, 100_000
 PATH_COLUMNS = (
     Column("atMs", "TIME", Kind.TIME),
-    *titled("step", "group", "where", "detail"),
+    Column("step", "STEP", colour=red_if("trouble")),
+    *titled("group", "where", "detail"),
 )
 
 
