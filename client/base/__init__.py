@@ -8,5 +8,6 @@
 - `options`: the client's options, with Java's defaults
 - `process_exit`: closes what runs when the process ends
 - `service_state`: states of producers and consumers, the base class for `async with`, the wall clock
+- `state_log`: one line in the log for a state, such as a slow consumer, and one for its end
 - `unsent`: counts what could not be sent or stored, and reports it on stderr
 """

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.state_log import StateLog
 from firearrow.client.consume.consume_results import Cancellable, ConsumeResult, Every, OffsetSink
 from firearrow.client.consume.direct import consume_directly
 from firearrow.client.consume.invoke_listener import Handlers
@@ -45,6 +46,9 @@ class ExpiredMessageCleaner:
         self._send_back = send_back
         self._timeout_s = timeout_s
         self._clock = clock
+        self._expiries = StateLog(
+            log, "topic %s: handlers end in time again, %d messages were sent back", clock, quiet_s=timeout_s
+        )
 
     async def sweep(self) -> None:
         """Check all queues once, at most 16 messages of each."""
@@ -55,9 +59,12 @@ class ExpiredMessageCleaner:
         for _ in range(min(process_queue.message_count, SWEEP_MAX)):
             head = process_queue.head()
             if head is None or process_queue.dropped or not self._expired(process_queue, head):
+                if head is not None:
+                    self._expiries.is_absent(head.topic)
                 return
             if await self._send_back(head, DELAY_LEVEL) and process_queue.head() is head:
-                log.info("%r was sent back: its handler has run for over %.0f s", head, self._timeout_s)
+                text = "%r was sent back: its handler has run for over %.0f s; further ones are not logged"
+                self._expiries.is_there(head.topic, text, head, self._timeout_s)
                 process_queue.remove([head])
 
     def _expired(self, process_queue: ProcessQueue, head: ReceivedMessage) -> bool:

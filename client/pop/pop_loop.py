@@ -19,6 +19,7 @@ from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.base.service_state import now_ms
+from firearrow.client.base.state_log import FAILING_S, QUIET_S, StateLog
 from firearrow.client.pop.pop_prefetcher import Caller
 from firearrow.client.pop.pop_request import (
     GRACE_S,
@@ -37,6 +38,10 @@ log = logging.getLogger("firearrow.client")
 
 NOW = 0.0
 WAIT_S = 15.0
+PAUSES = (
+    "%s: popping pauses, %d messages are not acknowledged; further pauses are not logged until there were none for "
+    f"{QUIET_S:.0f} s"
+)
 FULL_S = 0.05
 PAUSED_S = 1.0
 BROKER_FULL_S = 0.02
@@ -85,6 +90,16 @@ class PopLoopContext:
 class PopLoop:
     def __init__(self, context: PopLoopContext) -> None:
         self._context = context
+        self._slow = StateLog(
+            log, "topic %s is consumed as fast as it is popped again: it paused %d times", context.clock
+        )
+        self._failing = StateLog(
+            log,
+            "broker %s answers pops again, after %d failures",
+            context.clock,
+            level=logging.WARNING,
+            quiet_s=FAILING_S,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
@@ -114,7 +129,9 @@ class PopLoop:
         if context.paused():
             return PAUSED_S
         if process_queue.unacknowledged > context.options.pop_queue_max:
+            self._slow.is_there(queue.topic, PAUSES, queue, process_queue.unacknowledged)
             return FULL_S
+        self._slow.is_absent(queue.topic)
         subscription = context.subscriptions.get(queue.topic)
         if subscription is None:
             log.info("%s: not popped, the topic is no longer subscribed", queue)
@@ -124,6 +141,7 @@ class PopLoop:
             result = await context.pop(self._pop(queue, subscription))
         except RocketMQError as error:
             return self._failed(queue, error)
+        self._failing.is_absent(queue.broker_name)
         if result.messages:
             result = await self._hold_while_paused(process_queue, result)
         if process_queue.dropped or (result.messages and result.invisible_ms <= 0):
@@ -188,7 +206,7 @@ class PopLoop:
         return [message for message in accepted if message.reconsume_times <= times_max]
 
     def _failed(self, queue: MessageQueue, error: Exception) -> float:
-        log.warning("pop of %s failed: %s", queue, error)
+        self._failing.is_there(queue.broker_name, "pop of %s failed: %s", queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
         return self._context.exception_delay_s

@@ -14,6 +14,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.service_state import now_ms
+from firearrow.client.base.state_log import QUIET_S, StateLog
 from firearrow.client.base.unsent import Unsent
 from firearrow.client.consume.consume_results import DEAD_LETTER, ConsumeResult, Verdict
 from firearrow.client.consume.invoke_listener import Handlers
@@ -53,6 +54,9 @@ class PopService:
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._calls = handlers.calls
+        self._late = StateLog(
+            log, "topic %s: results come in time again, %d batches were late", handlers.calls.clock
+        )
         self._threads = handlers.threads
         self._acks = acks
         self._batch_size = handlers.batch_size
@@ -108,12 +112,16 @@ class PopService:
     def _lost(self, request: PopConsumeRequest) -> bool:
         """Another member gets the messages: a handler's result is ignored."""
         if not request.process_queue.dropped and self._calls.clock() < request.visible_at_s:
+            self._late.is_absent(request.queue.topic)
             return False
         request.process_queue.unacknowledged -= len(request.messages)
-        log.info(
-            "%s: %d messages are visible to other members again, their results are ignored",
+        self._late.is_there(
+            request.queue.topic,
+            "%s: %d messages are visible to other members again, their results are ignored: handlers are too slow, or "
+            "the invisible time is too short; this is not logged again until it did not occur for %.0f s",
             request.queue,
             len(request.messages),
+            QUIET_S,
         )
         return True
 

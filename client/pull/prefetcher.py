@@ -20,7 +20,15 @@ from firearrow._native.wire.command import FieldError
 from firearrow.client.base.errors import BrokerError, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, PullConsumerOptions
-from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus
+from firearrow.client.base.state_log import FAILING_S, StateLog
+from firearrow.client.pull.pull_request import (
+    CAUGHT_UP,
+    NOT_LOGGED_AGAIN,
+    WORKS_AGAIN,
+    PullQuery,
+    PullResult,
+    PullStatus,
+)
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.subscription import Subscription
 
@@ -31,7 +39,6 @@ NOW = 0.0
 FULL_S = 0.05
 BROKER_FULL_S = 0.02
 START_RETRY_S = 3.0
-LOG_EVERY = 1000
 PULL_BYTES = (1 << 31) - 1
 
 
@@ -82,7 +89,8 @@ class Prefetcher:
         self._cached = 0
         self._arrived = asyncio.Event()
         self._delivered: set[PrefetchedQueue] = set()
-        self._times_full = 0
+        self._slow = StateLog(log, CAUGHT_UP, context.clock)
+        self._failing = StateLog(log, WORKS_AGAIN, context.clock, level=logging.WARNING, quiet_s=FAILING_S)
         self._batch_ended = False
         self._closed = False
 
@@ -192,18 +200,20 @@ class Prefetcher:
     async def _step(self, pulled: PrefetchedQueue) -> float:
         """Do one pull. Returns the seconds to wait before the next one."""
         if self._full(pulled):
-            if self._times_full % LOG_EVERY == 0:
-                log.info(
-                    "%s: pulling pauses, too many messages are cached or their offsets are too far apart",
-                    pulled.queue,
-                )
-            self._times_full += 1
+            self._slow.is_there(
+                pulled.queue.topic,
+                "%s: pulling pauses, too many messages are cached or their offsets are too far apart; "
+                f"{NOT_LOGGED_AGAIN}",
+                pulled.queue,
+            )
             return FULL_S
+        self._slow.is_absent(pulled.queue.topic)
         if pulled.next_offset == UNKNOWN:
             try:
                 pulled.next_offset = await self._context.start_offset(pulled.queue)
             except RocketMQError as error:
-                log.info("%s: not pulled yet, the start offset is unknown: %s", pulled.queue, error)
+                text = "%s: not pulled yet, the start offset is unknown: %s"
+                self._failing.is_there(pulled.queue.broker_name, text, pulled.queue, error)
                 return START_RETRY_S
             self._update_position(pulled)
         subscription = self._context.subscription(pulled.queue.topic)
@@ -213,6 +223,7 @@ class Prefetcher:
             result = await self._context.pull(self._pull(pulled, subscription))
         except (RocketMQError, FieldError, RecordError) as error:
             return self._failed(pulled, error)
+        self._failing.is_absent(pulled.queue.broker_name)
         if not pulled.process_queue.dropped and pulled.resumed.is_set():  # else it is pulled again
             self._answered(pulled, result)
         return NOW
@@ -267,7 +278,7 @@ class Prefetcher:
         self._delivered.add(pulled)
 
     def _failed(self, pulled: PrefetchedQueue, error: Exception) -> float:
-        log.warning("pull of %s failed: %s", pulled.queue, error)
+        self._failing.is_there(pulled.queue.broker_name, "pull of %s failed: %s", pulled.queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
         return self._context.exception_delay_s

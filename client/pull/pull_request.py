@@ -15,11 +15,16 @@ from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.state_log import QUIET_S
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import MASTER, BrokerAddress
 
 log = logging.getLogger("firearrow.client")
+
+NOT_LOGGED_AGAIN = f"further pauses are not logged until there were none for {QUIET_S:.0f} s"
+CAUGHT_UP = "topic %s is consumed as fast as it is pulled again: pulling paused %d times"
+WORKS_AGAIN = "broker %s answers pulls again, after %d failures"
 
 SQL_VERSION = 232
 """V4_1_0_SNAPSHOT: older brokers do not know SQL."""

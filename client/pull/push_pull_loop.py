@@ -19,8 +19,17 @@ from firearrow.client.base.errors import BrokerError, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.consume.consume_results import ConsumeService
-from firearrow.client.pull.pull_request import PullClient, PullQuery, PullResult, PullStatus
+from firearrow.client.pull.pull_request import (
+    CAUGHT_UP,
+    NOT_LOGGED_AGAIN,
+    WORKS_AGAIN,
+    PullClient,
+    PullQuery,
+    PullResult,
+    PullStatus,
+)
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.start_offset import PullRequest
@@ -32,8 +41,6 @@ NOW = 0.0
 FULL_S = 0.05
 PAUSED_S = 1.0
 BROKER_FULL_S = 0.02
-LOG_EVERY = 1000
-"""Repeated events are logged the first time and then once per LOG_EVERY."""
 
 
 class PullStats(Protocol):
@@ -94,6 +101,8 @@ class PullLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self.thresholds = FlowControlLimits.of(context.options)
         self.paused = False
+        self._slow = StateLog(log, CAUGHT_UP, context.clock)
+        self._failing = StateLog(log, WORKS_AGAIN, context.clock, level=logging.WARNING, quiet_s=FAILING_S)
         self.times_full = 0
         self.times_span_exceeded = 0
 
@@ -144,7 +153,7 @@ class PullLoop:
             result = await self._context.puller.pull(self._pull(request, subscription))
         except (RocketMQError, FieldError, RecordError) as error:
             return self._failed(request, error)
-        request.failures = 0
+        self._failing.is_absent(request.queue.broker_name)
         if request.process_queue.dropped:
             return NOW
         if self.paused:
@@ -154,15 +163,14 @@ class PullLoop:
     def _full(self, request: PullRequest) -> bool:
         queue, limits = request.process_queue, self.thresholds
         if queue.message_count > limits.messages_max or queue.message_bytes // MIB > limits.bytes_max // MIB:
-            if self.times_full % LOG_EVERY == 0:
-                self._log_full(request, "too many messages are cached")
+            self._log_full(request, "too many messages are cached")
             self.times_full += 1
             return True
         if not self._options.orderly and queue.max_span() > limits.span_max:
-            if self.times_span_exceeded % LOG_EVERY == 0:
-                self._log_full(request, "the cached offsets are too far apart")
+            self._log_full(request, "the cached offsets are too far apart")
             self.times_span_exceeded += 1
             return True
+        self._slow.is_absent(request.queue.topic)
         return False
 
     async def _locked(self, request: PullRequest) -> bool:
@@ -245,17 +253,17 @@ class PullLoop:
         return self._options.pull_interval_s
 
     def _failed(self, request: PullRequest, error: Exception) -> float:
-        if not request.queue.topic.startswith(RETRY) and request.failures % LOG_EVERY == 0:
-            log.warning("pull of %s failed: %s", request.queue, error)
-        request.failures += 1
+        if not request.queue.topic.startswith(RETRY):
+            self._failing.is_there(request.queue.broker_name, "pull of %s failed: %s", request.queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
         return self._context.exception_delay_s
 
     def _log_full(self, request: PullRequest, why: str) -> None:
         queue = request.process_queue
-        log.info(
-            "%s: pulling pauses, %s: %d messages, %d bytes, a span of %d",
+        self._slow.is_there(
+            request.queue.topic,
+            f"%s: pulling pauses, %s: %d messages, %d bytes, a span of %d; {NOT_LOGGED_AGAIN}",
             request.queue,
             why,
             queue.message_count,

@@ -86,5 +86,3 @@ class PullRequest:
     next_offset: int
     previously_locked: bool = False
     """Orderly only: the start offset was read again after the queue was locked."""
-    failures: int = 0
-    """Consecutive failed pulls."""

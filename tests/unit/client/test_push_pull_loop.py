@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
 from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
+from firearrow.client.base.state_log import QUIET_S
 from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus
-from firearrow.client.pull.push_pull_loop import FlowControlLimits
+from firearrow.client.pull.push_pull_loop import FlowControlLimits, PullLoop
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.start_offset import PullRequest
 from tests.client.loop_bench import QUEUE, RETRY_QUEUE, Bench, found, nothing
@@ -117,16 +119,30 @@ async def test_the_checks_come_in_their_order() -> None:
     assert bench.slept == [0.9, 1.0, 0.05, 0.9]
 
 
-async def test_a_full_queue_is_logged_at_first_and_then_each_thousandth_time(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_slow_consumer_is_one_line_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """However often its queues are full, and not full in between."""
     bench = Bench(PushConsumerOptions(queue_messages_max=1))
-    bench.process_queue.put(received(QUEUE, [1, 2]))
-    bench.sleeps_max = 2001
+    now = [0.0]
+    bench.loop = PullLoop(replace(bench.loop._context, clock=lambda: now[0]))
+    request = PullRequest(QUEUE, bench.process_queue, 0)
     with caplog.at_level(logging.INFO, "firearrow.client"):
-        await bench.run()
-    assert len(caplog.records) == 3
-    assert bench.loop.times_full == 2001
+        for _ in range(3000):
+            bench.process_queue.put(received(QUEUE, [1, 2]))
+            assert bench.loop._full(request)
+            bench.process_queue.clear()
+            now[0] += 1
+            assert not bench.loop._full(request)
+        [line] = caplog.messages
+        assert "pulling pauses, too many messages are cached: 2 messages" in line
+        now[0] += QUIET_S
+        assert not bench.loop._full(request)
+        assert caplog.messages[1:] == [
+            "topic orders is consumed as fast as it is pulled again: pulling paused 3000 times"
+        ]
+        bench.process_queue.put(received(QUEUE, [1, 2]))
+        assert bench.loop._full(request)
+    assert len(caplog.messages) == 3
+    assert bench.loop.times_full == 3001
 
 
 # ---- the pull ----
@@ -252,7 +268,7 @@ async def test_errors_of_retry_topics_are_not_logged(
     assert len(caplog.records) == lines
 
 
-async def test_a_lasting_error_is_logged_once_until_it_is_over(
+async def test_a_broker_that_fails_again_and_again_is_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -266,7 +282,9 @@ async def test_a_lasting_error_is_logged_once_until_it_is_over(
     ]
     with caplog.at_level(logging.INFO, "firearrow.client"):
         await bench.run()
-    assert [record.getMessage()[-1] for record in caplog.records] == ["1", "3"]
+    assert [record.getMessage()[-1] for record in caplog.records] == ["1"], (
+        "an answer in between ends nothing"
+    )
     assert bench.slept == [0.9] * 4
 
 

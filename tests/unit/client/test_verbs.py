@@ -80,8 +80,7 @@ def test_lists_have_the_first_sentence(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["shwo"], "argument VERB: 'shwo' is not one of show, drop"),
-        ([], "the following arguments are required: VERB"),
+        (["shwo"], "argument VERB: 'shwo' is not one of show, drop, but there is show"),
         (["show"], "the following arguments are required: NAME"),
         (["show", "one", "two"], "'two' is one argument too many"),
         (["show", "one", "--limits=5"], "there is no option --limits, but there is --limit"),
