@@ -10,6 +10,7 @@ from unittest import mock
 from firearrow._native.base.verbs import Command, Verb
 from firearrow.client.cli.main import own_entries
 from firearrow.spark_tools.commands import JOBS
+from tests.meta.questions import page
 
 CLI = Path(__file__).resolve().parents[2] / "docs/CLI.md"
 OWN_MODULES = "firearrow.client.cli."
@@ -39,6 +40,7 @@ firearrow top                                         # the busiest topics, the 
 firearrow bench roundtrip --seconds 5                 # how fast is it from here?
 ```
 
+`firearrow COMMAND` alone lists the verbs of a command, `firearrow help COMMAND VERB` has all arguments with examples.
 `firearrow completion bash`, `zsh` or `fish` prints what the shell needs to complete commands, topics and groups.
 
 ## Conventions
@@ -47,7 +49,8 @@ firearrow bench roundtrip --seconds 5                 # how fast is it from here
   `firearrow context use`, else `127.0.0.1:9876`. Contexts are kept in `~/.config/firearrow/contexts.json`, which only
   its owner can read: it may contain secret keys.
 - **Output**: a table on a terminal; JSON Lines in a pipe or with `--json`, one object for each row. JSON has times in
-  milliseconds since 1970, durations in milliseconds and sizes in bytes. Notes and errors go to stderr.
+  milliseconds since 1970, durations in milliseconds and sizes in bytes. Notes and errors go to stderr. States and
+  severities have colours on a terminal, unless NO_COLOR is set.
 - **Changes**: a verb that moves or deletes asks first. `--yes` does not ask, `--dry-run` only prints what it would do.
   Without a terminal and without `--yes` nothing is done, and the exit code is 2.
 - **Times** are `now`, relative (`-15m`, `+1h30m`), ISO (`2026-01-31T12:00`, local unless it names its zone), or seconds
@@ -102,7 +105,7 @@ def verbs() -> list[Verb]:
 
 
 def text() -> str:
-    sections = [TEXT]
+    sections = [TEXT, page()]
     for name, command in commands().items():
         summary = f"{parsers()[name].description}\n\n" if len(command.verbs()) > 1 else ""
         sections.append(f"## firearrow {name}\n\n{summary}{_list(command)}")
