@@ -139,7 +139,8 @@ def test_a_terminal_gets_text_without_control_characters(
     broker: BrokerProcess, in_trouble: ClientSocket
 ) -> None:
     ours, theirs = pty.openpty()
-    process = ForkedCommand(["firearrow", "doctor", "-n", broker.running.name_server, *QUICK], stdout=theirs)
+    words = ["firearrow", "doctor", "-n", broker.running.name_server, *QUICK]
+    process = ForkedCommand(words, stdout=theirs, env=os.environ | {"NO_COLOR": "1"})
     os.close(theirs)
     text = _read_all(ours)
     assert process.wait(30) == 1

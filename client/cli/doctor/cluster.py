@@ -58,6 +58,10 @@ QUEUES_MAX = 4096
 """Members of one group that are asked for their subscriptions, at Apache's brokers."""
 MEMBER_S = 3.0
 NOTHING: Mapping[int, int] = {}
+Filled = tuple[Queue, int, int]
+"""A queue with its first offset and its end"""
+Other = tuple[Queue, int, int, bool]
+"""And whether it is among the read queues of its topic"""
 DELAYED = ("DELAY", "TIMER_OUT_MS", "REAL_TOPIC", "ORIGIN_MESSAGE_ID", "RETRY_TOPIC", "TRAN_MSG")
 """Properties of messages that were stored later than they were sent."""
 
@@ -139,7 +143,7 @@ class _Cluster:
         self._brokers = list(facts.asked_brokers())
         self._listed: dict[str, dict[str, ListedGroup]] = {}
         """Broker → its groups, at brokers that list them."""
-        self._queues: dict[tuple[str, str], list[tuple[Queue, QueueState, bool]]] = {}
+        self._queues: dict[tuple[str, str], tuple[list[Filled], dict[int, Other]]] = {}
 
     # ---- topics ----
 
@@ -294,28 +298,31 @@ class _Cluster:
                 continue
             for name in sorted(group.subscriptions) if row.members else row.offsets:
                 offsets = row.offsets.get(name, NOTHING)
-                for queue, state, is_read in self._queues_of(broker, name):
-                    committed = offsets.get(queue.number)
-                    waits = (committed or 0) < state.max_offset
-                    is_counted = is_read or committed is not None
-                    if (waits and is_counted) or (is_read and committed is not None):
-                        progress[queue] = Progress(committed, state.min_offset, state.max_offset)
+                filled, others = self._queues_of(broker, name)
+                for queue, low, end in filled:
+                    progress[queue] = Progress(offsets.get(queue.number), low, end)
+                for number in offsets.keys() & others.keys():
+                    queue, low, end, is_read = others[number]
+                    if is_read or offsets[number] < end:
+                        progress[queue] = Progress(offsets[number], low, end)
 
-    def _queues_of(self, broker: str, name: str) -> list[tuple[Queue, QueueState, bool]]:
-        """Those of a topic at a broker, and whether they are among its read queues; made once: every group asks."""
+    def _queues_of(self, broker: str, name: str) -> tuple[list[Filled], dict[int, Other]]:
+        """The queues of a topic at a broker: those that are read and have messages, and the others by number. Made
+        once: every group asks."""
         found = self._queues.get((broker, name))
         if found is None:
+            filled, others = found = self._queues[broker, name] = [], {}
             topic = self._facts.topics.get(name)
             config = None if topic is None else topic.configs.get(broker)
-            found = self._queues[broker, name] = (
-                []
-                if topic is None or config is None
-                else [
-                    (queue, state, queue.number < config.read_queues)
-                    for queue, state in topic.queues.items()
-                    if queue.broker == broker
-                ]
-            )
+            if topic is None or config is None:
+                return found
+            for queue, state in topic.queues.items():
+                if queue.broker == broker:
+                    is_read = queue.number < config.read_queues
+                    if is_read and state.max_offset:
+                        filled.append((queue, state.min_offset, state.max_offset))
+                    else:
+                        others[queue.number] = queue, state.min_offset, state.max_offset, is_read
         return found
 
     async def _progress(self, group: Group) -> None:

@@ -76,6 +76,8 @@ def unreadable_queues(facts: Facts) -> Found:
 
 def _unread(facts: Facts, topic: Topic, queues: list[tuple[Queue, QueueState]], *, are_given: bool) -> str:
     """What each group has not read of them, or no group has; empty: each has read all. `are_given`: to consumers."""
+    if not queues:
+        return ""
     total = sum(state.messages for _, state in queues)
     if not topic.is_plain:
         return f"{total:,}" if total else ""
