@@ -103,7 +103,7 @@ class Extensions(Uncopied):
     async def _timers_of(
         self, broker: str, ext: Mapping[str, str], begin_ms: int, limit: int
     ) -> Listing[PendingTimer]:
-        """A request reads so many messages of all topics at most; further ones go on where it ended."""
+        """A request reads a limited number of messages of all topics; further ones go on where it ended."""
         found: tuple[PendingTimer, ...] = ()
         while True:
             at = dict(ext) | {"from": str(begin_ms)}

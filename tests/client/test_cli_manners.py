@@ -13,7 +13,7 @@ from firearrow._native.base.verbs import Verb
 from firearrow.client import blocking
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli import times
-from firearrow.client.cli.main import own_entries
+from firearrow.client.cli.main import BUILT_IN, own_entries
 from tests.client.conftest import unique
 from tests.interop.peers import Peer
 from tests.meta.cli import verbs
@@ -183,7 +183,6 @@ def test_a_dry_run_does_nothing_even_with_yes(peer: Peer, topic: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "topic",
         "topic nothing",
         "topic show",
         "topic create t --queues 0",
@@ -333,7 +332,7 @@ def complete(*words: str) -> list[str]:
 
 def test_words_are_completed(peer: Peer, topic: str) -> None:
     server = ("-n", peer.name_server)
-    assert set(own_entries()) == set(complete(""))
+    assert {*own_entries(), *BUILT_IN} == set(complete(""))
     assert complete("to") == ["top", "topic"]
     assert complete("topic", "s") == ["set", "show", "shrink"]
     assert topic in complete("topic", "show", *server, "")

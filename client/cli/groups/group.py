@@ -313,6 +313,8 @@ async def seek(call: Call) -> None:
         raise ConfigError("name one of --to start|end|TIME and --offset N")
     if given.offset is not None and (given.topic is None or given.queue is None or given.offset < 0):
         raise ConfigError("--offset needs a topic and --queue, and must be at least 0")
+    when = {"start": 0, "end": None}[given.to] if given.to in ("start", "end") else given.to
+    when_ms = time_ms(when) if isinstance(when, str) else when
     admin = await call.admin()
     connected = await _connected(admin, given.group)
     if connected is not None and given.queue is not None:
@@ -325,8 +327,6 @@ async def seek(call: Call) -> None:
         raise ClientError(f"group {given.group} has no offsets: name a topic")
     if given.topic is not None:
         await _check_reads(call, admin, connected)
-    when = {"start": 0, "end": None}[given.to] if given.to in ("start", "end") else given.to
-    when_ms = time_ms(when) if isinstance(when, str) else when
     moves = [move for topic in topics for move in await _moves(admin, call, topic, when_ms)]
     if given.dry_run or not given.yes:
         call.output.rows(SEEK_COLUMNS, map(_move_row, moves))

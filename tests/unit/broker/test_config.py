@@ -31,6 +31,7 @@ OURS = {
     "fastSockets",
     "rocketmq.acl.plain.file",
     "authAuditLog",
+    "metricsIdleGroups",
 }
 
 
