@@ -301,6 +301,8 @@ class Extensions(LoopObject[extensions.Extensions]):
     queue_locks = Verb(extensions.Extensions.queue_locks)
     pop_in_flight = Verb(extensions.Extensions.pop_in_flight)
     lag = Verb(extensions.Extensions.lag)
+    topics = Verb(extensions.Extensions.topics)
+    groups = Verb(extensions.Extensions.groups)
     refusals = Verb(extensions.Extensions.refusals)
     connections = Verb(extensions.Extensions.connections)
     close_connection = Verb(extensions.Extensions.close_connection)

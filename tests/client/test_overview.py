@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client import Admin, Extensions
+from firearrow.client import Admin, Extensions, blocking
 from firearrow.client.admin_api import listings, overview
 from firearrow.client.admin_api.listings import ListedGroup, ListedTopic
 from firearrow.client.base.errors import ClientError, OnlyFireArrow
@@ -72,6 +72,13 @@ def test_all_topics_and_groups(filled: Filled) -> None:
     _, detailed = asked(filled, details=True)
     assert detailed["G1"].offsets == {"A": {0: 4, 2: 1}, "B": {0: 0}}
     assert (detailed["G3"].offsets, detailed["G3"].connections) == ({}, ())
+
+
+def test_without_await(filled: Filled) -> None:
+    with blocking.Admin(filled.name_server) as admin:
+        extensions = blocking.Extensions(admin)
+        assert extensions.topics("own", sizes=True)["A"].bytes > 0
+        assert extensions.groups("own")["G1"].topics == 2
 
 
 def rows(filled: Filled) -> dict[str, dict[str, Any]]:
