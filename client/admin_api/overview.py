@@ -5,19 +5,21 @@ Names are the user's. Nothing is cached. Loop thread.
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.admin_api import records
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.listings import ListedGroup, listed_groups, listed_topics
-from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, read
+from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, TopicConfig, read
 from firearrow.client.admin_api.requests import of_each
-from firearrow.client.base.errors import BrokerError, NoRoute, OnlyFireArrow
+from firearrow.client.base.errors import BrokerError, NoRoute, OnlyFireArrow, TransportError
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.service_state import Uncopied
 
+T = TypeVar("T")
 BROADCASTING = "BROADCASTING"
 
 
@@ -58,18 +60,32 @@ class GroupTotals:
 
 
 class Overview(Uncopied):
-    """All methods: BrokerError, TransportError, ClientError."""
+    """All methods: BrokerError, ClientError, TransportError (no broker can be reached). `faults`: brokers that are left
+    out, because they cannot be reached."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
+        self.faults: dict[str, TransportError] = {}
+
+    async def _of_masters(self, ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+        """Broker → the answer of `ask(address)`."""
+        masters, found = await self._admin.calls.masters(), dict[str, T]()
+        for broker, address in masters.items():
+            try:
+                found[broker] = await ask(address)
+            except TransportError as error:
+                self.faults[broker] = error
+                if len(self.faults) == len(masters):
+                    raise
+        return found
 
     # ---- topics ----
 
     async def topics(self) -> dict[str, TopicTotals]:
         """Also system topics and the topics of groups."""
         found: dict[str, TopicTotals] = {}
-        for address in (await self._admin.calls.masters()).values():
-            for name, queues in (await self._topics_at(address)).items():
+        for listed in (await self._of_masters(self._topics_at)).values():
+            for name, queues in listed.items():
                 found.setdefault(self._admin.namespace.unwrap(name), TopicTotals()).add(queues)
         return found
 
@@ -84,8 +100,7 @@ class Overview(Uncopied):
                 name: [(queue.min_offset, queue.max_offset, queue.last_ms) for queue in topic.queues]
                 for name, topic in listed.items()
             }
-        table = await calls.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-        names = list(read(table.body, records.topic_configs))
+        names = list(await self._configs_at(address))
 
         async def ask(name: str) -> list[tuple[int, int, int]]:
             """Nothing, if it was deleted meanwhile."""
@@ -98,22 +113,38 @@ class Overview(Uncopied):
 
         return dict(zip(names, await of_each(names, ask), strict=True))
 
+    async def topic_configs(self) -> dict[str, dict[str, TopicConfig]]:
+        """Topic → its configuration by the name of the broker."""
+        found: dict[str, dict[str, TopicConfig]] = {}
+        for broker, configs in (await self._of_masters(self._configs_at)).items():
+            for name, config in configs.items():
+                topic = self._admin.namespace.unwrap(name)
+                found.setdefault(topic, {})[broker] = replace(config, topic=topic)
+        return found
+
+    async def _configs_at(self, address: str) -> dict[str, TopicConfig]:
+        answer = await self._admin.calls.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return read(answer.body, records.topic_configs)
+
     # ---- groups ----
 
     async def groups(self, names: Iterable[str]) -> dict[str, GroupTotals]:
         """Of these groups; those that no broker knows have no members and no lag."""
         found = {name: GroupTotals() for name in names}
         members: dict[str, set[str]] = {}
-        for address in (await self._admin.calls.masters()).values():
+
+        async def add(address: str) -> None:
             try:
                 listed = await listed_groups(self._admin.calls, address)
             except (OnlyFireArrow, BrokerError):
                 await self._add_each(address, found, members)
-                continue
+                return
             for name, group in listed.items():
                 totals = found.get(self._admin.namespace.unwrap(name))
                 if totals is not None:
                     _add_listed(totals, group)
+
+        await self._of_masters(add)
         for name, ids in members.items():
             found[name].members = max(found[name].members, len(ids))
         return found

@@ -11,6 +11,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.client import Admin, Extensions, blocking
 from firearrow.client.admin_api import listings, overview
 from firearrow.client.admin_api.listings import ListedGroup, ListedTopic
+from firearrow.client.admin_api.requests import AdminCalls
 from firearrow.client.base.errors import ClientError, OnlyFireArrow
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -79,6 +80,20 @@ def test_without_await(filled: Filled) -> None:
         extensions = blocking.Extensions(admin)
         assert extensions.topics("own", sizes=True)["A"].bytes > 0
         assert extensions.groups("own")["G1"].topics == 2
+
+
+def test_a_broker_that_cannot_be_reached_is_left_out(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = here("topic", "list", "--long", name_server=filled.name_server).rows
+    assert {row["topic"]: (row["messages"], row["queues"]) for row in whole}["A"] == (7, 3)
+    masters = AdminCalls.masters
+
+    async def with_a_dead_one(calls: AdminCalls, cluster: str | None = None) -> dict[str, str]:
+        return {**await masters(calls, cluster), "dead": "127.0.0.1:1"}
+
+    monkeypatch.setattr(AdminCalls, "masters", with_a_dead_one)
+    listed = here("topic", "list", "--long", name_server=filled.name_server)
+    assert (listed.code, listed.lines) == (1, whole)
+    assert "broker dead is left out: 127.0.0.1:1" in listed.err
 
 
 def rows(filled: Filled) -> dict[str, dict[str, Any]]:

@@ -1,14 +1,15 @@
 """Manage topics: list, show, create, set, shrink, delete, purge and trim them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.overview import Overview, TopicTotals
 from firearrow.client.admin_api.records import READ, TopicConfig
 from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
-from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, of_each, positive
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, positive
 from firearrow.client.cli.formats import PERMISSIONS, is_of_user, members, pairs, perm_text
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.times import time_ms
@@ -125,7 +126,7 @@ def _settings(verb: Verb) -> None:
     )
 
 
-async def list_topics(call: Call) -> None:
+async def list_topics(call: Call) -> int:
     """List the topics of all brokers. With --long the table also shows their queues, messages and types.
 
     firearrow topic list
@@ -137,25 +138,26 @@ async def list_topics(call: Call) -> None:
         names = [name for name in names if is_of_user(name, system)]
     if not call.arguments.long:
         call.output.rows(LIST_COLUMNS[:1], ({"topic": name} for name in names))
-        return
-    rows = await of_each(names, lambda name: _row(admin, name))
-    call.output.rows(LIST_COLUMNS, [row for row in rows if row is not None])
+        return OK
+    overview = Overview(admin)
+    configs, totals = await overview.topic_configs(), await overview.topics()
+    # no broker has the names of clusters and brokers as topics, or one that was deleted meanwhile
+    known = [name for name in names if name in configs and name in totals]
+    call.output.rows(LIST_COLUMNS, (_row(name, configs[name], totals[name]) for name in known))
+    for broker, fault in overview.faults.items():
+        call.output.note(f"broker {broker} is left out: {fault}")
+    return FOUND_TROUBLE if overview.faults else OK
 
 
-async def _row(admin: Admin, topic: str) -> dict[str, Any] | None:
-    """None: the topic has gone, or no broker serves it (as the names of clusters and brokers)."""
-    try:
-        configs, stats = await asyncio.gather(admin.topic_config(topic), admin.topic_stats(topic))
-    except ClientError:
-        return None
+def _row(topic: str, configs: Mapping[str, TopicConfig], totals: TopicTotals) -> dict[str, Any]:
     return {
         "topic": topic,
         "brokers": sorted(configs),
         "queues": sum(config.write_queues for config in configs.values()),
         "perm": perm_text(min(config.perm for config in configs.values())),
         "type": next(iter(configs.values())).message_type,
-        "messages": sum(queue.max_offset - queue.min_offset for queue in stats.values()),
-        "lastMs": max((queue.last_ms for queue in stats.values()), default=0),
+        "messages": totals.messages,
+        "lastMs": totals.last_ms,
     }
 
 
@@ -318,13 +320,20 @@ async def delete(call: Call) -> int:
     if topic not in await admin.topics():
         call.output.note(f"there is no topic {topic}")
         return FOUND_TROUBLE
-    row = await _row(admin, topic)
-    messages = "" if row is None else f" with its {row['messages']:,} messages"
-    if not call.may(f"delete topic {topic}{messages}"):
+    if not call.may(f"delete topic {topic}{await _with_messages(admin, topic)}"):
         return 0
     await admin.delete_topic(topic, call.arguments.cluster)
     call.output.done(f"deleted topic {topic}", {"topic": topic, "deleted": True})
     return 0
+
+
+async def _with_messages(admin: Admin, topic: str) -> str:
+    """How many messages it has; empty: no broker serves it any more."""
+    try:
+        stats = await admin.topic_stats(topic)
+    except ClientError:
+        return ""
+    return f" with its {sum(queue.max_offset - queue.min_offset for queue in stats.values()):,} messages"
 
 
 async def purge(call: Call) -> None:
