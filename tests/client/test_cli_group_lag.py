@@ -24,10 +24,11 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, 2)).code == 0
             for _ in range(MESSAGES):
                 assert send(connection, topic, b"x", 1).code == 0
-        for group in ("Made", "Fresh", "Zero", "Reads", "Partly"):
+        for group in ("Made", "Fresh", "Zero", "Reads", "Partly", "Broadcast"):
             make_group(connection, group)
         heartbeat(members, "Fresh", "T", "U")
         heartbeat(members, "Partly", "T", "U")
+        heartbeat(members, "Broadcast", "T", model="BROADCASTING")
         commit(connection, "Zero", "T", 1, 0)
         commit(connection, "Reads", "T", 1, 2)
         commit(connection, "Partly", "T", 1, 2)
@@ -84,3 +85,12 @@ def test_a_topic_that_does_not_exist(name_server: str) -> None:
     assert (answer.code, "there is no topic Nowhere" in answer.err) == (1, True)
     unread = lag(name_server, "Fresh", "V")
     assert (unread.code, "do not subscribe to topic" in unread.err) == (1, True)
+
+
+def test_a_group_whose_members_keep_their_offsets(name_server: str) -> None:
+    answer = lag(name_server, "Broadcast")
+    assert (answer.code, answer.out) == (1, "")
+    assert "keep their offsets themselves: brokers do not know its lag" in answer.err
+    listed = here("group", "list", "--long", name_server=name_server).rows
+    [row] = [row for row in listed if row["group"] == "Broadcast"]
+    assert (row["members"], row["model"], row["lag"]) == (1, "BROADCASTING", None)

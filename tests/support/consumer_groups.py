@@ -16,7 +16,7 @@ def commit(connection: ClientSocket, group: str, topic: str, queue: int, offset:
     assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 0
 
 
-def heartbeat(connection: ClientSocket, group: str, *topics: str) -> None:
+def heartbeat(connection: ClientSocket, group: str, *topics: str, model: str = "CLUSTERING") -> None:
     subscriptions = [
         {"topic": topic, "subString": "a || b", "tagsSet": ["a", "b"], "codeSet": [], "subVersion": 1}
         for topic in topics
@@ -24,7 +24,7 @@ def heartbeat(connection: ClientSocket, group: str, *topics: str) -> None:
     member = {
         "groupName": group,
         "consumeType": "CONSUME_PASSIVELY",
-        "messageModel": "CLUSTERING",
+        "messageModel": model,
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
         "subscriptionDataSet": subscriptions,
         "unitMode": False,

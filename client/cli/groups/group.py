@@ -261,6 +261,12 @@ async def _has_consumed(call: Call, admin: Admin, progress: ConsumerLag) -> bool
     group = call.arguments.group
     if any(found.consumer_offset for found in progress.queues.values()):
         return True
+    connected = await _connected(admin, group)
+    if connected is not None and connected.model == BROADCASTING:
+        call.output.note(
+            f"the members of group {group} keep their offsets themselves: brokers do not know its lag"
+        )
+        return False
     offsets = await of_each(list(progress.queues), lambda queue: admin.offset(group, queue))
     if any(offset is not None for offset in offsets):
         return True
