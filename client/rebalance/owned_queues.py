@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from firearrow.client.base.errors import ClientError, OffsetUnknown, RocketMQError
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import PULL_IDLE_S, ProcessQueue
 from firearrow.client.rebalance.queue_locks import QueueLocks
@@ -58,6 +59,10 @@ class OwnedQueues:
         """Of queues that were acquired only after `add` had returned."""
         self.stopped = False
         """No more queues are acquired."""
+        unlocked = "topic %s: its queues are given to this member again, they were refused %d times"
+        self._refused = StateLog(log, unlocked, context.clock)
+        known = "broker %s answers again where queues begin, after %d failures"
+        self._without_offset = StateLog(log, known, context.clock, quiet_s=FAILING_S)
 
     async def drop(self, topic: str, assigned: Queues) -> bool:
         """Release queues that are not assigned, or were not pulled for long.
@@ -145,10 +150,11 @@ class OwnedQueues:
         if locks is not None and new:
             locked = await locks.lock_queues(new)
             if len(locked) < len(new):
-                log.info(
-                    "%d of %d queues are still locked by other members", len(new) - len(locked), len(new)
-                )
+                text = "%d of %d queues of topic %s are still locked by other members"
+                self._refused.is_there(new[0].topic, text, len(new) - len(locked), len(new), new[0].topic)
                 self._context.refused()
+            else:
+                self._refused.is_absent(new[0].topic)
             new = [queue for queue in new if queue in locked]
         requests: list[PullRequest] = []
         for first in range(0, len(new), CONCURRENT_MAX):
@@ -233,8 +239,10 @@ class OwnedQueues:
         try:
             start = await self._context.start_offset(queue)
         except (ClientError, OffsetUnknown) as error:
-            log.info("%s: not pulled yet, the start offset is unknown: %s", queue, error)
+            text = "%s: not pulled yet, the start offset is unknown: %s"
+            self._without_offset.is_there(queue.broker_name, text, queue, error)
             return None
+        self._without_offset.is_absent(queue.broker_name)
         if queue in self.table or self.stopped:
             return None
         self.table[queue] = process_queue

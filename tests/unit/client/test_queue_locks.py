@@ -1,5 +1,6 @@
 """Ordered queues: begun under a lock, released when no handler works on them. Rules, with fakes."""
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -148,3 +149,14 @@ async def test_a_stop_during_a_round_unlocks_what_it_has_just_locked() -> None:
     one.instance.asked.clear()
     assert await one.rebalancer.run()
     assert one.instance.asked == []
+
+
+async def test_queues_that_a_slow_member_holds_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """However often a member asks for them."""
+    one = in_order(FOUR[1])
+    with caplog.at_level(logging.INFO, "firearrow.client"):
+        for _ in range(50):
+            await one.rebalancer.run()
+            await one.time.pass_by(1)
+    lines = [text for text in caplog.messages if "still locked" in text]
+    assert lines == ["1 of 4 queues of topic T are still locked by other members"]
