@@ -41,8 +41,8 @@ cdef class LagTable:
         is_system_group,  # type: Callable[[str], bool]
     ):
         # type: (...) -> None
-        """`read`: group with members → the topics that they subscribe to. Other groups have rows of lags where they
-        have lag; None: everywhere."""
+        """`read`: group with members → the topics that they subscribe to. Other groups have rows of lags
+        where they have lag; None: everywhere."""
         self.reader, self.log = reader, reader.log
         self.now_ms, self.rows_max, self.read = now_ms, rows_max, read
         self.is_system_topic, self.is_system_group = is_system_topic, is_system_group

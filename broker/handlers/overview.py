@@ -8,14 +8,14 @@ names that come and go in between hide no others.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
+from firearrow._native.metrics.group_sums import GroupSums
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import MessageStore
-from firearrow._native.store.store_reader import StoreReader
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
@@ -33,8 +33,6 @@ EXPRESSION_CHARS_MAX = 500
 SIZES_READ, ENTRY_BYTES = 32, 20
 SLICE_ROWS = 500
 """Rows that are read, in less than a millisecond, before the loop may do other work."""
-NEVER_MS = 1 << 62
-NOTHING: Mapping[int, int] = {}
 BEYOND = 4
 """Queues after a topic's own that are looked at: what was taken away may hold messages."""
 
@@ -116,14 +114,14 @@ class OverviewHandler:
         first, first_topic = request.text_or("fromGroup", ""), request.text_or("fromTopic", "")
         names = sorted(name for name in self._all_groups() if name >= first)
         found: list[dict[str, Any]] = []
-        ends = _Ends(self._reader, self._topics)
+        sums = GroupSums(self._reader, self._read_queues)
         pace, next_at = _Pace(), ("", "")
         for name in names:
             if pace.rows >= PAGE_ROWS_MAX:
                 next_at = name, ""
                 break
             if not has_details:
-                found.append(await self._summary(name, ends, pace))
+                found.append(await self._summary(name, sums, pace))
                 continue
             row, next_topic = await self._details(name, first_topic if name == first else "", pace)
             found.append(row)
@@ -138,25 +136,29 @@ class OverviewHandler:
         online = (each.name for each in self._clients.consumer_groups())
         return {*self._groups, *online, *(name for name in self._offsets.groups() if "@" not in name)}
 
-    async def _summary(self, name: str, ends: "_Ends", pace: "_Pace") -> dict[str, Any]:
-        online, table = self._clients.consumer_group(name), self._offsets.table
-        sums, names = _Sums(), self._topics_of(name, online)
+    async def _summary(self, name: str, sums: GroupSums, pace: "_Pace") -> dict[str, Any]:
+        online, names = self._clients.consumer_group(name), self._topics_of(name)
+        sums.begin()
         for start in range(0, len(names), SLICE_ROWS):
-            part = names[start : start + SLICE_ROWS]
-            ends.add(sums, [(topic, table.get(f"{topic}@{name}", NOTHING)) for topic in part])
-            if pace.add(len(part)):
+            sums.add(name, names, start, start + SLICE_ROWS, self._offsets.table)
+            if pace.add(min(len(names) - start, SLICE_ROWS)):
                 await pace.pause()
         pace.add(1)
         is_known = online is None or not online.is_broadcasting
         return _online_row(name, online) | {
-            "topics": sums.topics,
+            "topics": sums.count,
             "consumed": sums.consumed if is_known else -1,
             "lag": sums.lag if is_known else -1,
             "lagMs": max(self._clock.now_ms() - sums.oldest_ms, 0),
         }
 
-    def _topics_of(self, name: str, online: ConsumerGroup | None) -> list[str]:
+    def _read_queues(self, topic: str) -> int:
+        config = self._topics.get(topic)
+        return 0 if config is None else config.read_queues
+
+    def _topics_of(self, name: str) -> list[str]:
         """Those with an offset of the group; while it has members, those that they subscribe to."""
+        online = self._clients.consumer_group(name)
         if online is None:
             return self._offsets.topics_of(name)
         return [] if online.is_broadcasting else list(online.subscriptions)
@@ -215,62 +217,3 @@ class _Pace:
     async def pause(self) -> None:
         self._slice_end = self.rows + SLICE_ROWS
         await asyncio.sleep(0)
-
-
-class _Sums:
-    """Of one group. `consumed`: its offsets in total. `oldest_ms`: when its oldest unread message was stored."""
-
-    __slots__ = ("consumed", "lag", "oldest_ms", "topics")
-
-    def __init__(self) -> None:
-        self.topics = self.consumed = self.lag = 0
-        self.oldest_ms = NEVER_MS
-
-
-class _Ends:
-    """Ends of queues that have messages, and when these were stored, each looked up once in a page: groups read the
-    same queues, and often stand at the same message."""
-
-    def __init__(self, reader: StoreReader, topics: TopicTable) -> None:
-        self._reader = reader
-        self._topics = topics
-        self._filled: dict[str, tuple[int, list[tuple[int, int]]]] = {}
-        """Topic → its read queues, and the ends of those that have messages."""
-        self._stored: dict[tuple[str, int, int], int] = {}
-
-    def add(self, sums: _Sums, progress: Sequence[tuple[str, Mapping[int, int]]]) -> None:
-        """Add the group's offsets in some topics, as consumerProgress counts them: in queues that can be read, and in
-        those that were taken away and have more."""
-        known = self._filled
-        for topic, offsets in progress:
-            found = known.get(topic) or self._look_up(topic)
-            read_queues, filled = found
-            sums.topics += read_queues > 0
-            for number, end in filled:
-                committed = offsets.get(number, 0)
-                sums.consumed += committed
-                if end > committed:
-                    self._add_lag(sums, topic, number, committed, end)
-            if offsets and read_queues and max(offsets) >= read_queues:
-                for number, committed in offsets.items():
-                    end = self._reader.max_offset(topic, number) if number >= read_queues else 0
-                    if end > committed:
-                        sums.consumed += committed
-                        self._add_lag(sums, topic, number, committed, end)
-
-    def _look_up(self, topic: str) -> tuple[int, list[tuple[int, int]]]:
-        """No read queues: there is no such topic."""
-        config = self._topics.get(topic)
-        read_queues = 0 if config is None else config.read_queues
-        ends = ((number, self._reader.max_offset(topic, number)) for number in range(read_queues))
-        found = self._filled[topic] = read_queues, [pair for pair in ends if pair[1]]
-        return found
-
-    def _add_lag(self, sums: _Sums, topic: str, number: int, at: int, end: int) -> None:
-        sums.lag += end - at
-        stored_ms = self._stored.get((topic, number, at))
-        if stored_ms is None:
-            first = max(at, self._reader.min_offset(topic, number))
-            stored_ms = self._stored[topic, number, at] = self._reader.store_time(topic, number, first)
-        if 0 <= stored_ms < sums.oldest_ms:
-            sums.oldest_ms = stored_ms

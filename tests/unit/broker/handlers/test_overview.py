@@ -1,5 +1,7 @@
 """Pages of LIST_TOPICS and LIST_GROUPS: joined, they are the whole, wherever a page ends."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,28 +13,32 @@ from firearrow.broker.handlers.overview import EXPRESSION_CHARS_MAX, OverviewHan
 from firearrow.broker.tables.topics import TopicConfig
 from tests.support.handler_harness import HandlerHarness
 from tests.support.peers import RecordedPeer
+from tests.support.stores import open_store, put
 from tests.unit.broker.handlers.test_clients import beat, consumer, subscription
 
 TOPICS, GROUPS = ("A", "B", "C"), ("G1", "G2")
 
 
 @pytest.fixture
-def harness() -> HandlerHarness:
+def harness(tmp_path: Path) -> Iterator[HandlerHarness]:
+    """With a real store: three messages in queue 0 of each topic, the first two of A deleted, and one in queue 3, which
+    the topics do not have any more."""
     harness = HandlerHarness()
-    store: Any = harness.fake
-    for topic in TOPICS:
-        harness.topics.update(TopicConfig(topic, 2, 2, 6))
-        harness.fake.times[topic, 0] = [100, 200, 300]
-        harness.fake.times[topic, 3] = [400]
-    for group in GROUPS:
+    with open_store(tmp_path, segment_bytes=1 << 16) as store:
         for topic in TOPICS:
-            harness.offsets.commit(group, topic, 0, 1)
-    harness.fake.begins["A", 0] = 2
-    harness.serve(
-        harness.clients,
-        OverviewHandler(store, harness.topics, harness.groups, harness.offsets, harness.table, harness.clock),
-    )
-    return harness
+            harness.topics.update(TopicConfig(topic, 2, 2, 6))
+            for queue_id, now_ms in ((0, 100), (0, 200), (0, 300), (3, 400)):
+                put(store, b"x", topic, queue_id, now_ms=now_ms)
+        store.write()
+        store.cleaner.trim_queue("A", 0, 2)
+        for group in GROUPS:
+            for topic in TOPICS:
+                harness.offsets.commit(group, topic, 0, 1)
+        handler = OverviewHandler(
+            store, harness.topics, harness.groups, harness.offsets, harness.table, harness.clock
+        )
+        harness.serve(harness.clients, handler)
+        yield harness
 
 
 def page(harness: HandlerHarness, code: RequestCode, ext: dict[str, object]) -> dict[str, Any]:
@@ -82,6 +88,7 @@ def test_pages_of_any_size_are_the_whole(
     assert whole[0]["A"] == [[0, 2, 3, 300], [1, 0, 0, 0], [3, 0, 1, 400]]
     assert whole[1]["G1"]["consumed"] == 3
     assert whole[1]["G1"]["lag"] == 6
+    assert whole[1]["G1"]["topics"] == 3
     assert whole[2]["G2"]["offsets"] == {topic: {"0": 1} for topic in TOPICS}
     monkeypatch.setattr(overview, "PAGE_ROWS_MAX", rows)
     (listed, pages), (sums, _), (details, more_pages) = (
@@ -112,3 +119,25 @@ def test_the_age_of_a_group_is_that_of_the_first_message_that_is_still_there(har
     harness.clock.advance_to(1000)
     found, _ = groups(harness, False)
     assert found["G1"]["lagMs"] == 1000 - 200  # B's message 1; A's was deleted up to 2
+
+
+def test_a_queue_that_was_taken_away_counts_if_the_group_has_an_offset(harness: HandlerHarness) -> None:
+    harness.offsets.commit("G1", "B", 3, 0)
+    harness.offsets.commit("G2", "B", 3, 1)
+    found, _ = groups(harness, False)
+    assert (found["G1"]["lag"], found["G1"]["consumed"]) == (7, 3)
+    assert (found["G2"]["lag"], found["G2"]["consumed"]) == (6, 3)
+    harness.topics.delete("B")
+    found, _ = groups(harness, False)
+    assert (found["G1"]["topics"], found["G1"]["lag"]) == (2, 4)
+
+
+def test_the_bytes_of_topics(harness: HandlerHarness) -> None:
+    sizes = {
+        row["topic"]: row["bytes"]
+        for row in page(harness, RequestCode.LIST_TOPICS, {"sizes": True})["topics"]
+        if row["topic"] in TOPICS
+    }
+    assert sizes["B"] == sizes["C"] > 4 * 91
+    assert sizes["A"] == sizes["B"] // 2
+    assert "bytes" not in page(harness, RequestCode.LIST_TOPICS, {})["topics"][0]
