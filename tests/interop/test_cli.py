@@ -74,8 +74,8 @@ def member(
 
 
 def lag(firearrow: Firearrow, group: str, topic: str) -> int:
-    """-1: the group has no offsets yet."""
-    rows = firearrow("group", "lag", group, topic).rows
+    """-1: there is no such group yet."""
+    rows = firearrow("group", "lag", group, topic).lines
     return sum(row["lag"] for row in rows) if rows else -1
 
 

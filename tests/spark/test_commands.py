@@ -64,7 +64,7 @@ def test_a_job_shows_its_options_without_java(name: str, capsys: pytest.CaptureF
 
 def test_an_unknown_job_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["repaly"]) == 2
-    assert "repaly: unknown job; the jobs are replay, redrive" in capsys.readouterr().err
+    assert "repaly: unknown job, but there is replay; the jobs are replay, redrive" in capsys.readouterr().err
 
 
 def test_an_unknown_option_before_the_name_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
