@@ -86,8 +86,8 @@ def loads_answer(data: bytes | str) -> Any:  # noqa: ANN401
         return _exact(raw)
     quoted, count = _QUEUE_KEY.subn(_QUEUE_TEXT, raw)
     if count and b"\\u0000" not in raw:
-        with contextlib.suppress(ValueError, RecursionError):
-            return _with_queues(_exact(quoted))
+        with contextlib.suppress(ValueError):
+            return _with_queues(_exact(quoted), count)
     return _Reader(raw, queue_of, _exact).whole()
 
 
@@ -154,22 +154,32 @@ def _exact(raw: bytes) -> Any:  # noqa: ANN401
         raise ValueError("nested too deep") from None
 
 
-def _with_queues(value: Any) -> Any:  # noqa: ANN401
-    """The value with queues as keys in place of _QUEUE_TEXT: a tenth of the time that the reader below takes."""
-    if isinstance(value, list):
-        return [_with_queues(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {_key_of(key): _with_queues(item) for key, item in value.items()}
+def _with_queues(value: Any, count: int) -> Any:  # noqa: ANN401
+    """The value with queues in place of `count` keys of the form _QUEUE_TEXT: a tenth of the time that the reader below
+    takes. JsonError."""
+    waiting = [value]
+    while waiting and count:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            items = list(node.items())
+            marked = sum(key.startswith("\0") for key in node)
+            if marked:
+                count -= marked
+                node.clear()
+                node.update((_queue_key(key) if key[:1] == "\0" else key, item) for key, item in items)
+            if not count:
+                break
+            node = node.values()
+        waiting += [item for item in node if isinstance(item, dict | list)]
+    return value
 
 
-def _key_of(key: str) -> str | MessageQueue:
-    if not key.startswith("\0"):
-        return key
-    _, broker, queue_id, topic = key.split("\0")
-    if not is_integer(int(queue_id), 32):
+def _queue_key(text: str) -> MessageQueue:
+    _, broker, queue_id, topic = text.split("\0")
+    number = int(queue_id)
+    if not is_integer(number, 32):
         raise JsonError(f"queueId {queue_id} is not a queue")
-    return MessageQueue(topic, broker, int(queue_id))
+    return MessageQueue(topic, broker, number)
 
 
 def _quoted(match: re.Match[bytes]) -> bytes:

@@ -3,7 +3,7 @@
 Values only. An answer with a missing or wrong member raises ClientError with the member's name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from firearrow.client.rebalance.subscription import Kind, Subscription
 
 T = TypeVar("T")
 READ, WRITE = 4, 2
+INT64 = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,26 +248,32 @@ def groups(wrapper: Members) -> dict[str, GroupConfig]:
     return {str(name): group_config(Members(config)) for name, config in table}
 
 
+_RANGE_MEMBERS = (("minOffset", 0), ("maxOffset", 0), ("lastUpdateTimestamp", 0))
+_LAG_MEMBERS = (("brokerOffset", 0), ("consumerOffset", 0), ("pullOffset", -1), ("lastTimestamp", 0))
+"""Names and defaults, in the order of the fields"""
+
+
+def _numbers(value: object, members: Sequence[tuple[str, int]]) -> list[int]:
+    """The numbers of an object, of which an answer may have a quarter of a million. JsonError."""
+    if isinstance(value, dict):
+        numbers = [value.get(name, default) for name, default in members]
+        if all(type(number) is int and -INT64 <= number < INT64 for number in numbers):
+            return numbers
+    entry = Members(value)
+    return [entry.number(name, default) for name, default in members]
+
+
 def topic_stats(stats: Members) -> dict[MessageQueue, QueueRange]:
     ranges: dict[MessageQueue, QueueRange] = {}
     for key, value in stats.members("offsetTable").pairs():
-        entry = Members(value)
-        ranges[fastjson.queue_of(key)] = QueueRange(
-            entry.number("minOffset"), entry.number("maxOffset"), entry.number("lastUpdateTimestamp")
-        )
+        ranges[fastjson.queue_of(key)] = QueueRange(*_numbers(value, _RANGE_MEMBERS))
     return ranges
 
 
 def consumer_lag(stats: Members) -> ConsumerLag:
     queues: dict[MessageQueue, QueueLag] = {}
     for key, value in stats.members("offsetTable").pairs():
-        entry = Members(value)
-        queues[fastjson.queue_of(key)] = QueueLag(
-            entry.number("brokerOffset"),
-            entry.number("consumerOffset"),
-            entry.number("pullOffset", -1),
-            entry.number("lastTimestamp"),
-        )
+        queues[fastjson.queue_of(key)] = QueueLag(*_numbers(value, _LAG_MEMBERS))
     return ConsumerLag(stats.real("consumeTps"), queues)
 
 

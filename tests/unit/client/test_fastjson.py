@@ -168,3 +168,21 @@ def test_a_changed_byte_is_a_value_or_refused(at: int, byte: int) -> None:
 def test_a_cut_text_is_refused(at: int) -> None:
     with pytest.raises(JsonError):
         fastjson.loads_answer(INFO[:at])
+
+
+def test_queues_as_keys_are_read_in_any_place() -> None:
+    """By the fast way, and with a NUL in a string by the slow one: the same."""
+    queue = b'{"brokerName":"b","queueId":1,"topic":"T"}'
+    found = fastjson.MessageQueue("T", "b", 1)
+    for text, wanted in (
+        (b"{%b:1}" % queue, {found: 1}),
+        (b'{"a":[{"x":{%b:{"y":2}}}],"z":"\\u00e9"}' % queue, {"a": [{"x": {found: {"y": 2}}}], "z": "é"}),
+        (b'{%b:{"m":{%b:3}},"k":4}' % (queue, queue), {found: {"m": {found: 3}}, "k": 4}),
+        (b'{"text":"{\\"brokerName\\":\\"b\\"}",%b:5}' % queue, {"text": '{"brokerName":"b"}', found: 5}),
+        (b'{"nul":"\\u0000",%b:6}' % queue, {"nul": "\0", found: 6}),
+        (b'{"queue":%b}' % queue, {"queue": {"brokerName": "b", "queueId": 1, "topic": "T"}}),
+    ):
+        assert fastjson.loads_answer(text) == wanted, text
+    for wrong in (b'{{"brokerName":"b","queueId":99999999999,"topic":"T"}:1}', b'{{"brokerName":"b"}:1}'):
+        with pytest.raises(fastjson.JsonError):
+            fastjson.loads_answer(wrong)
