@@ -1,5 +1,5 @@
-"""What only the machine of a broker or a store can report: its disks, the time of an fsync, open files, limits of
-memory.
+"""What only the machine of a broker or a store can report: its disks, the time of an fsync, open files, mappings, and
+the limits of its cgroups for memory, threads and CPU.
 
 Everything is measured when it is asked for. What this system does not report is None. Linux only. Any thread; `sync_ms`
 waits for the disk.
@@ -16,12 +16,14 @@ PROBE_BYTES = 4096
 PROBE_SYNCS = 3
 NO_LIMIT_BYTES = 1 << 60
 """A larger limit of memory is none: without one, version 1 of cgroups gives almost 2^63."""
+CGROUPS, OWN_CGROUPS = "/sys/fs/cgroup", "/proc/self/cgroup"
 FILE_BYTES_MAX = 1 << 20
 """Most that is read of a file of the kernel."""
 
 
 def disk(folder: str) -> dict[str, Any]:
-    """The disk of a folder: `total`, `free` (bytes, for an unprivileged process), `inodesFree`, `fileSystem`, `device`,
+    """The disk of a folder: `total`, `free` (bytes, for an unprivileged process), `inodesFree`, `inodesTotal` (for such
+    a process as well), `fileSystem`, `device`,
     `writeCache` (`write back`: the device has a volatile cache, which an fsync empties). OSError."""
     status = os.statvfs(folder)
     number = _device_number(folder)
@@ -31,6 +33,7 @@ def disk(folder: str) -> dict[str, Any]:
         "total": status.f_frsize * (status.f_blocks - status.f_bfree + status.f_bavail),
         "free": status.f_frsize * status.f_bavail,
         "inodesFree": status.f_favail if status.f_files else None,
+        "inodesTotal": status.f_files - status.f_ffree + status.f_favail if status.f_files else None,
         "fileSystem": _file_system(number),
         "device": name,
         "writeCache": cache,
@@ -70,19 +73,74 @@ def open_files(pid: str = "self") -> dict[str, int | None]:
     return {"used": used, "limit": limit}
 
 
-def memory(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> dict[str, int | None]:
+def system_files() -> dict[str, int | None]:
+    """`used` and `limit` of the file descriptors of all processes."""
+    words = _read("/proc/sys/fs/file-nr").split()
+    used, limit = (_number(words[at]) if len(words) == 3 else None for at in (0, 2))
+    return {"used": used, "limit": limit}
+
+
+def mappings(pid: str = "self") -> dict[str, int | None]:
+    """`used` and `limit` of a process's memory mappings."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            used: int | None = sum(1 for _ in file)
+    except OSError:
+        used = None
+    return {"used": used, "limit": _number(_read("/proc/sys/vm/max_map_count"))}
+
+
+def tasks(cgroups: str = CGROUPS, own: str = OWN_CGROUPS) -> dict[str, int | None]:
+    """`used` and `limit` of the threads of the container or unit. The limit counts that is reached first, of this
+    process's cgroup or one above it, in either version of cgroups."""
+    found = [
+        {"used": _number(_read(folder / "pids.current")), "limit": limit}
+        for folder in _cgroup_folders("pids", cgroups, own)
+        if (limit := _number(_read(folder / "pids.max"))) is not None
+    ]
+    return min(
+        found,
+        key=lambda each: (each["limit"] or 0) - (each["used"] or 0),
+        default={"limit": None, "used": None},
+    )
+
+
+def cpu(cgroups: str = CGROUPS, own: str = OWN_CGROUPS) -> dict[str, float | int | None]:
+    """`limit` in CPUs of the container or unit, the tightest one; of its periods so far `periods`, and `throttled`
+    those in which it was stopped. None: there is no limit."""
+    found: list[dict[str, float | int | None]] = []
+    for folder in _cgroup_folders("cpu", cgroups, own):
+        quota, _, period = _read(folder / "cpu.max").strip().partition(" ")
+        quota = quota or _read(folder / "cpu.cfs_quota_us").strip()
+        period = period or _read(folder / "cpu.cfs_period_us").strip()
+        if quota.isdecimal() and period.isdecimal() and int(period):
+            counts = dict(line.partition(" ")[::2] for line in _read(folder / "cpu.stat").splitlines())
+            found.append(
+                {
+                    "limit": int(quota) / int(period),
+                    "periods": _number(counts.get("nr_periods", "")),
+                    "throttled": _number(counts.get("nr_throttled", "")),
+                }
+            )
+    none: dict[str, float | int | None] = {"limit": None, "periods": None, "throttled": None}
+    return min(found, key=lambda each: each["limit"] or 0, default=none)
+
+
+def memory(cgroups: str = CGROUPS, own: str = OWN_CGROUPS) -> dict[str, int | None]:
     """`limit` of the container or unit, `used` of it without the page cache that can be dropped; bytes.
 
     The tightest limit counts, of this process's cgroup or one above it, in either version of cgroups.
     """
-    found = [each for each in map(_memory_of, _memory_folders(cgroups, own)) if each["limit"] is not None]
+    found = [
+        each for each in map(_memory_of, _cgroup_folders("memory", cgroups, own)) if each["limit"] is not None
+    ]
     return min(found, key=lambda each: each["limit"] or 0, default={"limit": None, "used": None})
 
 
-def memory_limit(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int | None:
+def memory_limit(cgroups: str = CGROUPS, own: str = OWN_CGROUPS) -> int | None:
     """The tightest limit in bytes of this process's cgroup or one above it; above `memory.high`, version 2 slows its
     processes down. None: there is none."""
-    found = (_limit_of(folder) for folder in _memory_folders(cgroups, own))
+    found = (_limit_of(folder) for folder in _cgroup_folders("memory", cgroups, own))
     return min((limit for limit in found if limit is not None), default=None)
 
 
@@ -94,19 +152,19 @@ def anonymous_bytes() -> int | None:
     return None
 
 
-def _memory_folders(cgroups: str, own: str) -> list[Path]:
-    """The folders of this process's cgroup and of those above it. In a container they may not be visible, or `own` may
-    not name them: the root of what is mounted is always among them."""
+def _cgroup_folders(controller: str, cgroups: str, own: str) -> list[Path]:
+    """The folders of this process's cgroup and of those above it, of version 2 or of a controller of version 1. In a
+    container they may not be visible, or `own` may not name them: the root of what is mounted is always among them."""
     found: dict[Path, None] = {}
     for line in _read(own).splitlines():
         kind, _, inner = line.partition(":")[2].partition(":")
-        if kind and "memory" not in kind.split(","):
+        if kind and controller not in kind.split(","):
             continue
-        root = Path(cgroups, "memory") if kind else Path(cgroups)
+        root = Path(cgroups, controller) if kind else Path(cgroups)
         parts = [part for part in inner.split("/") if part not in ("", "..")]
         for count in range(len(parts), -1, -1):
             found[root.joinpath(*parts[:count])] = None
-    return list(found | dict.fromkeys((Path(cgroups), Path(cgroups, "memory"))))
+    return list(found | dict.fromkeys((Path(cgroups), Path(cgroups, controller))))
 
 
 def _memory_of(folder: Path) -> dict[str, int | None]:

@@ -336,6 +336,7 @@ RULES: dict[int, Rule] = {
     RequestCode.FORGET_REPLICA: _cluster(UPDATE),
     RequestCode.LIST_TOPICS: _cluster(GET),
     RequestCode.LIST_GROUPS: _cluster(GET),
+    RequestCode.LIST_BROKER_FAULTS: _cluster(GET),
     # users and rules
     RequestCode.AUTH_CREATE_USER: _cluster(UPDATE),
     RequestCode.AUTH_UPDATE_USER: _cluster(UPDATE),

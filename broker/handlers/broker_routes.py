@@ -112,7 +112,7 @@ def broker_routes(context: BrokerContext, services: HandlerServices) -> list[Rou
         AssignmentHandler(topics, groups, clients, tables.modes, config, services.routing.queues),
         ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
         InspectionHandler(store, config, clock, stats, services.runtime_info),
-        MachineHandler(services.listening, clients, config, clock, stats),
+        MachineHandler(services.listening, context),
         ColdReadsHandler(),
         SingleBrokerHandler(config, services.epoch_cache),
         TrimHandler(context, moved=services.arrivals, free=retention.free_trimmed),

@@ -1,7 +1,8 @@
 """GET_MACHINE (30012), a request of FireArrow: what only the broker's machine can report, for `firearrow doctor`.
 
-Disks, the time of an fsync, open files, limits of memory, addresses, the clock, the last backup; and of the broker
-itself the groups whose members subscribe differently. The disk is asked in a thread: it may not answer for minutes.
+Disks, the time of an fsync, open files, limits of its cgroups, addresses, the clock, the last backup; and of the broker
+itself the groups whose members subscribe differently, and queues with messages that topics do not have any more. The
+disk is asked in a thread: it may not answer for minutes.
 """
 
 import asyncio
@@ -16,32 +17,31 @@ from firearrow._native.base import last_backup, machine
 from firearrow._native.base.command_line import version
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Peer, Routes
-from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.context.broker_context import BrokerContext
 
 MEASURED_EVERY_MS = 10_000
 """The disk is measured at most so often, however many ask."""
 WAIT_S = 3.0
 """Then the answer goes without what the disk has not reported."""
 DIFFERENCES_MAX = 100
+QUEUES_BEYOND_MAX = 10_000
+CPU_PERIODS_MIN = 50
+"""Of a tenth of a second each: over fewer the share of those in which the broker was stopped says little."""
 CLIENTS_SHOWN_MAX = 10
 
 
 class MachineHandler:
     """`listen`: the addresses that the broker listens on."""
 
-    def __init__(
-        self, listen: tuple[Address, ...], clients: ClientTable, config: Config, clock: Clock, stats: Stats
-    ) -> None:
+    def __init__(self, listen: tuple[Address, ...], context: BrokerContext) -> None:
         self._listen = listen
-        self._clients = clients
-        self._config = config
-        self._clock = clock
-        self._stats = stats
+        self._clients, self._topics = context.tables.clients, context.tables.topics
+        self._reader = context.store.reader
+        self._config, self._clock, self._stats = context.config, context.clock, context.stats
+        self._cpu_before: tuple[float, float] = (0, 0)
+        self._throttled: float | None = None
         self._measured: dict[str, Any] = {}
         self._measured_ms = 0
         self._measuring: asyncio.Future[dict[str, Any]] | None = None
@@ -61,12 +61,37 @@ class MachineHandler:
             "listen": [_address(*each) for each in self._listen],
             "advertised": options.broker_ip and _address(options.broker_ip, options.client_port),
             "files": machine.open_files(),
+            "systemFiles": machine.system_files(),
+            "mappings": machine.mappings(),
+            "tasks": machine.tasks(),
+            "cpu": self._cpu(),
             "memory": machine.memory() | {"anonymous": machine.anonymous_bytes()},
             "flush": {"mode": options.flush_disk_type, "intervalMs": options.flush_interval_ms},
             "segmentBytes": options.segment_bytes,
             "differences": self._differences(),
+            "queuesBeyond": self._queues_beyond(),
         }
         return request.answer(body=orjson.dumps(facts | disks))
+
+    def _cpu(self) -> dict[str, float | None]:
+        """`throttledShare`: of the periods since the last answer, or since the start."""
+        found = machine.cpu()
+        periods, throttled = found["periods"] or 0, found["throttled"] or 0
+        passed, stopped = periods - self._cpu_before[0], throttled - self._cpu_before[1]
+        if passed >= CPU_PERIODS_MIN:
+            self._cpu_before, self._throttled = (periods, throttled), stopped / passed
+        return {"limit": found["limit"], "throttledShare": self._throttled if found["limit"] else None}
+
+    def _queues_beyond(self) -> list[tuple[str, int, int, int]]:
+        """Topic, queue, first offset and end of queues with messages that are not among the topic's own any more."""
+        found = []
+        for topic, number in self._reader.queues():
+            config = self._topics.get(topic)
+            if config is not None and number >= max(config.read_queues, config.write_queues):
+                first, end = self._reader.min_offset(topic, number), self._reader.max_offset(topic, number)
+                if first < end:
+                    found.append((topic, number, max(first, 0), end))
+        return found[:QUEUES_BEYOND_MAX]
 
     async def _disks(self) -> dict[str, Any]:
         """What `_measure` found, now or before; all None while the disk does not answer."""

@@ -1,8 +1,8 @@
 """Registration and heartbeats of brokers at the name server. Loop thread; large bodies are read in another
 one.
 
-REGISTER_BROKER 103, UNREGISTER_BROKER 104, QUERY_DATA_VERSION 322, BROKER_HEARTBEAT 904. The RouteTable
-decides.
+REGISTER_BROKER 103, UNREGISTER_BROKER 104, QUERY_DATA_VERSION 322, BROKER_HEARTBEAT 904, and LIST_BROKER_FAULTS 30021
+of FireArrow. The RouteTable decides.
 """
 
 import asyncio
@@ -39,6 +39,7 @@ class RegistrationHandler:
             RequestCode.UNREGISTER_BROKER: self.unregister_broker,
             RequestCode.QUERY_DATA_VERSION: self.query_data_version,
             RequestCode.BROKER_HEARTBEAT: self.broker_heartbeat,
+            RequestCode.LIST_BROKER_FAULTS: self.list_faults,
         }
 
     def register_broker(self, request: RemotingCommand, peer: Peer) -> Answer:
@@ -77,7 +78,9 @@ class RegistrationHandler:
     def unregister_broker(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         request.text("brokerName")
         request.integer("brokerId")
-        self._routes.unregister(request.text("clusterName"), _outside_address(request))
+        cluster, address = request.text("clusterName"), _outside_address(request)
+        self._routes.unregister(cluster, address)
+        self._routes.faults.unregistered(address, cluster=cluster)
         return request.answer()
 
     def query_data_version(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -97,6 +100,13 @@ class RegistrationHandler:
         request.text("brokerName")
         self._routes.touch(request.text("clusterName"), _outside_address(request))
         return request.answer()
+
+    def list_faults(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        faults = [
+            {**each, "address": with_host(str(each["address"]), peer)}
+            for each in self._routes.faults.to_objects()
+        ]
+        return request.answer(body=fastjson.dumps({"faults": faults}))
 
 
 def _body(request: RemotingCommand) -> RegisterBody:

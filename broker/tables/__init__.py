@@ -2,6 +2,7 @@
 
 - `allocation`: which queues of a topic a client of a group consumes when the broker assigns them
 - `attributes`: changes of the attributes of topics and groups (`+key=value,-key`)
+- `broker_faults`: brokers that the name server lost, refused, or knew at two addresses at a time
 - `broker_name`: the name of the broker that a store belongs to, and `brokerName.json` (ours)
 - `clients`: producers and consumers and their connections, known from heartbeats
 - `config_file`: one of Apache's `config/*.json`, replaced atomically, with the previous state in `.bak`

@@ -14,6 +14,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer
+from firearrow.broker.tables.broker_faults import BrokerFaults, Fault
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import QueueData, Registration
 
@@ -54,7 +55,8 @@ class BrokerData:
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """One broker process. `peer` None: our own, which never expires or disconnects."""
+    """One broker process. `peer` None: our own, which never expires or disconnects. `before`: the connection on which
+    it registered before, if it is another one that is still open."""
 
     broker: str
     broker_id: int
@@ -65,6 +67,7 @@ class BrokerLiveInfo:
     timeout_ms: int
     peer: Peer | None
     filter_servers: Sequence[str] = ()
+    before: Peer | None = None
 
 
 class TopicRouteData(NamedTuple):
@@ -104,6 +107,7 @@ class RouteTable:
     ) -> None:
         self._clock = clock
         self.min_changed = min_changed
+        self.faults = BrokerFaults(clock)
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
@@ -124,7 +128,11 @@ class RouteTable:
         of our own broker, or at a limit.
         """
         broker = self._brokers.get(registration.broker)
-        self._check(registration, broker, peer)
+        try:
+            self._check(registration, broker, peer)
+        except Refusal as refusal:
+            self._add_fault(Fault.REFUSED, registration, reason=refusal.remark)
+            raise
         if broker is not None and self._is_older(registration, broker):
             log.info(
                 "registration of broker %s %d at %s ignored: its state is older than the known one",
@@ -133,6 +141,7 @@ class RouteTable:
                 registration.address,
             )
             return None
+        self._note_rival(registration, broker, peer)
         holder = self._live.get((registration.cluster, registration.address))
         if holder is not None and holder.broker != registration.broker:
             self.unregister(registration.cluster, registration.address, own=peer is None)
@@ -153,6 +162,7 @@ class RouteTable:
         if registration.broker_id == MASTER_ID or lowest:
             self._register_topics(registration, first, drop_missing)
         self._keep_alive(registration, peer)
+        self.faults.registered(registration.broker, registration.broker_id, registration.address)
         if smaller:
             self._notify(broker, ha=registration.ha_address)
         if registration.broker_id == MASTER_ID or MASTER_ID not in broker.addresses:
@@ -209,14 +219,19 @@ class RouteTable:
                     live.broker_id,
                     address,
                 )
-                self.unregister(cluster, address)
+                self._lose(cluster, live)
                 live.peer.close()
 
     def _closed(self, peer: Peer) -> None:
         self._watched.discard(peer)
-        for (cluster, address), live in list(self._live.items()):
+        for (cluster, _), live in list(self._live.items()):
             if live.peer is peer:
-                self.unregister(cluster, address)
+                self._lose(cluster, live)
+
+    def _lose(self, cluster: str, live: BrokerLiveInfo) -> None:
+        """A broker is away that has not unregistered."""
+        self.unregister(cluster, live.address)
+        self.faults.add(Fault.LOST, cluster, live.broker, live.broker_id, live.address)
 
     # changes by administrators
 
@@ -323,6 +338,31 @@ class RouteTable:
             raise _refusal("register broker failed")
         self._check_capacity(registration.topics, registration.broker)
 
+    def _add_fault(
+        self, fault: Fault, registration: Registration, *, other: str = "", reason: str | None = None
+    ) -> None:
+        self.faults.add(
+            fault,
+            registration.cluster,
+            registration.broker,
+            registration.broker_id,
+            registration.address,
+            other=other,
+            reason=reason or "",
+        )
+
+    def _note_rival(self, registration: Registration, broker: BrokerData | None, peer: Peer | None) -> None:
+        """Another broker has the id, and is alive; or the same address, on another connection that it used since this
+        one did."""
+        address = None if broker is None else broker.addresses.get(registration.broker_id)
+        if broker is None or address is None:
+            return
+        live = self._live.get((broker.cluster, address))
+        if live is None or live.peer is None or live.peer is peer or live.peer.closed:
+            return
+        if address != registration.address or live.before is peer:
+            self._add_fault(Fault.REPLACED, registration, other=address)
+
     def _check_capacity(self, topics: Mapping[str, QueueData], broker: str) -> None:
         unknown = sum(topic not in self._topics for topic in topics)
         if unknown and len(self._topics) + unknown > TOPICS_MAX:
@@ -384,6 +424,7 @@ class RouteTable:
         filters = registration.filter_servers
         if filters is None:
             filters = () if known is None else known.filter_servers
+        before = None if known is None else known.before if known.peer is peer else known.peer
         self._live[registration.cluster, registration.address] = BrokerLiveInfo(
             registration.broker,
             registration.broker_id,
@@ -394,6 +435,7 @@ class RouteTable:
             TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms,
             peer,
             filters,
+            None if before is None or before.closed else before,
         )
         if peer is not None and peer not in self._watched:
             self._watched.add(peer)

@@ -277,6 +277,7 @@ CASES: dict[int, list[Case]] = {
         Code.GET_QUOTAS,
         Code.LIST_TOPICS,
         Code.LIST_GROUPS,
+        Code.LIST_BROKER_FAULTS,
         Code.GET_BROKER_HA_STATUS,
         Code.GET_BROKER_EPOCH_CACHE,
         Code.GET_COLD_DATA_FLOW_CTR_INFO,

@@ -2,9 +2,13 @@
 
 import io
 import json
+import os
+import tempfile
 from collections.abc import Iterable
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from firearrow._native.store_checks.findings import Finding
 from firearrow.client.cli.doctor.checks import run
@@ -30,10 +34,14 @@ class Said(NamedTuple):
         return {each["check"]: each for each in self.findings if each["subject"] == subject}
 
 
-def doctor(*arguments: str) -> Said:
+def doctor(*arguments: str, state: Path | None = None) -> Said:
+    """`state`: the folder where it remembers brokers; None: it has seen none before."""
     output = io.StringIO()
-    with redirect_stdout(output):
-        code = main(arguments)
+    with tempfile.TemporaryDirectory() as fresh, mock.patch.dict(os.environ):
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            os.environ[name] = fresh if state is None else str(state)
+        with redirect_stdout(output):
+            code = main(arguments)
     rows = [json.loads(line) for line in output.getvalue().splitlines()]
     skipped = [row for row in rows if row["severity"] == "NOT_CHECKED"]
     return Said(code, [row for row in rows if row["severity"] != "NOT_CHECKED"], skipped)
@@ -61,6 +69,7 @@ def machine(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "total": 1 << 40,
         "free": 1 << 39,
         "inodesFree": 1 << 20,
+        "inodesTotal": 1 << 21,
         "fileSystem": "ext4",
         "device": "sda",
         "writeCache": "write back",
@@ -70,6 +79,10 @@ def machine(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "listen": ["0.0.0.0:10911", "0.0.0.0:10909"],
         "advertised": "",
         "files": {"used": 30, "limit": 1024},
+        "systemFiles": {"used": 1000, "limit": 1 << 20},
+        "mappings": {"used": 200, "limit": 65530},
+        "tasks": {"used": None, "limit": None},
+        "cpu": {"limit": None, "throttledShare": None},
         "memory": {"limit": None, "used": None},
         "flush": {"mode": "ASYNC_FLUSH", "intervalMs": 500},
         "store": disk,

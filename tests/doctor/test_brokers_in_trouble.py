@@ -15,7 +15,7 @@ from firearrow._native.base import machine as measured
 from firearrow._native.base.last_backup import LastBackup
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.cli.doctor import cluster
-from firearrow.client.cli.doctor.facts import Broker, Facts
+from firearrow.client.cli.doctor.facts import Broker, Facts, NameServer
 from firearrow.client.cli.times import now_ms
 from tests.doctor.running import doctor_of, facts_of, found_in, machine, severities
 from tests.faults.small_disk import SmallDisk
@@ -80,7 +80,7 @@ def test_listen_and_advertised_addresses(
     listen: str, advertised: str, name_server: str, found: list[str]
 ) -> None:
     facts = facts_with({"listen": [listen], "advertised": advertised})
-    facts.name_server = name_server
+    facts.name_servers = [NameServer(name_server)]
     assert severities(found_in(facts, "listen-addresses")) == found
 
 
@@ -132,7 +132,7 @@ def test_levels_of_a_disk(free_percent: int, found: list[str]) -> None:
 def test_a_disk_without_inodes() -> None:
     disk = machine()["log"] | {"inodesFree": 999}
     (finding,) = found_in(facts_with({"store": disk}), "free-bytes")
-    assert finding.text == "999 inodes are free"
+    assert finding.text == "999 inodes of /store are free: 100% are in use"
 
 
 def test_apaches_free_bytes() -> None:

@@ -76,4 +76,6 @@ def test_a_sync_master_that_waits_for_nobody(tmp_path: Path, copies: int) -> Non
     settings = ("brokerRole=SYNC_MASTER", f"haListenPort={free_port()}", f"inSyncReplicas={copies}")
     words = [word for pair in settings for word in ("--set", pair)]
     with BrokerProcess(tmp_path / "store", *words) as broker:
-        assert len(doctor_of(broker).of("sync-masters-alone")) == (copies == 1)
+        said = doctor_of(broker)
+    assert len(said.of("sync-masters-alone")) == (copies == 1)
+    assert len(said.of("replicas-too-few")) == (copies == 2)

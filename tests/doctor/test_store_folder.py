@@ -108,7 +108,7 @@ def test_offsets_before_the_first_message(tmp_path: Path) -> None:
     (store / "config").mkdir(exist_ok=True)
     (store / "config" / "consumerOffset.json").write_text('{"offsetTable":{"T@Late":{"0":3}}}')
     finding = doctor("--store", str(store)).about("group Late")["unread-expired"]
-    assert "of T queue 0 at store are gone" in finding["found"]
+    assert "of T queue 0 at store were deleted" in finding["found"]
 
 
 def test_apaches_store_is_read(tmp_path: Path) -> None:

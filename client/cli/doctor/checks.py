@@ -1,8 +1,11 @@
-"""Checks: each yields findings about a subject, such as `group billing`, or what it could not check. Pure."""
+"""Checks: each yields findings about a subject, such as `group billing`, or what it could not check. Pure.
+
+What a check can find is a `Trouble`: docs/DOCTOR.md lists them all.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.cli.doctor.facts import Facts
@@ -16,14 +19,33 @@ class NotChecked(NamedTuple):
 
 
 Found = Iterable[Finding[str] | NotChecked]
+Look = Callable[[Facts], Found]
+
+
+class Trouble(NamedTuple):
+    """One thing that a check can find: what it is, why it matters, and what fixes it. `{name}` in a text stands for a
+    value. `worst`: its severity where it is worse than `severity`."""
+
+    severity: Severity
+    text: str
+    why: str
+    fix: str
+    worst: Severity | None = None
+
+    def of(self, subject: str, *, is_worst: bool = False, **values: Any) -> Finding[str]:  # noqa: ANN401
+        """KeyError: a value is missing."""
+        severity = self.worst if is_worst and self.worst is not None else self.severity
+        texts = (text.format_map(values) for text in (self.text, self.why, self.fix))
+        return Finding(severity, subject, *texts)
 
 
 class Check(NamedTuple):
-    """`name`: as users see it. `looks_for`: one line."""
+    """`name`: as users see it. `looks_for`: one line. `troubles`: all that it can find."""
 
     name: str
     looks_for: str
-    run: Callable[[Facts], Found]
+    run: Look
+    troubles: tuple[Trouble, ...]
 
 
 class Examined(NamedTuple):
@@ -41,10 +63,15 @@ class Examined(NamedTuple):
         return sum(finding.severity is severity for finding in self.findings)
 
 
-def check_of(function: Callable[[Facts], Found]) -> Check:
-    """The name of a check is that of its function; what it looks for is the first line of its docstring."""
-    line = (function.__doc__ or "").partition("\n")[0]
-    return Check(function.__name__.replace("_", "-"), line, function)
+def finds(*troubles: Trouble) -> Callable[[Look], Check]:
+    """Makes a function a check. Its name is that of the function; what it looks for is the first line of its
+    docstring."""
+
+    def made(function: Look) -> Check:
+        line = (function.__doc__ or "").partition("\n")[0]
+        return Check(function.__name__.replace("_", "-"), line, function, troubles)
+
+    return made
 
 
 def run(checks: Sequence[Check], facts: Facts) -> Examined:

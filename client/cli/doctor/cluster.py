@@ -44,6 +44,7 @@ from firearrow.client.cli.doctor.facts import (
     Topic,
 )
 from firearrow.client.cli.doctor.group_checks import NEEDS_FIREARROW, RETRIES_WINDOW_MS
+from firearrow.client.cli.doctor.name_server_facts import addresses_of, ask_name_servers, look_around
 from firearrow.client.cli.times import now_ms
 
 T = TypeVar("T")
@@ -52,10 +53,13 @@ READER = "TOOLS_CONSUMER"
 AT_ONCE = 16
 OFFSETS_ASKED_MAX, HEADS_MAX, SAMPLES_MAX = 5_000, 500, 500
 MEMBERS_ASKED_MAX = 10
-BEYOND = 4
-"""Queues beyond a topic's own that are looked at; if one has messages, the next ones, too."""
-QUEUES_MAX = 4096
 """Members of one group that are asked for their subscriptions, at Apache's brokers."""
+QUEUES_MAX = 4096
+WATCHED_MAX, WATCHED_LAG, WATCHES = 50, 1000, 3
+"""Groups whose lag is read WATCHES times while we watch: those with the largest lags, of WATCHED_LAG messages or with
+messages that wait for long."""
+PAST_MS, PAST_PARTS, PAST_STEPS_MIN = 3_600_000, 6, 60
+"""Of the history: how far back, into how many parts it is divided, and how many values there must be."""
 MEMBER_S = 3.0
 NOTHING: Mapping[int, int] = {}
 Filled = tuple[Queue, int, int]
@@ -74,12 +78,10 @@ class Watch:
     watch_s: float
 
 
-async def cluster_facts(admin: Admin, name_server: str, watch: Watch) -> Facts:
-    """TransportError, NoNameServer: no name server answers."""
-    facts = Facts(now_ms(), name_server=name_server)
+async def cluster_facts(admin: Admin, facts: Facts, name_server: str, watch: Watch) -> None:
+    """Fills `facts`. TransportError, NoNameServer: no name server answers."""
     with _no_collections():
-        await _gather(facts, admin, watch)
-    return facts
+        await _gather(admin, facts, name_server, watch)
 
 
 @contextlib.contextmanager
@@ -94,7 +96,8 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-async def _gather(facts: Facts, admin: Admin, watch: Watch) -> None:
+async def _gather(admin: Admin, facts: Facts, name_server: str, watch: Watch) -> None:
+    facts.name_servers = await ask_name_servers(admin, addresses_of(name_server))
     for name, ids in (await admin.calls.clusters()).brokers.items():
         if 0 in ids:
             facts.brokers[name] = Broker(name, ids[0])
@@ -107,6 +110,8 @@ async def _gather(facts: Facts, admin: Admin, watch: Watch) -> None:
     await cluster.samples()
     await cluster.subscriptions()
     await cluster.locks()
+    await look_around(admin, facts)
+    await past_lags(admin, facts)
     await cluster.watch(watch)
 
 
@@ -121,6 +126,9 @@ async def _ask_broker(admin: Admin, broker: Broker) -> None:
         return
     except ClientError:
         pass  # it does not let us see it: the defaults count
+    with contextlib.suppress(ClientError):
+        answer = await ask(broker.address, RequestCode.GET_ALL_DELAY_OFFSET)
+        broker.delay_offsets = read(answer.body, _delay_offsets)
     begin_ms = now_ms()
     try:
         broker.machine = await Extensions(admin).machine(broker.name)
@@ -144,6 +152,8 @@ class _Cluster:
         self._listed: dict[str, dict[str, ListedGroup]] = {}
         """Broker → its groups, at brokers that list them."""
         self._queues: dict[tuple[str, str], tuple[list[Filled], dict[int, Other]]] = {}
+        self._highest: dict[str, dict[str, int]] = {}
+        """Broker → topic → the highest queue in which a group has an offset."""
 
     # ---- topics ----
 
@@ -151,6 +161,7 @@ class _Cluster:
         for broker, table in await self._of_each_broker(RequestCode.GET_ALL_TOPIC_CONFIG, _topic_configs):
             for name, config in table.items():
                 self._facts.topics.setdefault(name, Topic(name)).configs[broker] = config
+        await _each(self._brokers, self._known_queues)
         for asked in self._brokers:
             with contextlib.suppress(OnlyFireArrow, BrokerError, TransportError):
                 groups = await listed_groups(self._admin.calls, asked.address, details=True)
@@ -177,6 +188,20 @@ class _Cluster:
             for name in {*row.offsets, *row.subscriptions} & read.keys() if group != READER else ():
                 read[name].add(group)
 
+    async def _known_queues(self, broker: Broker) -> None:
+        """Queues that topics had, and have no more: FireArrow's broker lists those with messages; at Apache's, the
+        offsets of groups have their numbers."""
+        for row in (broker.machine or {}).get("queuesBeyond", ()):
+            topic, number, first, end = row
+            if broker.name in self._configs_of(topic):
+                queue = Queue(topic, broker.name, number)
+                self._facts.topics[topic].queues[queue] = QueueState(first, end, 0)
+        if broker.machine is None:
+            for offsets in await self._may(
+                broker.name, RequestCode.GET_ALL_CONSUMER_OFFSET, {}, _highest_queues
+            ):
+                self._highest[broker.name] = offsets
+
     async def _topic(self, topic: Topic) -> None:
         """What brokers that do not list all topics report of this one."""
         ext = {"topic": topic.name}
@@ -197,21 +222,22 @@ class _Cluster:
             await self._recent(topic)
 
     async def _beyond(self, topic: Topic, broker: str) -> None:
-        """Queues that the topic had and has no more, with what they hold: statistics do not list them."""
+        """Queues that the topic had and has no more, with what they hold: statistics do not list them. Apache's broker
+        makes an object for each queue that it is asked about: it is asked up to the first one that is empty, and for
+        those in which a group has an offset."""
         config = topic.configs[broker]
-        first, found = max(config.read_queues, config.write_queues), topic.is_plain
-        # Apache's broker makes an object for each queue that it is asked about
-        step = 1 if self._facts.brokers[broker].machine is None else BEYOND
-        while found and first < QUEUES_MAX:
-            found = False
-            for number in range(first, first + step):
-                queue, ext = Queue(topic.name, broker, number), {"topic": topic.name, "queueId": str(number)}
-                end = await self._number(broker, RequestCode.GET_MAX_OFFSET, ext)
-                if end:
-                    begin = await self._number(broker, RequestCode.GET_MIN_OFFSET, ext)
-                    topic.queues[queue] = QueueState(max(begin or 0, 0), end, 0)
-                    found = True
-            first += step
+        number, found = max(config.read_queues, config.write_queues), topic.is_plain
+        if "queuesBeyond" in (self._facts.brokers[broker].machine or {}):
+            return
+        highest = min(self._highest.get(broker, {}).get(topic.name, -1), QUEUES_MAX)
+        while number < QUEUES_MAX and topic.is_plain and (found or number <= highest):
+            queue, ext = Queue(topic.name, broker, number), {"topic": topic.name, "queueId": str(number)}
+            end = await self._number(broker, RequestCode.GET_MAX_OFFSET, ext)
+            found = bool(end)
+            if end:
+                begin = await self._number(broker, RequestCode.GET_MIN_OFFSET, ext)
+                topic.queues[queue] = QueueState(max(begin or 0, 0), end, 0)
+            number += 1
 
     async def _recent(self, topic: Topic) -> None:
         since_ms = self._facts.now_ms - RETRIES_WINDOW_MS
@@ -487,7 +513,7 @@ class _Cluster:
         return None
 
     async def watch(self, watch: Watch) -> None:
-        """Look again at the groups that may stand still."""
+        """Look again at the groups that may stand still, and several times at those whose lag may only grow."""
         now = self._facts.now_ms
         doubtful = [
             (group, queue, each)
@@ -496,11 +522,19 @@ class _Cluster:
             for queue, each in group.progress.items()
             if each.head is not None and now - each.head.stored_ms >= watch.stands_ms
         ]
-        if not doubtful:
-            return
-        await asyncio.sleep(watch.watch_s)
         groups = {group.name: group for group, _, _ in doubtful}
-        again = {name: await self._lags(group, self._brokers) for name, group in groups.items()}
+        large = [each for each in self._facts.plain_groups() if each.members and each.lag >= WATCHED_LAG]
+        growing = {each.name: each for each in (*groups.values(), *large)}
+        growing = dict(sorted(growing.items(), key=lambda pair: -pair[1].lag)[:WATCHED_MAX])
+        if not growing:
+            return
+        self._facts.watched_ms = round(watch.watch_s * 1000)
+        for count in range(WATCHES + 1):
+            await asyncio.sleep(watch.watch_s / WATCHES if count else 0)
+            wanted = growing if count < WATCHES else groups | growing
+            again = {name: await self._lags(group, self._brokers) for name, group in wanted.items()}
+            for name, group in growing.items():
+                group.watched_lags.append(sum(lag.messages for lag in again[name].values()))
         for group, queue, each in doubtful:
             lag = again[group.name].get(queue)
             each.stands = lag is not None and lag.consumer_offset == (each.committed or 0)
@@ -554,6 +588,27 @@ class _Cluster:
         return found
 
 
+async def past_lags(admin: Admin, facts: Facts) -> None:
+    """What FireArrow's brokers know of the last hour: a lag that grows slowly does not show while we watch."""
+    for broker in facts.asked_brokers():
+        if broker.machine is None:
+            continue
+        try:
+            past = await Extensions(admin).history(broker.name, facts.now_ms - PAST_MS, facts.now_ms, "lag:")
+        except ClientError:
+            continue
+        for name, values in past["series"].items():
+            group = facts.groups.get(name.removeprefix("lag:").partition("@")[0])
+            known = [value for value in values if value is not None]
+            if group is not None and len(known) >= PAST_STEPS_MIN:
+                size = len(known) // PAST_PARTS
+                parts = [known[at * size : (at + 1) * size] for at in range(PAST_PARTS)]
+                means = [sum(part) / size for part in parts]
+                before = group.past_lags or [0.0] * PAST_PARTS
+                group.past_lags = [one + two for one, two in zip(before, means, strict=True)]
+                group.past_ms = max(group.past_ms, len(known) * past["stepMs"])
+
+
 def _next_offset(group: Group, progress: Progress) -> int:
     """Where the group goes on, as far as that can be known; past the end, if nothing says that messages wait."""
     if progress.committed is not None:
@@ -582,6 +637,21 @@ def _queue(queue: MessageQueue, broker: str) -> Queue:
 def _topic_configs(wrapper: Members) -> dict[str, records.TopicConfig]:
     table = wrapper.members("topicConfigTable").pairs()
     return {str(name): records.topic_config(Members(config)) for name, config in table}
+
+
+def _delay_offsets(answer: Members) -> dict[int, int]:
+    table = answer.members("offsetTable").pairs()
+    return {int(level): offset for level, offset in table if level.isdecimal() and isinstance(offset, int)}
+
+
+def _highest_queues(answer: Members) -> dict[str, int]:
+    """Topic → the highest queue in which a group has an offset."""
+    found: dict[str, int] = {}
+    for key, offsets in answer.members("offsetTable").pairs():
+        topic = str(key).partition("@")[0]
+        numbers = [int(number) for number, _ in Members(offsets).pairs() if str(number).isdecimal()]
+        found[topic] = max([found.get(topic, -1), *numbers])
+    return found
 
 
 def _groups_of_topic(answer: Members) -> list[str]:

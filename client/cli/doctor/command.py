@@ -4,16 +4,33 @@ import sys
 from collections.abc import Sequence
 
 from firearrow._native.store_checks.findings import Severity
-from firearrow.client.base.errors import ConfigError, RocketMQError
+from firearrow.client.base.errors import ConfigError, RocketMQError, TransportError
 from firearrow.client.cli.command import CANNOT_REACH, FOUND_TROUBLE, OK, Call, Command
-from firearrow.client.cli.doctor import broker_checks, group_checks, replica_checks, topic_checks
+from firearrow.client.cli.doctor import (
+    broker_checks,
+    group_checks,
+    machine_checks,
+    name_server_checks,
+    name_server_facts,
+    replica_checks,
+    store_checks,
+    topic_checks,
+)
 from firearrow.client.cli.doctor.checks import Examined, counted, run, shortened
 from firearrow.client.cli.doctor.cluster import Watch, cluster_facts
 from firearrow.client.cli.doctor.facts import Facts
 from firearrow.client.cli.output import Colour, Output, printable, titled
-from firearrow.client.cli.times import duration_ms
+from firearrow.client.cli.times import duration_ms, now_ms
 
-CHECKS = (*group_checks.CHECKS, *topic_checks.CHECKS, *broker_checks.CHECKS, *replica_checks.CHECKS)
+CHECKS = (
+    *name_server_checks.CHECKS,
+    *group_checks.CHECKS,
+    *topic_checks.CHECKS,
+    *broker_checks.CHECKS,
+    *machine_checks.CHECKS,
+    *replica_checks.CHECKS,
+    *store_checks.CHECKS,
+)
 COLOURS = {Severity.CRITICAL: Colour.RED, Severity.WARNING: Colour.YELLOW}
 UNKNOWN = 3
 """The exit code of a plugin that could not look; 0, 1 and 2 are those of Severity."""
@@ -28,6 +45,11 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("--store", metavar="DIR", help="examine this store folder instead of a cluster (Linux)")
     verb.argument(
         "--nagios", action="store_true", help="print one line with perfdata, and exit as a Nagios plugin"
+    )
+    verb.argument(
+        "--forget",
+        metavar="BROKER",
+        help="expect this broker no more: it was taken away for good (and look for no problems)",
     )
     verb.argument("--list", action="store_true", help="list the checks")
     verb.argument(
@@ -76,6 +98,12 @@ class Doctor:
                 ({"check": check.name, "looksFor": check.looks_for} for check in CHECKS),
             )
             return OK
+        if arguments.forget is not None:
+            count = await name_server_facts.forget(await call.admin(), call.options, arguments.forget)
+            output.note(
+                f"broker {arguments.forget} is not expected any more: {counted(count, 'entry', 'entries')}"
+            )
+            return OK if count else FOUND_TROUBLE
         try:
             facts = await _facts(call)
         except (RocketMQError, OSError) as error:
@@ -102,7 +130,16 @@ async def _facts(call: Call) -> Facts:
     folder = call.arguments.store
     if folder is None:
         watch = Watch(duration_ms(call.arguments.stuck_after), duration_ms(call.arguments.watch) / 1000)
-        return await cluster_facts(await call.admin(), call.options.name_server, watch)
+        facts = Facts(now_ms())
+        try:
+            await cluster_facts(await call.admin(), facts, call.options.name_server, watch)
+        except TransportError:
+            await name_server_facts.read_certificates(call.options, facts)
+            if not any(name_server_checks.certificates.run(facts)):
+                raise
+        else:
+            await name_server_facts.read_certificates(call.options, facts)
+        return facts
     if sys.platform != "linux":
         raise ConfigError("--store needs Linux: on other systems FireArrow is only a client")
     from firearrow.client.cli.doctor.store_files import store_facts  # noqa: PLC0415 (Linux only)

@@ -3,7 +3,8 @@
 Names are those that brokers know, with their namespace. Times are milliseconds since 1970, 0: never.
 """
 
-from collections.abc import Iterator, Mapping
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -110,7 +111,8 @@ class Group:
     """`members` and `subscriptions` (topic → expression): None if that cannot be known, as of a stopped store.
 
     `differing`: texts of what members subscribe to, with the clients that do, if they differ. `silent`: members that
-    did not say what they subscribe to.
+    did not say what they subscribe to. `watched_lags`: its lags while we watched, oldest first; `past_lags`: means of
+    its lags in equal parts of the last `past_ms`, by the history of FireArrow's brokers.
     """
 
     name: str
@@ -122,6 +124,9 @@ class Group:
     progress: dict[Queue, Progress] = field(default_factory=dict)
     differing: list[tuple[str, list[str]]] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
+    watched_lags: list[int] = field(default_factory=list)
+    past_lags: Sequence[float] = ()
+    past_ms: int = 0
 
     @property
     def lag(self) -> int:
@@ -146,7 +151,7 @@ class Lock(NamedTuple):
 class Broker:
     """`fault`: why it could not be asked. `config` and `runtime`: by Apache's names. `machine`: GET_MACHINE; None at
     Apache's brokers, and then `unknown` says so. `status`: what it reports of itself. `ahead_ms`: of its clock over
-    ours; None: not known."""
+    ours; None: not known. `delay_offsets`: delay level → the next offset to deliver."""
 
     name: str
     address: str = ""
@@ -157,6 +162,7 @@ class Broker:
     unknown: str = ""
     status: Mapping[str, Any] | None = None
     ahead_ms: float | None = None
+    delay_offsets: Mapping[int, int] | None = None
 
     def number(self, key: str, default: int) -> int:
         """An option's number; the default if the broker does not say it."""
@@ -164,21 +170,99 @@ class Broker:
         return int(text) if text.isdecimal() and len(text) < 19 else default
 
 
+class BrokerFault(NamedTuple):
+    """A broker that a name server of FireArrow's removed or refused; `fault`: see LIST_BROKER_FAULTS."""
+
+    fault: str
+    cluster: str
+    broker: str
+    broker_id: int
+    address: str
+    other: str
+    at_ms: int
+    reason: str
+
+
+@dataclass(slots=True)
+class NameServer:
+    """`hosts`: the addresses that its host name has. `fault`: why it does not answer; then the rest is not known.
+
+    `source`: where its address is from, unless it was given. `brokers` and `clusters`: as in ClusterInfo.
+    `broker_faults`: None at Apache's. `orders`: topic → the brokers of its order configuration.
+    """
+
+    address: str
+    source: str = ""
+    hosts: tuple[str, ...] = ()
+    fault: str | None = None
+    brokers: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    clusters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    broker_faults: list[BrokerFault] | None = None
+    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def is_loopback(self) -> bool:
+        return all(map(is_loopback, self.hosts or (host_of(self.address),)))
+
+
+class Certificate(NamedTuple):
+    """`holder`: such as `name server 10.0.0.1:9876`. `place`: a file, or that the server has presented it."""
+
+    holder: str
+    place: str
+    begins_ms: int
+    ends_ms: int
+
+
+class Absent(NamedTuple):
+    """A broker that should be there, and that no name server knows. `seen_ms`: when it was known; 0: not known.
+    `source`: what knows of it. `answers`: it can be reached at its address."""
+
+    broker: str
+    broker_id: int
+    address: str
+    seen_ms: int
+    source: str
+    answers: bool
+
+
+class Rival(NamedTuple):
+    """Two masters of one name, at these addresses, by this source."""
+
+    broker: str
+    addresses: Sequence[str]
+    source: str
+
+
+class StoreDamage(NamedTuple):
+    """A kind of damage of a store's files. `kind`: the name of a Kind; `text`: the first place, and how many more."""
+
+    kind: str
+    text: str
+
+
 @dataclass(slots=True)
 class StoreState:
-    """A store folder that was read as files. `killed`: it was not closed. `running`: a broker has it open."""
+    """A store folder that was read as files. `killed`: it was not closed. `running`: a broker has it open.
+
+    `damages`: of its files; `left_out`: what was not looked at for that, empty if all was.
+    """
 
     folder: str
     killed: bool
     running: bool
     oldest_ms: int
+    damages: list[StoreDamage] = field(default_factory=list)
+    left_out: str = ""
 
 
 @dataclass(slots=True)
 class Facts:
     """`store`: only of a store folder; then there are no clients. `locks`: None, if no broker lists them.
 
-    `unasked`: what was left out because there is too much of it.
+    `name_servers`: those that were given. `other_name_servers`: those that contexts and brokers name beside them.
+    `watched_ms`: how long groups were watched. `unasked`: what was left out because there is too
+    much of it.
     """
 
     now_ms: int
@@ -187,7 +271,12 @@ class Facts:
     groups: dict[str, Group] = field(default_factory=dict)
     locks: list[Lock] | None = None
     replicas: list[Replica] = field(default_factory=list)
-    name_server: str = ""
+    name_servers: list[NameServer] = field(default_factory=list)
+    other_name_servers: list[NameServer] = field(default_factory=list)
+    absent: list[Absent] = field(default_factory=list)
+    rivals: list[Rival] = field(default_factory=list)
+    certificates: list[Certificate] = field(default_factory=list)
+    watched_ms: int = 0
     store: StoreState | None = None
     unasked: list[str] = field(default_factory=list)
 
@@ -199,3 +288,14 @@ class Facts:
 
     def asked_brokers(self) -> Iterator[Broker]:
         return (broker for _, broker in sorted(self.brokers.items()) if broker.fault is None)
+
+
+def host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

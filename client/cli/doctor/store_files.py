@@ -30,6 +30,7 @@ from firearrow.client.cli.doctor.facts import (
     StoreState,
     Topic,
 )
+from firearrow.client.cli.doctor.store_samples import damages
 
 FILE_BYTES_MAX = 256 << 20
 DELAYED = ("DELAY", "TIMER_OUT_MS", "REAL_TOPIC", "ORIGIN_MESSAGE_ID", "RETRY_TOPIC", "TRAN_MSG")
@@ -57,7 +58,8 @@ def _facts_of(root: str) -> Facts:
     files.progress()
     oldest_ms = files.oldest_ms()
     broker.runtime = {"earliestMessageTimeStamp": str(oldest_ms)}
-    facts.store = StoreState(root, store.was_killed(), store.is_running(), oldest_ms)
+    found, left_out = damages(store)
+    facts.store = StoreState(root, store.was_killed(), store.is_running(), oldest_ms, found, left_out)
     return facts
 
 
