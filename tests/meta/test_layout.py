@@ -45,7 +45,7 @@ CLIENT_NATIVE = (
     "store_checks.findings",
 )
 """What of `_native` the client may import."""
-READ_STORES = ("client.store", "client.cli.doctor.store_files")
+READ_STORES = ("client.store", "client.cli.doctor.store_files", "client.cli.doctor.store_samples")
 """Modules of the client that also read a store's files; only Linux has them."""
 WITH_SPARK = {"spark_tools.datasource", "spark_tools.jobs", "spark_tools.jobs.audit", "spark_tools"}
 WITH_ARROW = WITH_SPARK | {"spark_tools.arrow"}

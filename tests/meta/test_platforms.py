@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LINUX_ONLY = (
     "firearrow.client.cli.doctor.store_files",
+    "firearrow.client.cli.doctor.store_samples",
     "firearrow.client.pytest_plugin",
     "firearrow.client.store",
 )

@@ -1,10 +1,10 @@
-"""Checks of brokers: addresses, permission, readiness, threads, tables, backup, versions. Pure."""
+"""Checks of brokers: addresses, permission, readiness, threads, tables, store, versions. Pure."""
 
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from firearrow._native.store_checks.findings import Severity
+from firearrow._native.store_checks.findings import Kind, Severity
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, finds, shortened
 from firearrow.client.cli.doctor.facts import Broker, Facts, host_of, is_loopback
 from firearrow.client.cli.doctor.machine_checks import of_machines
@@ -76,6 +76,21 @@ OLD_BACKUP = Trouble(
     "a broker has one copy of its messages: a broken disk loses them",
     "`firearrow store backup {folder} TO`, also while the broker runs; best daily by cron",
 )
+KILLED = Trouble(
+    WARNING,
+    "its broker was killed, or its machine lost power: the file abort is there",
+    "the next start repairs what the stop left half done; with ASYNC_FLUSH the last messages may be lost",
+    "`firearrow store verify {folder}`, then start the broker",
+)
+DAMAGES: dict[str, Trouble] = {
+    kind: Trouble(
+        kind.severity,
+        f"{kind}: {{text}}",
+        kind.meaning,
+        f"`firearrow store verify {{folder}}` lists all damage; `firearrow store repair {{folder}}`: {kind.repair}",
+    )
+    for kind in Kind
+}
 LATE_DISPATCH = Trouble(
     WARNING,
     "{bytes} of the log are not in the queues yet",
@@ -210,6 +225,28 @@ def dispatch_behind(facts: Facts) -> Found:
             yield LATE_DISPATCH.of(f"broker {broker.name}", bytes=bytes_text(bytes_left))
 
 
+@finds(KILLED)
+def unclean_stop(facts: Facts) -> Found:
+    """A store that was not closed"""
+    store = facts.store
+    if store is not None and store.killed and not store.running:
+        yield KILLED.of(f"store {store.folder}", folder=store.folder)
+
+
+@finds(*DAMAGES.values())
+def store_damage(facts: Facts) -> Found:
+    """Damage of the log, queues, index and tables of a store folder"""
+    store = facts.store
+    if store is None:
+        return
+    for damage in store.damages:
+        yield DAMAGES[damage.kind].of(f"store {store.folder}", text=damage.text, folder=store.folder)
+    if store.left_out:
+        yield NotChecked(
+            f"{store.left_out}; `firearrow store verify {store.folder}` looks at everything", "the rest"
+        )
+
+
 # ---- versions ----
 
 
@@ -294,6 +331,8 @@ CHECKS = (
     table_saves,
     last_backup,
     dispatch_behind,
+    unclean_stop,
+    store_damage,
     client_versions,
     broker_versions,
 )

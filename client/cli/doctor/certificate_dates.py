@@ -16,7 +16,7 @@ from firearrow.client.cli.doctor.facts import Certificate, host_of
 HANDSHAKE_S = 3.0
 FILE_BYTES_MAX = 1 << 20
 SEQUENCE, UTC_TIME, TAGGED_0 = 0x30, 0x17, 0xA0
-BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.S)
+BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
 async def of_server(holder: str, address: str) -> Certificate | None:

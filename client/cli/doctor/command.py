@@ -13,7 +13,6 @@ from firearrow.client.cli.doctor import (
     name_server_checks,
     name_server_facts,
     replica_checks,
-    store_checks,
     topic_checks,
 )
 from firearrow.client.cli.doctor.checks import Examined, counted, run, shortened
@@ -29,7 +28,6 @@ CHECKS = (
     *broker_checks.CHECKS,
     *machine_checks.CHECKS,
     *replica_checks.CHECKS,
-    *store_checks.CHECKS,
 )
 COLOURS = {Severity.CRITICAL: Colour.RED, Severity.WARNING: Colour.YELLOW}
 UNKNOWN = 3
