@@ -5,7 +5,9 @@ Everything is measured when it is asked for. What this system does not report is
 waits for the disk.
 """
 
+import errno
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -61,15 +63,13 @@ def _sync_once(fd: int) -> float:
     return time.perf_counter() - begin
 
 
-def open_files(pid: str = "self") -> dict[str, int | None]:
-    """`used` and `limit` of a process's file descriptors."""
+def open_files() -> dict[str, int | None]:
+    """`used` and `limit` of this process's file descriptors."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
-        used = len(os.listdir(f"/proc/{pid}/fd"))
-        lines = _read(f"/proc/{pid}/limits").splitlines()
-    except OSError:
-        return {"used": None, "limit": None}
-    words = next((line.split() for line in lines if line.startswith("Max open files")), [])
-    limit = int(words[3]) if len(words) > 3 and words[3].isdecimal() else None
+        used: int | None = len(os.listdir("/proc/self/fd"))
+    except OSError as error:  # without a descriptor for the look, all are in use
+        used = limit if error.errno == errno.EMFILE else None
     return {"used": used, "limit": limit}
 
 

@@ -22,6 +22,7 @@ from firearrow.broker.append.followed_log import FollowedLog
 from firearrow.broker.append.lmq import LmqDispatch
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.append.retry_routing import RetryRouting
+from firearrow.broker.base.event_counts import LOWERED
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
@@ -63,6 +64,7 @@ class MessageServices:
             multi=LmqDispatch(context.store, lambda: context.config.options.lmq_max).dispatch
             if options.multi_dispatch
             else None,
+            lowered=lambda topic: context.stats.events.add(LOWERED, (topic,)),
         )
         self._timer_services = TimerServices(context, self._appender)
         self._delay_offsets = self._make_delay_offsets(context)

@@ -62,6 +62,11 @@ REDIRECTED = Event(
     ("topic", "to"),
     "Messages that were due for a queue that is not read any more, by where they went: queue, or dead letters (dlq).",
 )
+LOWERED = Event(
+    "firearrow_lowered_delay_levels",
+    ("topic",),
+    "Messages with a delay level that messageDelayLevel does not have: they waited for its last level.",
+)
 TO_QUEUE, TO_DEAD_LETTERS = "queue", "dlq"
 EVENTS = (
     SENT_TO_DLQ,
@@ -77,6 +82,7 @@ EVENTS = (
     RETRIED,
     GIVEN_UP,
     REDIRECTED,
+    LOWERED,
 )
 TYPE_CHECK_POINT, TYPE_ACK, PUT_OK = "CK", "ACK", "PUT_OK"
 

@@ -263,24 +263,40 @@ def fault_of(pairs: Mapping[str, str]) -> str | None:
 def expiry(path: str) -> str | None:
     """A sentence if the first certificate in this file has expired, expires within EXPIRES_SOON_S, or is not valid
     yet."""
+    found = validity(path)
+    if found is None:
+        return None
+    now = time.time()
+    if found.ends_s < now:
+        return f"the certificate {path} has expired on {found.ends}: clients that check it do not connect"
+    if found.ends_s < now + EXPIRES_SOON_S:
+        return (
+            f"the certificate {path} expires on {found.ends}: replace the file, which is read again by itself"
+        )
+    if found.begins_s > now:
+        return f"the certificate {path} is not valid before {found.begins}: look at this host's clock"
+    return None
+
+
+class Validity(NamedTuple):
+    """When a certificate begins and ends to be valid, as its text and in seconds since 1970."""
+
+    begins: str
+    ends: str
+    begins_s: float
+    ends_s: float
+
+
+def validity(path: str) -> Validity | None:
+    """Of the first certificate in this file. None: it cannot be read."""
     decode = getattr(getattr(ssl, "_ssl", None), "_test_decode_cert", None)
     if decode is None:  # another Python than CPython
         return None
     try:
-        found = decode(path)
-        begins, ends = (ssl.cert_time_to_seconds(found[key]) for key in ("notBefore", "notAfter"))
+        begins, ends = map(decode(path).__getitem__, ("notBefore", "notAfter"))
+        return Validity(begins, ends, ssl.cert_time_to_seconds(begins), ssl.cert_time_to_seconds(ends))
     except (ssl.SSLError, OSError, ValueError, KeyError):
         return None
-    now = time.time()
-    if ends < now:
-        return (
-            f"the certificate {path} has expired on {found['notAfter']}: clients that check it do not connect"
-        )
-    if ends < now + EXPIRES_SOON_S:
-        return f"the certificate {path} expires on {found['notAfter']}: replace the file, which is read again by itself"
-    if begins > now:
-        return f"the certificate {path} is not valid before {found['notBefore']}: look at this host's clock"
-    return None
 
 
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:

@@ -17,6 +17,8 @@ from firearrow._native.base import last_backup, machine
 from firearrow._native.base.command_line import version
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base import tls
+from firearrow.broker.base.config import tls_pairs
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
@@ -40,6 +42,7 @@ class MachineHandler:
         self._clients, self._topics = context.tables.clients, context.tables.topics
         self._reader = context.store.reader
         self._config, self._clock, self._stats = context.config, context.clock, context.stats
+        self._version = version(sys.path)  # later there may be no descriptor for a look
         self._cpu_before: tuple[float, float] = (0, 0)
         self._throttled: float | None = None
         self._measured: dict[str, Any] = {}
@@ -53,7 +56,7 @@ class MachineHandler:
         disks = await self._disks()
         options = self._config.options
         facts = {
-            "version": version(sys.path),
+            "version": self._version,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "nowMs": self._clock.now_ms(),
@@ -142,6 +145,7 @@ def _measure(options: Options) -> dict[str, Any]:
         found["syncMs"] = machine.sync_ms(root)
     except OSError as error:
         found["syncFault"] = f"{root}: {error.strerror}"
+    found["certificates"] = _certificates(options)
     backup = last_backup.read(root)
     found["lastBackup"] = (
         None
@@ -149,6 +153,17 @@ def _measure(options: Options) -> dict[str, Any]:
         else {"madeMs": backup.made_ms, "target": backup.target, "logEnd": backup.log_end}
     )
     return found
+
+
+def _certificates(options: Options) -> list[dict[str, Any]]:
+    """Those that clients do not see in a handshake: of the broker's own connections, and of authorities."""
+    settings = tls.settings_of(tls_pairs(options))
+    paths = settings.server.authorities, settings.client.certificate, settings.client.authorities
+    return [
+        {"path": path, "beginsMs": round(1000 * found.begins_s), "endsMs": round(1000 * found.ends_s)}
+        for path in dict.fromkeys(paths)
+        if path and (found := tls.validity(path)) is not None
+    ]
 
 
 def _address(host: str, port: int) -> str:

@@ -12,7 +12,7 @@ from firearrow._native.store.group_commit import FLUSH_BOUNDS_US
 from firearrow._native.wire.codes import PROTOCOL_VERSION
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import space_of
-from firearrow.broker.base.event_counts import GIVEN_UP, REDIRECTED
+from firearrow.broker.base.event_counts import GIVEN_UP, LOWERED, REDIRECTED
 from firearrow.broker.base.options import options_by_key
 from firearrow.broker.metrics.apache_families import REQUEST_NAMES, RESPONSE_NAMES, version_text
 from firearrow.broker.metrics.exposition import Buckets, buckets_of
@@ -23,6 +23,7 @@ from firearrow.broker.tables.members import LANGUAGES
 
 GROUPS_MAX = 1000
 """Groups in the status, those with the largest lag first."""
+LOWERED_MAX = 100
 PROBE_MS = 2000
 """A probe of the disk counts for this time."""
 RATES_S = (10, 60, 600)
@@ -106,6 +107,7 @@ class Status:
             "memory": {**server.memory.to_object(), "connectionBytes": server.budget.held},
             "options": changed_options(self._context.config),
             "counts": self._counts(),
+            "loweredDelayLevels": self._lowered(),
             "rates": self._rates(),
             "latencyMs": self._latencies(),
             "requests": self._requests(),
@@ -168,6 +170,12 @@ class Status:
             "messagesRedirected": stats.events.total(REDIRECTED),
             "repliesWaitingForSync": self._context.write_batch.waiting,
         }
+
+    def _lowered(self) -> list[dict[str, object]]:
+        """Topics of messages whose delay level messageDelayLevel does not have, those with the most first."""
+        counted = self._context.stats.events.counted(LOWERED)
+        most = sorted(counted.items(), key=lambda item: -item[1])[:LOWERED_MAX]
+        return [{"topic": labels[0] if labels else "", "count": count} for labels, count in most]
 
     def _rates(self) -> dict[str, dict[str, float]]:
         """Per second, over the last 10, 60 and 600 s."""

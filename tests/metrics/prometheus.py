@@ -181,6 +181,7 @@ OPTIONAL = {
     "firearrow_slave_lag_bytes",
     "firearrow_slave_lag_seconds",
     "firearrow_redirected_messages_total",
+    "firearrow_lowered_delay_levels_total",
     "firearrow_transactions_given_up_total",
 }
 """Families that have no series before something happened, or on a broker without slaves."""

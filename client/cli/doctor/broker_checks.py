@@ -23,8 +23,8 @@ UNREACHABLE = Trouble(
     CRITICAL,
     "its address {address} cannot be reached from here: {fault}",
     "name servers give this address to every client: none of them can send or read",
-    "start the broker, or give it an address that clients reach: `firearrow broker --advertise HOST:PORT` (Apache: "
-    "brokerIP1)",
+    "start the broker; if it runs, look into its log (without file descriptors or threads it takes no connection), or "
+    "give it an address that clients reach: `firearrow broker --advertise HOST:PORT` (Apache: brokerIP1)",
 )
 LOOPBACK_ADVERTISED = Trouble(
     WARNING,
@@ -128,7 +128,7 @@ def listen_addresses(facts: Facts, broker: Broker, machine: Any) -> Found:  # no
     """Listen and advertised addresses that a client on another host cannot reach"""
     subject, listens = f"broker {broker.name}", [host_of(each) for each in machine["listen"]]
     advertised = host_of(machine["advertised"] or "")
-    outside = [each.address for each in facts.name_servers if not each.is_loopback]
+    outside = [each.address for each in facts.name_servers if each.is_resolved and not each.is_loopback]
     if not all(is_loopback(each) for each in listens):
         if advertised and is_loopback(advertised):
             yield LOOPBACK_ADVERTISED.of(subject, listens=listens[0], advertised=machine["advertised"])

@@ -201,6 +201,10 @@ class NameServer:
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
+    def is_resolved(self) -> bool:
+        return bool(self.hosts) or self.fault is None
+
+    @property
     def is_loopback(self) -> bool:
         return all(map(is_loopback, self.hosts or (host_of(self.address),)))
 

@@ -5,23 +5,25 @@ from itertools import combinations
 
 from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, counted, finds, shortened
-from firearrow.client.cli.doctor.facts import Facts, NameServer
+from firearrow.client.cli.doctor.facts import BrokerFault, Facts, NameServer
 from firearrow.client.cli.times import age_text, time_text
 
 NOTE, WARNING, CRITICAL = Severity
 MASTER = 0
 EXPIRES_SOON_MS = 30 * 86_400_000
 EXPIRES_NOW_MS = 3 * 86_400_000
+FRESH_MS = 150_000
 SIMILAR_CHARS_MIN = 5
 """Shorter names of clusters are not compared: `dev` and `dev2` are two."""
 REFUSED, REPLACED, LOST = "refused", "replaced", "lost"
 """The faults of LIST_BROKER_FAULTS."""
 
 UNANSWERED = Trouble(
-    CRITICAL,
+    WARNING,
     "it does not answer: {fault}",
-    "clients and brokers that are given it wait for it each time, and have one name server less when another one fails",
-    "start it, or take it out of the list of each client and broker (`--namesrv`, NAMESRV_ADDR, namesrvAddr)",
+    "clients and brokers that are given it wait for it, and have one name server less when another one fails",
+    "start it, or correct what is wrong with it; else take it out of the list of each client and broker (`--namesrv`, "
+    "NAMESRV_ADDR, namesrvAddr)",
 )
 UNANSWERED_OTHER = Trouble(
     WARNING,
@@ -30,7 +32,7 @@ UNANSWERED_OTHER = Trouble(
     "start it, or take it out of that list",
 )
 UNRESOLVED = Trouble(
-    CRITICAL,
+    WARNING,
     "its host name is not known here: {fault}",
     "clients with this list cannot use it: a typing error, or a name that only another network knows",
     "correct the name, or give its address",
@@ -70,8 +72,8 @@ ABSENT_SLAVE = Trouble(
 )
 REFUSED_BROKER = Trouble(
     CRITICAL,
-    "name server {name_server} refuses its registration {time} ago: {reason}",
-    "no client finds it, though it runs",
+    "name server {name_server} refused its registration {time} ago: {reason}",
+    "as long as it is refused, no client finds it",
     "correct its brokerName, brokerId or brokerClusterName, and restart it",
 )
 MISSPELT = Trouble(
@@ -118,7 +120,7 @@ def name_servers(facts: Facts) -> Found:
     yield from _unless_store(facts)
     for each in facts.name_servers:
         if each.fault is not None:
-            trouble = UNANSWERED if each.hosts else UNRESOLVED
+            trouble = UNANSWERED if each.is_resolved else UNRESOLVED
             yield trouble.of(f"name server {each.address}", fault=each.fault)
     for each in facts.other_name_servers:
         if each.fault is not None:
@@ -195,6 +197,11 @@ def absent_brokers(facts: Facts) -> Found:
         )
 
 
+def is_fresh(facts: Facts, fault: BrokerFault) -> bool:
+    """Whether it may still last: brokers register again each minute at least."""
+    return facts.now_ms - fault.at_ms < FRESH_MS
+
+
 @finds(REFUSED_BROKER)
 def refused_brokers(facts: Facts) -> Found:
     """Brokers whose registration a name server refuses"""
@@ -204,7 +211,8 @@ def refused_brokers(facts: Facts) -> Found:
         yield NotChecked("only FireArrow's name server says it")
     for name_server in answering:
         for each in name_server.broker_faults or ():
-            if each.fault == REFUSED:
+            is_rival = any(each.address in rival.addresses for rival in facts.rivals)
+            if each.fault == REFUSED and is_fresh(facts, each) and not is_rival:
                 number = "" if each.broker_id == MASTER else f" (brokerId {each.broker_id})"
                 yield REFUSED_BROKER.of(
                     f"broker {each.broker}{number} at {each.address}",

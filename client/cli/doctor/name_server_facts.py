@@ -18,8 +18,16 @@ from firearrow.client.base.errors import BrokerError, ClientError, ConfigError
 from firearrow.client.base.options import ClientOptions, TlsOptions
 from firearrow.client.cli.contexts import load_contexts
 from firearrow.client.cli.doctor import certificate_dates
-from firearrow.client.cli.doctor.facts import Absent, BrokerFault, Facts, NameServer, Rival, host_of
-from firearrow.client.cli.doctor.name_server_checks import LOST, MASTER, REPLACED
+from firearrow.client.cli.doctor.facts import (
+    Absent,
+    BrokerFault,
+    Certificate,
+    Facts,
+    NameServer,
+    Rival,
+    host_of,
+)
+from firearrow.client.cli.doctor.name_server_checks import LOST, MASTER, REPLACED, is_fresh
 from firearrow.client.cli.doctor.seen_brokers import SeenBroker, SeenBrokers
 
 FAULTS_MAX = 1024
@@ -155,8 +163,12 @@ async def _rivals(admin: Admin, facts: Facts) -> None:
                         else f"of name servers {one.address} and {two.address}"
                     )
         for fault in one.broker_faults or ():
-            if fault.fault == REPLACED and fault.broker_id == MASTER:
-                pairs[fault.broker, *sorted((fault.address, fault.other))] = f"of name server {one.address}"
+            if fault.broker_id != MASTER or fault.fault == LOST or not is_fresh(facts, fault):
+                continue
+            known = one.brokers.get(fault.broker, {}).get(MASTER, fault.address)
+            other = fault.other if fault.fault == REPLACED else known
+            if other != fault.address or fault.fault == REPLACED:
+                pairs[fault.broker, *sorted((fault.address, other))] = f"of name server {one.address}"
     for (name, first, second), source in pairs.items():
         if first == second:
             facts.rivals.append(Rival(name, (f"both at {first}",), source))
@@ -273,12 +285,16 @@ async def _answers(address: str) -> bool:
 
 
 async def read_certificates(options: ClientOptions, facts: Facts) -> None:
-    """Of servers that speak TLS, and of files of this client."""
+    """Of servers that speak TLS, and of files of brokers and of this client."""
+    files = list[Certificate]()
     places = {each.address: f"name server {each.address}" for each in facts.name_servers if options.tls}
     for broker in facts.brokers.values():
         mode = broker.config.get("tls.server.mode", "disabled")
-        if options.tls or mode in ("permissive", "enforcing"):
+        listens = mode != "disabled" and (mode or broker.config.get("tls.server.certPath"))
+        if options.tls or listens:
             places.setdefault(broker.address, f"broker {broker.name}")
+        for each in (broker.machine or {}).get("certificates", ()):
+            files.append(Certificate(f"broker {broker.name}", each["path"], each["beginsMs"], each["endsMs"]))
     if options.tls:
         for replica in facts.replicas:
             if replica.address:
@@ -286,7 +302,7 @@ async def read_certificates(options: ClientOptions, facts: Facts) -> None:
     found = await asyncio.gather(
         *(certificate_dates.of_server(holder, address) for address, holder in places.items())
     )
-    facts.certificates = [each for each in found if each is not None]
+    facts.certificates = [*(each for each in found if each is not None), *files]
     if isinstance(options.tls, TlsOptions):
         facts.certificates += certificate_dates.of_files(options.tls)
 

@@ -20,6 +20,7 @@ BEHIND_MS = 300_000
 READ, WRITE = 4, 2
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """Apache's default of messageDelayLevel."""
+IN_NO_STORE = "a store folder does not say it"
 RETRY_LEVEL = 3
 """The delay level of a first retry; each further one has the next."""
 
@@ -85,6 +86,13 @@ REMOVED_LEVELS = Trouble(
     "Apache's broker never delivers them; FireArrow's does when they are due by the time at which they were sent",
     "start the broker with a messageDelayLevel that has these levels again, until they are delivered",
     CRITICAL,
+)
+LOWERED = Trouble(
+    WARNING,
+    "{messages} asked broker {broker} for a delay level beyond {known}, the last of messageDelayLevel, since its start",
+    "they were delivered after {longest}, whatever their senders meant",
+    "use a level up to {known}, or a timer message (TIMER_DELAY_MS), which takes any delay; or a messageDelayLevel with "
+    "more levels",
 )
 FEW_LEVELS = Trouble(
     NOTE,
@@ -298,7 +306,8 @@ def removed_delay_levels(facts: Facts) -> Found:
     topic = facts.topics.get(SCHEDULE_TOPIC)
     for broker in facts.asked_brokers():
         if broker.delay_offsets is None:
-            yield NotChecked("the broker does not list its delay levels", f"broker {broker.name}")
+            why = "the broker does not list its delay levels" if facts.store is None else IN_NO_STORE
+            yield NotChecked(why, f"broker {broker.name}")
         if topic is None or broker.delay_offsets is None:
             continue
         known, waiting = len(_levels(broker)), dict[int, int]()
@@ -315,6 +324,28 @@ def removed_delay_levels(facts: Facts) -> Found:
                 levels=shortened(map(str, waiting)),
                 known=known,
             )
+
+
+@finds(LOWERED)
+def delay_levels_beyond(facts: Facts) -> Found:
+    """Messages sent with a delay level that messageDelayLevel does not have"""
+    for broker in facts.asked_brokers():
+        if broker.status is None:
+            why = "only FireArrow's broker says it" if facts.store is None else IN_NO_STORE
+            yield NotChecked(why, f"broker {broker.name}")
+            continue
+        levels = _levels(broker)
+        for each in broker.status.get("loweredDelayLevels", ()):
+            if facts.topics.get(
+                each["topic"], Topic(each["topic"])
+            ).is_plain:  # retries: `retries-beyond-levels`
+                yield LOWERED.of(
+                    f"topic {each['topic']}",
+                    messages=counted(each["count"], "message"),
+                    broker=broker.name,
+                    known=len(levels),
+                    longest=levels[-1],
+                )
 
 
 @finds(FEW_LEVELS)
@@ -353,5 +384,6 @@ CHECKS = (
     client_clocks,
     discarded_transactions,
     removed_delay_levels,
+    delay_levels_beyond,
     retries_beyond_levels,
 )
