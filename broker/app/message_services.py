@@ -64,8 +64,8 @@ class MessageServices:
             multi=LmqDispatch(context.store, lambda: context.config.options.lmq_max).dispatch
             if options.multi_dispatch
             else None,
-            lowered=lambda topic: context.stats.events.add(LOWERED, (topic,)),
         )
+        self._appender.lowered = lambda topic: context.stats.events.add(LOWERED, (topic,))
         self._timer_services = TimerServices(context, self._appender)
         self._delay_offsets = self._make_delay_offsets(context)
         self._delays = self._make_delays(context)

@@ -42,7 +42,6 @@ class Appender:
     """`schedule(message)` redirects a timer message to the timer's topic. Refusal. `route(message, group)` redirects a
     message that is due for a queue that is not read any more. PutRefused.
 
-    `lowered(topic)` is called for a message whose delay level messageDelayLevel does not have: it gets the last one.
     `multi(message, strict)` adds the message's offsets in LMQs to its properties and returns these LMQs
     (Refusal if `strict`); None: multi-dispatch is off.
     """
@@ -58,7 +57,6 @@ class Appender:
         schedule: Callable[[Message], None],
         route: Callable[[Message, str], None] = lambda message, group: None,
         multi: Callable[[Message, bool], list[str]] | None = None,
-        lowered: Callable[[str], None] = lambda topic: None,
     ) -> None:
         self._store = store
         self._write_batch = write_batch
@@ -68,7 +66,8 @@ class Appender:
         self._schedule = schedule
         self._route = route
         self._multi = multi
-        self._lowered = lowered
+        self.lowered: Callable[[str], None] = lambda topic: None
+        """Called for a message whose delay level messageDelayLevel does not have: it gets the last one."""
 
     def put(
         self,
@@ -152,7 +151,7 @@ class Appender:
             for name in TIMER_REQUESTS:
                 properties.pop(name, None)
             if level > self._levels:
-                self._lowered(message.topic)
+                self.lowered(message.topic)
             self._delay(message, min(level, self._levels))
         elif not properties.keys().isdisjoint(TIMER_REQUESTS) and not is_timed(message):
             self._schedule(message)

@@ -91,8 +91,8 @@ LOWERED = Trouble(
     WARNING,
     "{messages} asked broker {broker} for a delay level beyond {known}, the last of messageDelayLevel, since its start",
     "they were delivered after {longest}, whatever their senders meant",
-    "use a level up to {known}, or a timer message (TIMER_DELAY_MS), which takes any delay; or a messageDelayLevel with "
-    "more levels",
+    "use a level up to {known}, or a timer message (TIMER_DELAY_MS), which takes any delay; or a messageDelayLevel "
+    "with more levels",
 )
 FEW_LEVELS = Trouble(
     NOTE,
