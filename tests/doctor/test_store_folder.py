@@ -10,6 +10,7 @@ import pytest
 from firearrow._native.base import last_backup
 from firearrow._native.base.last_backup import LastBackup
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.cli.doctor import store_samples
 from firearrow.client.cli.times import now_ms
 from tests.doctor.heartbeats import beat
 from tests.doctor.running import doctor
@@ -131,6 +132,98 @@ def test_damaged_tables_are_named(tmp_path: Path) -> None:
     said = doctor("--store", str(store))
     (reason,) = [each["reason"] for each in said.skipped if each["check"] == "facts"]
     assert "topics.json cannot be read" in reason
+    (finding,) = said.of("store-damage")
+    assert finding["severity"] == "CRITICAL"
+    assert "topics.json at byte 0: it is damaged, and there is no valid .bak" in finding["found"]
+    assert f"firearrow store verify {store}" in finding["fix"]
+    assert said.code == 1
+
+
+def _overwrite(path: Path, data: bytes, position: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of a real broker that was stopped: 400 messages in several files."""
+    store = tmp_path_factory.mktemp("stopped") / "store"
+    with BrokerProcess(store, "--set", "mappedFileSizeCommitLog=65536") as broker, broker.connect() as client:
+        for number in range(400):
+            assert send(client, "Work", b"%d" % number * 100, number % 4).code == 0
+        assert broker.stop() == 0
+    return store
+
+
+def test_a_store_without_damage(stopped: Path) -> None:
+    said = doctor("--store", str(stopped))
+    assert said.of("store-damage") == []
+    assert "store-damage" not in {each["check"] for each in said.skipped}, "all was looked at"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("torn log", "torn: commitlog"),
+        ("torn tail", "torn tail: commitlog"),
+        ("changed body", "bad CRC: commitlog"),
+        ("cut file", "cut file: commitlog"),
+        ("missing file", "missing segment: commitlog"),
+        ("overwritten queue", "consumequeue"),
+        ("queue of zeros", "queue"),
+        ("broken topics.json", "config file: config/topics.json"),
+        ("broken offsets", "config file: config/consumerOffset.json"),
+        ("broken checkpoint", "checkpoint: checkpoint"),
+    ],
+)
+def test_damage_of_a_store(
+    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, words: str, whole: bool
+) -> None:
+    """Of a small store, and as a large one: then samples are looked at, and what was left out is named."""
+    store = tmp_path / "store"
+    shutil.copytree(stopped, store)
+    segments = sorted((store / "commitlog").iterdir())
+    queue = next((store / "consumequeue" / "Work" / "1").iterdir())
+    end = max(n for n, byte in enumerate(segments[-1].read_bytes()) if byte) + 1
+    if damage == "torn log":
+        _overwrite(segments[0], b"\x55" * 3000, 2000)
+    elif damage == "torn tail":
+        _overwrite(segments[-1], b"\x55" * 60, end)
+    elif damage == "changed body":
+        _overwrite(segments[-1], b"x", segments[-1].read_bytes().rindex(b"399399"))
+    elif damage == "cut file":
+        os.truncate(segments[0], 4096)
+    elif damage == "missing file":
+        segments[1].unlink()
+    elif damage == "overwritten queue":
+        _overwrite(queue, os.urandom(40 * 20), 200)
+    elif damage == "queue of zeros":
+        _overwrite(queue, bytes(49 * 20), 20)
+    elif damage == "broken checkpoint":
+        (store / "checkpoint").write_bytes(b"short")
+    else:
+        name = "topics.json" if "topics" in damage else "consumerOffset.json"
+        (store / "config" / name).write_bytes(b'{"topicConfigTable":{')
+    if not whole:
+        monkeypatch.setattr(store_samples, "WHOLE_BYTES", 0)
+        monkeypatch.setattr(store_samples, "SAMPLE_BYTES", 65536)
+    said = doctor("--store", str(store))
+    found = [each["found"] for each in said.of("store-damage")]
+    assert [text for text in found if words in text], (found, said.skipped)
+    assert said.code == 1
+    left_out = [each["reason"] for each in said.skipped if each["check"] == "store-damage"]
+    assert len(left_out) == (not whole)
+    assert all(f"firearrow store verify {store}" in reason for reason in left_out)
+
+
+def test_samples_of_a_store_without_damage(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_samples, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(store_samples, "TAIL_BYTES", 4096)
+    monkeypatch.setattr(store_samples, "SAMPLE_BYTES", 4096)
+    for _ in range(5):
+        assert doctor("--store", str(stopped)).of("store-damage") == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -124,8 +124,16 @@ def _sample_log(store: StoreFolder, findings: Findings) -> int:
 
 
 def _data_end(segment: SegmentFile) -> int:
+    """After the last byte that is not 0: blocks are reserved by writing zeros."""
     mapping = MappedFiles(1).get(segment)
-    return segment.end if mapping is None else segment.base + mapping.data_end
+    end = 0 if mapping is None else mapping.data_end
+    while mapping is not None and end > 0:
+        start = max(end - SAMPLE_BYTES, 0)
+        written = len(bytes(mapping.window[start:end]).rstrip(b"\0"))
+        if written:
+            return segment.base + start + written
+        end = start
+    return segment.base
 
 
 def _check_range(
