@@ -9,9 +9,10 @@ import pytest
 
 from firearrow._native.protocol.fastjson import loads
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.admin_api.records import GroupConfig
+from firearrow.client.admin_api.records import Connection, GroupConfig
+from firearrow.client.cli.doctor.facts import Facts, Group, Progress, Queue
 from tests.doctor.heartbeats import beat, lock
-from tests.doctor.running import doctor_of
+from tests.doctor.running import doctor_of, found_in
 from tests.integration.test_due_messages import until_stored
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
@@ -108,6 +109,52 @@ def test_a_group_that_moves_does_not_stand(broker: BrokerProcess, client: Client
             thread.join()
 
 
+@pytest.mark.parametrize("consumed", [1, 3])
+def test_a_group_whose_lag_only_grows(broker: BrokerProcess, client: ClientSocket, consumed: int) -> None:
+    """Two messages come in each step, and it consumes one, or three of those that waited."""
+    group, stop = f"Grows{consumed}", threading.Event()
+    fill(client, group, 600)
+
+    def work() -> None:
+        with broker.connect() as own:
+            for step in range(1, 200):
+                for _ in range(2):
+                    send(own, group, b"m")
+                commit(own, group, group, consumed * step)
+                if stop.wait(0.02):
+                    return
+
+    with member(broker, group, "a", group):
+        commit(client, group, group, 1)
+        time.sleep(1.1)
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            found = doctor_of(broker).about(f"group {group}")
+        finally:
+            stop.set()
+            thread.join()
+    assert found.keys() == ({"group-lag-grows"} if consumed == 1 else set())
+    if consumed == 1:
+        assert "more than 500ms before" in found["group-lag-grows"]["found"]
+
+
+def test_a_lag_that_grew_for_an_hour() -> None:
+    """By the history of a broker, whose rows are ten seconds apart: it does not show while we watch."""
+    progress = {Queue("T", "b", 0): Progress(0, 0, 70)}
+    group = Group("G", members=(Connection("c", "", "JAVA", 513),), progress=progress)
+    for lags, found in (
+        ([10.0, 20.0, 30.0, 40.0, 50.0, 60.0], 1),
+        ([10.0, 20.0, 30.0, 25.0, 50.0, 60.0], 0),
+        ([60.0] * 6, 0),
+        ([], 0),
+    ):
+        group.past_lags, group.past_ms = lags, 3_600_000
+        findings = found_in(Facts(1, groups={"G": group}), "group-lag-grows")
+        assert len(findings) == found
+        assert all("50 more than 1h0m before" in finding.text for finding in findings)
+
+
 def test_a_group_without_members(broker: BrokerProcess, client: ClientSocket) -> None:
     fill(client, "Alone")
     with member(broker, "Alone", "a", "Alone"):
@@ -124,9 +171,12 @@ def test_a_group_without_members(broker: BrokerProcess, client: ClientSocket) ->
 
 def test_more_members_than_queues(broker: BrokerProcess, client: ClientSocket) -> None:
     fill(client, "Narrow", 0, queues=1)
-    with member(broker, "Narrow", "a", "Narrow"), member(broker, "Narrow", "b", "Narrow"):
+    with broker.connect() as one, broker.connect() as two:
+        for connection, client_id in ((one, "a"), (two, "b")):
+            beat(connection, "Narrow", client_id, {"%RETRY%Narrow": "*", "Narrow": "*"})
         finding = doctor_of(broker).about("group Narrow")["more-members-than-queues"]
     assert finding["found"] == "2 members for 1 queue of Narrow"
+    assert "`firearrow topic set Narrow --queues 2`" in finding["fix"]
 
 
 def test_a_disabled_group(broker: BrokerProcess, client: ClientSocket) -> None:

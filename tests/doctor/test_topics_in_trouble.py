@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.admin_api.records import GroupConfig
 from tests.doctor.heartbeats import beat
 from tests.doctor.running import doctor_of
+from tests.integration.test_transactions import SOON, await_check, join, prepare
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
@@ -55,6 +58,56 @@ def test_queues_that_nobody_can_read(broker: BrokerProcess, client: ClientSocket
     finding = doctor_of(broker).about("topic Hidden")["unreadable-queues"]
     assert finding["severity"] in ("WARNING", "CRITICAL")
     assert "4 write queues and 2 read queues" in finding["found"]
+
+
+def test_messages_far_beyond_the_read_queues(broker: BrokerProcess, client: ClientSocket) -> None:
+    """The topic had 40 queues; those next to the ones that it has now are empty."""
+    make(client, "Far", 40)
+    for _ in range(3):
+        assert send(client, "Far", b"m", 30).code == 0
+    make(client, "Far", 2)
+    finding = doctor_of(broker).about("topic Far")["unreadable-queues"]
+    assert finding["severity"] == "CRITICAL"
+    assert "the others hold 3 messages, unread: 3" in finding["found"]
+    assert "firearrow topic set Far --read-queues 31" in finding["fix"]
+
+
+def test_delay_levels_beyond_the_table(tmp_path: Path) -> None:
+    """Messages that asked for such a level, groups whose retries need one, and messages that wait in one since the
+    table became shorter."""
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as client:
+        assert doctor_of(broker).findings == []
+        for level in ("18", "20", "30"):
+            ext = send_ext("Late", i=f"DELAY\x01{level}\x02")
+            assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"m").code == 0
+        body = GroupConfig(group="Stubborn", retries_max=20).encode()
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == 0
+        said = doctor_of(broker)
+        beyond = said.about("topic Late")["delay-levels-beyond"]
+        assert beyond["found"].startswith("2 messages asked")
+        assert "after 2h" in beyond["why"]
+        retries = said.about("group Stubborn")["retries-beyond-levels"]
+        assert retries["severity"] == "NOTE"
+        assert "retry 20 times, which needs delay level 22" in retries["found"]
+        assert broker.stop() == 0
+    with BrokerProcess(tmp_path / "store", "--set", "messageDelayLevel=1s 5s") as broker:
+        (finding,) = doctor_of(broker).of("removed-delay-levels")
+    assert finding["found"] == "3 messages wait in delay levels 18, and messageDelayLevel has 2"
+
+
+def test_transactions_that_were_discarded(tmp_path: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "store", *SOON, "--set", "transactionCheckMax=1") as broker,
+        broker.connect() as client,
+    ):
+        assert doctor_of(broker).of("discarded-transactions") == []
+        with broker.connect() as silent:  # it is asked once, and leaves
+            join(silent)
+            prepare(client, "Tx", b"forgotten")
+            await_check(silent)
+        (finding,) = eventually(lambda: doctor_of(broker).of("discarded-transactions"))
+    assert finding["found"].startswith("1 transaction was discarded, as no producer ended them in all checks")
+    assert "firearrow tx list --discarded" in finding["fix"]
 
 
 @pytest.mark.parametrize(("perm", "word"), [("4", "write"), ("2", "read")])
