@@ -5,6 +5,7 @@ import re
 import resource
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from firearrow.client.cli.times import now_ms
 from tests.doctor.running import doctor_of, facts_of, found_in, machine, severities
 from tests.faults.small_disk import SmallDisk
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 
 DAY_MS = 86_400_000
 
@@ -129,6 +131,31 @@ def test_levels_of_a_disk(free_percent: int, found: list[str]) -> None:
     assert severities(found_in(apache, "disk-use")) == found
 
 
+def test_a_disk_with_few_inodes_and_one_without(tmp_path: Path) -> None:
+    with (
+        SmallDisk(tmp_path, 64, inodes=1600) as disk,
+        BrokerProcess(disk.store, "--set", "mappedFileSizeCommitLog=65536") as running,
+    ):
+        assert not doctor_of(running).of("free-bytes")
+        left = os.statvfs(disk.path).f_favail
+        for number in range(left - 900):
+            (disk.path / f"file{number}").touch()
+        (few,) = facts_now(running)
+        assert few["severity"] == "CRITICAL"
+        assert re.fullmatch(r"9\d\d|89\d", few["found"].split(" ")[0])
+        for number in range(os.statvfs(disk.path).f_favail):
+            (disk.path / f"more{number}").touch()
+        (none,) = facts_now(running)
+    assert none["found"].startswith("0 inodes of ")
+
+
+def facts_now(broker: BrokerProcess) -> list[dict[str, str]]:
+    """The disk is measured again ten seconds after the last time, or by a new broker: here by a restarted one."""
+    broker.running.stop()
+    broker.running.start()
+    return doctor_of(broker).of("free-bytes")
+
+
 def test_a_disk_without_inodes() -> None:
     disk = machine()["log"] | {"inodesFree": 999}
     (finding,) = found_in(facts_with({"store": disk}), "free-bytes")
@@ -202,6 +229,96 @@ def test_few_file_descriptors(broker: BrokerProcess) -> None:
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     assert not doctor_of(broker).of("file-descriptors")
+
+
+def test_no_file_descriptors(broker: BrokerProcess) -> None:
+    """So few that the broker cannot look at /proc, and none: then it cannot be reached, and the fix names that."""
+    pid = broker.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = len(os.listdir(f"/proc/{pid}/fd"))
+    try:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 2, before[1]))
+        (finding,) = doctor_of(broker).of("file-descriptors")
+        assert finding["severity"] == "CRITICAL"
+        assert finding["found"] == f"{used + 2} of {used + 2} file descriptors are in use"
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 1, before[1]))
+        (finding,) = doctor_of(broker, "--timeout", "1").of("unreachable-brokers")
+        assert "without file descriptors" in finding["fix"]
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+@contextmanager
+def in_cgroup(broker: BrokerProcess, controller: str, limits: dict[str, str]) -> Iterator[Path]:
+    """The broker is in a cgroup with these limits, of version 1 or 2."""
+    pid, parent = str(broker.process.pid), CGROUPS / controller
+    is_first = parent.is_dir()
+    group = (parent if is_first else CGROUPS) / f"firearrow-{pid}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"needs cgroups that can be made: {error.strerror}")
+    try:
+        try:
+            for name, text in limits.items():
+                if (group / name).exists():
+                    (group / name).write_text(text)
+            (group / "cgroup.procs").write_text(pid)
+        except OSError as error:
+            pytest.skip(f"needs a cgroup with limits for {controller}: {error.strerror}")
+        yield group
+    finally:
+        ((parent if is_first else CGROUPS) / "cgroup.procs").write_text(pid)
+        eventually(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def test_a_cgroup_with_little_memory(broker: BrokerProcess) -> None:
+    limit = str(60 << 20)
+    with in_cgroup(broker, "memory", {"memory.limit_in_bytes": limit, "memory.max": limit}):
+        (finding,) = doctor_of(broker).of("memory-limit")
+        assert finding["found"] == "its limit of memory is 60.0 MiB"
+    assert not doctor_of(broker).of("memory-limit")
+
+
+def test_a_cgroup_with_few_threads(broker: BrokerProcess) -> None:
+    threads = len(os.listdir(f"/proc/{broker.process.pid}/task"))
+    with in_cgroup(broker, "pids", {"pids.max": str(threads + 1)}):
+        (finding,) = doctor_of(broker).of("cgroup-tasks")
+        assert f"of {threads + 1} tasks of its cgroup" in finding["found"]
+    assert not doctor_of(broker).of("cgroup-tasks")
+
+
+def test_a_cgroup_with_little_cpu(broker: BrokerProcess) -> None:
+    limits = {"cpu.cfs_period_us": "20000", "cpu.cfs_quota_us": "1000", "cpu.max": "1000 20000"}
+    with in_cgroup(broker, "cpu", limits), broker.connect() as client:
+
+        def throttled() -> list[dict[str, str]]:
+            for _ in range(100):
+                assert client.ask(RequestCode.GET_BROKER_CONFIG).code == 0
+            return doctor_of(broker).of("cgroup-cpu")
+
+        (finding,) = eventually(throttled)
+        assert "gives it 0.05 CPUs" in finding["found"]
+    assert not doctor_of(broker).of("cgroup-cpu")
+
+
+@pytest.mark.parametrize(
+    ("member", "check", "used", "found"),
+    [
+        ("mappings", "memory-mappings", 40_000, []),
+        ("mappings", "memory-mappings", 50_000, ["WARNING"]),
+        ("mappings", "memory-mappings", 65_000, ["CRITICAL"]),
+        ("systemFiles", "file-descriptors", 65_000, ["CRITICAL"]),
+        ("tasks", "cgroup-tasks", 50_000, ["WARNING"]),
+    ],
+)
+def test_limits_of_the_machine(member: str, check: str, used: int, found: list[str]) -> None:
+    facts = facts_with({member: {"used": used, "limit": 65_530}})
+    assert severities(found_in(facts, check)) == found
 
 
 def test_a_clock_that_differs(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,36 @@ def test_the_tightest_memory_limit_of_a_container_counts(tmp_path: Path) -> None
     assert machine.memory(str(tmp_path), str(own)) == {"limit": 64_000_000, "used": 60_000_000}
 
 
+def test_limits_of_threads_and_cpus(tmp_path: Path) -> None:
+    """Of both versions of cgroups: the limit of threads that is reached first, and the tightest one of CPUs."""
+    own = tmp_path / "cgroup"
+    own.write_text("4:pids:/pod/box\n5:cpu,cpuacct:/pod\n0::/\n")
+    box = tmp_path / "pids" / "pod" / "box"
+    box.mkdir(parents=True)
+    (box / "pids.max").write_text("max\n")
+    (box.parent / "pids.max").write_text("100\n")
+    (box.parent / "pids.current").write_text("98\n")
+    assert machine.tasks(str(tmp_path), str(own)) == {"limit": 100, "used": 98}
+    pod = tmp_path / "cpu" / "pod"
+    pod.mkdir(parents=True)
+    (pod / "cpu.cfs_quota_us").write_text("-1\n")
+    (pod / "cpu.cfs_period_us").write_text("100000\n")
+    none = {"limit": None, "periods": None, "throttled": None}
+    assert machine.cpu(str(tmp_path), str(own)) == none
+    (pod / "cpu.cfs_quota_us").write_text("150000\n")
+    (pod / "cpu.stat").write_text("nr_periods 200\nnr_throttled 50\nthrottled_time 1\n")
+    assert machine.cpu(str(tmp_path), str(own)) == {"limit": 1.5, "periods": 200, "throttled": 50}
+    own.write_text("0::/not/visible\n")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert machine.cpu(str(tmp_path), str(own)) == none
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    (tmp_path / "cpu.stat").write_text("usage_usec 7\nnr_periods 4\nnr_throttled 1\n")
+    assert machine.cpu(str(tmp_path), str(own)) == {"limit": 0.5, "periods": 4, "throttled": 1}
+    (tmp_path / "pids.max").write_text("7\n")
+    (tmp_path / "pids.current").write_text("5\n")
+    assert machine.tasks(str(tmp_path), str(own)) == {"limit": 7, "used": 5}
+
+
 def test_the_client_reads_them(tmp_path: Path) -> None:
     async def asked(name_server: str) -> dict[str, object]:
         async with Admin(name_server=name_server) as admin:

@@ -1,5 +1,6 @@
 """Troubles of masters and slaves; slaves that do not follow are made in tests/replication."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,10 @@ from bench.ports import free_port
 from firearrow.client.admin_api.replicas import Replica
 from firearrow.client.cli.doctor.facts import Facts
 from tests.doctor.running import doctor_of, found_in
+from tests.replication.pairs import fill, name_server, start_master, start_slave
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
+from tests.support.requests import send
 
 MASTER = Replica(broker="b", broker_id=0, address="10.0.0.1:10911", says_master=True, offset=1 << 30)
 SLAVE = Replica(
@@ -69,6 +73,53 @@ def test_two_masters_of_one_epoch() -> None:
     [finding] = found_in(facts, "two-masters")
     assert finding.text == "10.0.0.1:10911 and 10.0.0.3:10911 are masters of the same epoch"
     assert master.is_trouble
+
+
+def test_a_sync_master_that_refuses(tmp_path: Path) -> None:
+    role = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "minInSyncReplicas": "2"}
+    words = [
+        word
+        for each in (role | {"haListenPort": str(free_port())}).items()
+        for word in ("--set", "=".join(each))
+    ]
+    with BrokerProcess(tmp_path / "store", *words) as broker, broker.connect() as client:
+        assert send(client, "T", b"m").code != 0
+        said = doctor_of(broker)
+    assert "1 of 2 copies are in sync" in said.of("sends-refused")[0]["found"]
+    assert said.of("replicas-missing")
+    assert said.of("replicas-too-few") == [], "it is the same trouble"
+
+
+def test_a_pair_is_in_order_until_its_slave_dies(tmp_path: Path) -> None:
+    """The slave is missed though the name server forgot it at once; it is reported once."""
+    port = str(free_port())
+    sync = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "haListenPort": port}
+    with (
+        start_master(tmp_path / "master", **sync) as master,
+        start_slave(tmp_path / "slave", name_server(master)) as slave,
+        master.connect() as client,
+    ):
+        eventually(lambda: not doctor_of(master).findings)
+        fill(client, 4)
+        assert [each["check"] for each in doctor_of(master).findings] == ["topics-without-groups"]
+        time.sleep(2.1)  # until then it is not expected
+        slave.kill()
+        said = eventually(lambda: doctor_of(master) if doctor_of(master).of("replicas-missing") else None)
+    assert {each["check"] for each in said.findings if each["severity"] != "NOTE"} == {
+        "replicas-missing",
+        "replicas-too-few",
+    }
+
+
+def test_a_slave_without_its_master(tmp_path: Path) -> None:
+    """Only a name server and the slave are left."""
+    with (
+        BrokerProcess(tmp_path / "names", "--set", "brokerName=other") as names,
+        start_slave(tmp_path / "slave", name_server(names), f"127.0.0.1:{free_port()}"),
+    ):
+        said = eventually(lambda: doctor_of(names) if doctor_of(names).of("masters-missing") else None)
+    assert said.of("masters-missing")[0]["subject"] == "broker pair"
+    assert said.of("absent-brokers") == []
 
 
 @pytest.mark.parametrize("copies", [1, 2])

@@ -20,9 +20,10 @@ BALLAST_PIECE = 1 << 16
 
 
 class SmallDisk:
-    """Mounted at `path` from `with` to its end. `kind`: `ext4` or `tmpfs`."""
+    """Mounted at `path` from `with` to its end. `kind`: `ext4` or `tmpfs`. `inodes`: how many it has; 0: by its
+    size."""
 
-    def __init__(self, folder: Path, mib: int = 16, kind: str = "ext4") -> None:
+    def __init__(self, folder: Path, mib: int = 16, kind: str = "ext4", inodes: int = 0) -> None:
         if os.geteuid() != 0:
             pytest.skip("needs root to mount a small file system")
         if shutil.which("mount") is None or (kind == "ext4" and shutil.which("mkfs.ext4") is None):
@@ -31,16 +32,19 @@ class SmallDisk:
         self.store = folder / "store"
         """Another path of a folder on the disk: what a broker logs beside it is not on the disk."""
         self._image = folder / "disk.img"
-        self._kind, self._mib = kind, mib
+        self._kind, self._mib, self._inodes = kind, mib, inodes
 
     def __enter__(self) -> Self:
         self.path.mkdir()
         if self._kind == "tmpfs":
             self._mount("-t", "tmpfs", "-o", f"size={self._mib}m", "none")
         else:
+            inodes = ("-N", str(self._inodes)) if self._inodes else ()
             with self._image.open("wb") as image:
                 image.truncate(self._mib << 20)
-            subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^resize_inode", self._image], check=True)
+            subprocess.run(
+                ["mkfs.ext4", "-q", "-m", "0", "-O", "^resize_inode", *inodes, self._image], check=True
+            )
             self._mount("-o", "loop,errors=remount-ro", str(self._image))
         (self.path / "store").mkdir()
         self.store.symlink_to(self.path / "store")
