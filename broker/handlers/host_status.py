@@ -29,6 +29,8 @@ WAIT_S = 3.0
 """Then the answer goes without what the disk has not reported."""
 DIFFERENCES_MAX = 100
 QUEUES_BEYOND_MAX = 10_000
+SLICE = 1000
+"""Queues that are looked at before the loop may do other work."""
 CPU_PERIODS_MIN = 50
 """Of a tenth of a second each: over fewer the share of those in which the broker was stopped says little."""
 CLIENTS_SHOWN_MAX = 10
@@ -72,7 +74,7 @@ class MachineHandler:
             "flush": {"mode": options.flush_disk_type, "intervalMs": options.flush_interval_ms},
             "segmentBytes": options.segment_bytes,
             "differences": self._differences(),
-            "queuesBeyond": self._queues_beyond(),
+            "queuesBeyond": await self._queues_beyond(),
         }
         return request.answer(body=orjson.dumps(facts | disks))
 
@@ -85,10 +87,12 @@ class MachineHandler:
             self._cpu_before, self._throttled = (periods, throttled), stopped / passed
         return {"limit": found["limit"], "throttledShare": self._throttled if found["limit"] else None}
 
-    def _queues_beyond(self) -> list[tuple[str, int, int, int]]:
+    async def _queues_beyond(self) -> list[tuple[str, int, int, int]]:
         """Topic, queue, first offset and end of queues with messages that are not among the topic's own any more."""
         found = []
-        for topic, number in self._reader.queues():
+        for count, (topic, number) in enumerate(self._reader.queues()):
+            if count % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
             config = self._topics.get(topic)
             if config is not None and number >= max(config.read_queues, config.write_queues):
                 first, end = self._reader.min_offset(topic, number), self._reader.max_offset(topic, number)

@@ -34,7 +34,8 @@ def joined(home: BrokerProcess, store: Path, name: str, *arguments: str) -> Iter
     """Another broker; afterwards it has unregistered, and is not expected."""
     here = "--namesrv", home.running.name_server, "--set", f"brokerName={name}"
     listens = () if "--namesrv-listen" in arguments else ("--namesrv-listen", "off")
-    with BrokerProcess(store, *here, *listens, *arguments) as running:
+    with BrokerProcess(store, *here, *listens, *arguments) as running, home.connect_name_server() as names:
+        eventually(lambda: f'"{name}"'.encode() in names.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)
         yield running
         running.stop()
 
@@ -77,6 +78,13 @@ def test_one_of_two_name_servers_is_dead(home: BrokerProcess, other: str, words:
         assert finding["subject"] == f"name server {other}"
         assert words in finding["found"]
         assert said.code == 1
+
+
+def test_a_broker_in_the_place_of_a_name_server(home: BrokerProcess, tmp_path: Path) -> None:
+    with joined(home, tmp_path / "a", "a") as broker:
+        (finding,) = doctor("-n", f"{home.running.name_server};{broker.running.address}", *QUICK).findings
+    assert finding["check"] == "name-servers"
+    assert "it is a broker without a name server" in finding["found"]
 
 
 def test_a_context_names_a_name_server_that_is_dead(home: BrokerProcess, tmp_path: Path) -> None:
@@ -125,8 +133,7 @@ def test_a_broker_that_died_is_missed_until_it_is_back(home: BrokerProcess, tmp_
 
 
 def test_a_broker_that_was_taken_away_is_forgotten(home: BrokerProcess, tmp_path: Path) -> None:
-    with joined(home, tmp_path / "old", "old") as broker, home.connect_name_server() as names:
-        eventually(lambda: b'"old"' in names.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)
+    with joined(home, tmp_path / "old", "old") as broker:
         broker.kill()
         assert eventually(lambda: absent(doctor_of(home))) == ["broker old"]
     assert doctor("-n", home.running.name_server, "--forget", "old").code == 0

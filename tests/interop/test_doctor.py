@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,9 @@ from firearrow._native.wire.codes import RequestCode
 from tests.doctor.heartbeats import beat
 from tests.doctor.running import QUICK, Said, doctor
 from tests.interop.peers import BROKER, Apache, address
+from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.eventually import eventually
 from tests.support.requests import pull, records, send, send_ext, topic_ext
 
 pytestmark = pytest.mark.interop
@@ -118,6 +121,27 @@ def test_troubles_that_its_protocol_says(apache: Apache, client: ClientSocket) -
     time.sleep(1)
     late = examined(apache).about("group Late")["groups-without-members"]
     assert "2 messages wait" in late["found"]
+
+
+@pytest.mark.long
+def test_a_cluster_of_both_kinds_and_a_broker_that_died(apache: Apache, tmp_path: Path) -> None:
+    """Apache's name server forgets a broker at once; the doctor has seen it before."""
+    state, here = tmp_path / "state", ("-n", apache.name_server, *QUICK)
+    names = "--namesrv", apache.name_server, "--namesrv-listen", "off", "--set", "brokerName=ours"
+    before = doctor(*here, state=state).findings
+    with BrokerProcess(tmp_path / "store", *names) as broker:
+        eventually(lambda: b"ours" in cluster_info(apache))
+        assert doctor(*here, state=state).findings == before
+        broker.kill()
+    eventually(lambda: b"ours" not in cluster_info(apache))
+    (finding,) = [each for each in doctor(*here, state=state).findings if each not in before]
+    assert (finding["check"], finding["subject"]) == ("absent-brokers", "broker ours")
+    assert broker.running.address in finding["found"]
+
+
+def cluster_info(apache: Apache) -> bytes:
+    with ClientSocket(address(apache.name_server)) as names:
+        return names.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
 
 
 def _bury(client: ClientSocket, topic: str) -> None:

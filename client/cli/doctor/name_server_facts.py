@@ -5,10 +5,11 @@ FireArrow's name servers lost or refused, from order configurations, and from wh
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Iterable
 
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_api import records
 from firearrow.client.admin_api.admin import Admin
@@ -49,7 +50,6 @@ async def ask_name_servers(admin: Admin, addresses: Iterable[str], source: str =
 
 
 async def _ask(admin: Admin, server: NameServer) -> None:
-    """One that refuses answers: what it knows of brokers is not seen then."""
     host, _, port = server.address.rpartition(":")
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(
@@ -66,12 +66,12 @@ async def _ask(admin: Admin, server: NameServer) -> None:
         )
         server.brokers, server.clusters = info.brokers, info.clusters
         server.orders = await _orders(admin, server.address)
-        answer = await ask(server.address, RequestCode.LIST_BROKER_FAULTS)
-        server.broker_faults = read(answer.body, _faults)
-    except BrokerError:
-        pass
+        with contextlib.suppress(BrokerError):  # Apache's
+            answer = await ask(server.address, RequestCode.LIST_BROKER_FAULTS)
+            server.broker_faults = read(answer.body, _faults)
     except ClientError as error:
-        server.fault = str(error)
+        is_other = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        server.fault = "it is a broker without a name server" if is_other else str(error)
 
 
 async def _orders(admin: Admin, address: str) -> dict[str, list[str]]:
