@@ -113,6 +113,7 @@ class Status:
             "requests": self._requests(),
             "refusals": self._refusals(),
             "connections": self._connections(),
+            "nameServers": self._sources.registrar.name_servers(),
             **self._replication(),
             **await self._groups(),
         }

@@ -101,6 +101,13 @@ class Registrar:
             return ""
         return next((other.fault for other in self._others if other.fault), "")
 
+    def name_servers(self) -> list[dict[str, object]]:
+        """Those of other processes: whether each has this broker, and why the last registration failed."""
+        return [
+            {"address": other.address, "registered": other.has_us, "fault": other.fault}
+            for other in self._others
+        ]
+
     def start(self) -> None:
         """Register all topics everywhere; our own name server has them when this returns. Needs the running
         loop."""
@@ -244,6 +251,11 @@ class RemoteNameServer:
         self._failing = self._registered = False
         self.fault = ""
         """Why the last registration failed; empty: it did not."""
+
+    @property
+    def address(self) -> str:
+        host, port = self._address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def has_us(self) -> bool:

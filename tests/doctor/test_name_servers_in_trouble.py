@@ -99,6 +99,16 @@ def test_a_context_names_a_name_server_that_is_dead(home: BrokerProcess, tmp_pat
     assert "context ours has it" in finding["found"]
 
 
+def test_a_broker_that_cannot_register_with_one_of_its_name_servers(
+    home: BrokerProcess, tmp_path: Path
+) -> None:
+    servers = "--namesrv", f"{home.running.name_server};{NOTHING_LISTENS}"
+    with joined(home, tmp_path / "a", "a", *servers):
+        (finding,) = eventually(lambda: doctor_of(home).findings)
+    assert (finding["check"], finding["subject"]) == ("registrations", "broker a")
+    assert f"name server {NOTHING_LISTENS}, which is in its namesrvAddr, does not have it" in finding["found"]
+
+
 def test_a_broker_that_only_another_name_server_knows(home: BrokerProcess, tmp_path: Path) -> None:
     """It is found through the namesrvAddr of a broker that both know."""
     port = free_port()

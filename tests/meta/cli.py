@@ -22,7 +22,8 @@ have is at the first of them; `--help` lists all, with examples.
 
 `firearrow COMMAND [VERB] …` works with topics, groups and messages of FireArrow's brokers and of Apache's 4.9 and 5.x.
 What only FireArrow's brokers can answer exits with 2 on an Apache broker. `firearrow broker` and `namesrv` are
-described in [README.md](../README.md), the jobs of `firearrow spark` in [SPARK.md](SPARK.md).
+described in [README.md](../README.md), the jobs of `firearrow spark` in [SPARK.md](SPARK.md). [DOCTOR.md](DOCTOR.md)
+lists all that `firearrow doctor` finds, with causes and fixes.
 
 ## Examples
 

@@ -187,12 +187,14 @@ class BrokerFault(NamedTuple):
 class NameServer:
     """`hosts`: the addresses that its host name has. `fault`: why it does not answer; then the rest is not known.
 
-    `source`: where its address is from, unless it was given. `brokers` and `clusters`: as in ClusterInfo.
+    `source`: where its address is from, unless it was given. `is_from_here`: a client on this machine uses it; what a
+    broker names may be for its network only. `brokers` and `clusters`: as in ClusterInfo.
     `broker_faults`: None at Apache's. `orders`: topic → the brokers of its order configuration.
     """
 
     address: str
     source: str = ""
+    is_from_here: bool = True
     hosts: tuple[str, ...] = ()
     fault: str | None = None
     brokers: Mapping[str, Mapping[int, str]] = field(default_factory=dict)

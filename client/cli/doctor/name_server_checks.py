@@ -31,6 +31,12 @@ UNANSWERED_OTHER = Trouble(
     "it is of this cluster as well: its brokers may register with it alone",
     "start it, or take it out of that list",
 )
+UNREGISTERED = Trouble(
+    WARNING,
+    "name server {address}, which is in its namesrvAddr, does not have it: {fault}",
+    "clients that ask this name server do not find the broker",
+    "start the name server, or do what the fault says; or take it out of namesrvAddr, and restart the broker",
+)
 UNRESOLVED = Trouble(
     WARNING,
     "its host name is not known here: {fault}",
@@ -123,8 +129,22 @@ def name_servers(facts: Facts) -> Found:
             trouble = UNANSWERED if each.is_resolved else UNRESOLVED
             yield trouble.of(f"name server {each.address}", fault=each.fault)
     for each in facts.other_name_servers:
-        if each.fault is not None:
+        if each.fault is not None and each.is_from_here:
             yield UNANSWERED_OTHER.of(f"name server {each.address}", fault=each.fault, source=each.source)
+        elif each.fault is not None:
+            yield NotChecked(
+                f"it does not answer here: {each.fault}; {each.source}", f"name server {each.address}"
+            )
+
+
+@finds(UNREGISTERED)
+def registrations(facts: Facts) -> Found:
+    """Brokers that cannot register with one of their name servers"""
+    yield from _unless_store(facts)
+    for broker in facts.asked_brokers():
+        for each in (broker.status or {}).get("nameServers", ()):
+            if each["fault"] and not each["registered"]:
+                yield UNREGISTERED.of(f"broker {broker.name}", address=each["address"], fault=each["fault"])
 
 
 @finds(UNKNOWN_THERE, KNOWN_ELSEWHERE, OTHER_ADDRESS)
@@ -294,6 +314,7 @@ def certificates(facts: Facts) -> Found:
 
 CHECKS = (
     name_servers,
+    registrations,
     name_servers_differ,
     absent_brokers,
     refused_brokers,

@@ -115,7 +115,7 @@ async def _other_name_servers(admin: Admin, facts: Facts) -> None:
     mean another machine from here: those of loopback are left out, unless all is on this one."""
     given = {each.address for each in facts.name_servers}
     local = all(each.is_loopback for each in facts.name_servers)
-    named: dict[str, str] = {}
+    named: dict[str, tuple[str, bool]] = {}
     try:
         contexts = load_contexts().by_name
     except ConfigError:  # commands without --namesrv report it
@@ -123,13 +123,14 @@ async def _other_name_servers(admin: Admin, facts: Facts) -> None:
     for name, context in contexts.items():
         theirs = addresses_of(context.namesrv)
         if given & set(theirs):
-            named |= dict.fromkeys(theirs, f"context {name} has it beside those given")
+            named |= dict.fromkeys(theirs, (f"context {name} has it beside those given", True))
     for broker in facts.asked_brokers():
         text = broker.config.get("namesrvAddr", "")
-        named |= dict.fromkeys(addresses_of(text), f"broker {broker.name} has it in namesrvAddr")
+        for address in addresses_of(text):
+            named.setdefault(address, (f"broker {broker.name} has it in namesrvAddr", False))
     servers = [
-        NameServer(address, source)
-        for address, source in named.items()
+        NameServer(address, source, is_from_here)
+        for address, (source, is_from_here) in named.items()
         if address not in given and ":" in address
     ][:OTHERS_MAX]
     await asyncio.gather(*(_ask(admin, each) for each in servers))
