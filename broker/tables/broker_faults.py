@@ -27,7 +27,7 @@ class Fault(StrEnum):
 @dataclass(frozen=True, slots=True)
 class BrokerFault:
     """`other`: of REPLACED, the address that it took the place of, which is its own if both advertise the same one.
-    `at_ms`: since 1970."""
+    `at_ms`: monotonic: the clock of who asks may differ."""
 
     fault: Fault
     cluster: str
@@ -60,7 +60,7 @@ class BrokerFaults:
         self._faults.pop(key, None)
         while len(self._faults) >= FAULTS_MAX:
             del self._faults[next(iter(self._faults))]
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         self._faults[key] = BrokerFault(fault, cluster, broker, broker_id, address, now_ms, other, reason)
 
     def registered(self, broker: str, broker_id: int, address: str) -> None:
@@ -77,9 +77,9 @@ class BrokerFaults:
 
     def to_objects(self) -> Iterator[dict[str, object]]:
         """The newest first."""
-        since_ms = self._clock.now_ms() - KEPT_MS
+        now_ms = self._clock.monotonic_ms()
         for each in reversed(self._faults.values()):
-            if each.at_ms >= since_ms:
+            if now_ms - each.at_ms <= KEPT_MS:
                 yield {
                     "fault": each.fault,
                     "cluster": each.cluster,
@@ -87,6 +87,6 @@ class BrokerFaults:
                     "brokerId": each.broker_id,
                     "address": each.address,
                     "other": each.other,
-                    "atMs": each.at_ms,
+                    "ageMs": now_ms - each.at_ms,
                     "reason": each.reason,
                 }

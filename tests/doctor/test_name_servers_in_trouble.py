@@ -165,6 +165,16 @@ def test_a_broker_that_the_doctor_saw_before(home: BrokerProcess, tmp_path: Path
     assert (state / "firearrow" / "brokers.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_broker_that_was_renamed_is_not_missed(home: BrokerProcess, tmp_path: Path) -> None:
+    """It has its address still; nor is a slave that was promoted."""
+    state, here = tmp_path / "state", ("-n", home.running.name_server)
+    listen = "--listen", f"127.0.0.1:{free_port()}"
+    with joined(home, tmp_path / "before", "before", *listen):
+        assert doctor(*here, *QUICK, state=state).findings == []
+    with joined(home, tmp_path / "after", "after", *listen):
+        assert doctor(*here, *QUICK, state=state).findings == []
+
+
 def test_a_broker_that_an_order_configuration_names(home: BrokerProcess) -> None:
     key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "Ordered"}
     with home.connect_name_server() as names:
@@ -260,27 +270,37 @@ def test_certificates_of_a_broker_that_speaks_tls(tmp_path: Path) -> None:
     expiring(files, 20)
     with BrokerProcess(tmp_path / "store", *files.arguments, way=WAYS["engine"]) as broker:
         names = broker.running.name_server.replace("127.0.0.1", "localhost")
-        secret = {"namesrv": names, "tls": True, "authority": files.path("authority.pem")}
-        (tmp_path / "firearrow").mkdir()
-        (tmp_path / "firearrow" / "contexts.json").write_text(
-            json.dumps({"current": "tls", "contexts": {"tls": secret}})
-        )
+        context: dict[str, object] = {"namesrv": names, "tls": True, "authority": files.path("authority.pem")}
+        with_contexts(tmp_path, context)
         assert [each["check"] for each in doctor("-n", names, *QUICK).findings] == ["certificates"]
         said = doctor(*QUICK, state=tmp_path)
         assert severities_of(said) == ["WARNING", "WARNING"], "of the name server, and of the broker"
         assert "ends in 19d" in said.findings[0]["found"]
+        expiring(files, 20, "client")
+        (context["certificate"], context["key"]) = (files.path("client.pem"), files.path("client.key"))
+        with_contexts(tmp_path, context)
+        (own,) = [
+            each for each in doctor(*QUICK, state=tmp_path).findings if each["subject"] == "this client"
+        ]
+        assert own["found"].startswith(f"its certificate ({files.path('client.pem')}) ends in 19d")
         expiring(files, -1)
         said = eventually(lambda: _expired(doctor(*QUICK, state=tmp_path)))
         assert said.code == 1
-        (finding,) = said.of("certificates")
+        (finding,) = [each for each in said.of("certificates") if each["subject"] != "this client"]
         assert "has expired 1d" in finding["found"]
         assert "certificate has expired" in said.of("name-servers")[0]["found"]
 
 
-def expiring(files: CertificateFiles, days: int) -> None:
+def with_contexts(folder: Path, context: dict[str, object]) -> None:
+    (folder / "firearrow").mkdir(exist_ok=True)
+    text = json.dumps({"current": "tls", "contexts": {"tls": context}})
+    (folder / "firearrow" / "contexts.json").write_text(text)
+
+
+def expiring(files: CertificateFiles, days: int, name: str = "server") -> None:
     now = datetime.datetime.now(datetime.UTC)
     day = datetime.timedelta(days=1)
-    files.issue("server", not_before=now - 10 * day, not_after=now + days * day)
+    files.issue(name, not_before=now - 10 * day, not_after=now + days * day)
 
 
 def _expired(said: Said) -> Said | None:

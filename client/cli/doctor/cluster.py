@@ -98,6 +98,9 @@ def _no_collections() -> Iterator[None]:
 
 async def _gather(admin: Admin, facts: Facts, name_server: str, watch: Watch) -> None:
     facts.name_servers = await ask_name_servers(admin, addresses_of(name_server))
+    answering = [each.address for each in facts.name_servers if each.fault is None]
+    if answering:  # the others delay each question, or answer it with an error
+        admin.calls.instance.name_servers.update(";".join(answering))
     for name, ids in (await admin.calls.clusters()).brokers.items():
         if 0 in ids:
             facts.brokers[name] = Broker(name, ids[0])

@@ -30,6 +30,7 @@ from firearrow.client.cli.doctor.facts import (
 )
 from firearrow.client.cli.doctor.name_server_checks import LOST, MASTER, REPLACED, is_fresh
 from firearrow.client.cli.doctor.seen_brokers import SeenBroker, SeenBrokers
+from firearrow.client.cli.times import now_ms
 
 FAULTS_MAX = 1024
 ORDERS = "ORDER_TOPIC_CONFIG"
@@ -88,6 +89,7 @@ async def _orders(admin: Admin, address: str) -> dict[str, list[str]]:
 
 
 def _faults(answer: Members) -> list[BrokerFault]:
+    now = now_ms()
     return [
         BrokerFault(
             each.text("fault"),
@@ -96,7 +98,7 @@ def _faults(answer: Members) -> list[BrokerFault]:
             each.number("brokerId"),
             each.text("address"),
             each.text("other"),
-            each.number("atMs"),
+            now - each.number("ageMs"),
             each.text("reason"),
         )
         for each in map(Members, answer.items("faults")[:FAULTS_MAX])
@@ -227,11 +229,13 @@ async def _absent(facts: Facts) -> None:
         source = f"the order configuration of topic {topic} names it"
         expected.setdefault((name, MASTER), Absent(name, MASTER, "", 0, source, answers=False))
     names = {name for name, _ in known}
+    addresses = {at for each in answering for ids in each.brokers.values() for at in ids.values()}
     absent = [
         each
         for key, each in sorted(expected.items())
         if key not in known
         and not (each.broker_id == MASTER and each.broker in names)  # `masters-missing` reports it
+        and each.address not in addresses  # it has another name or id now: a slave may have been promoted
         and not _is_missed(facts, each)
     ]
     answers = await asyncio.gather(*(_answers(each.address) for each in absent))
