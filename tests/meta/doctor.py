@@ -47,7 +47,9 @@ def _row(trouble: Trouble) -> str:
 
 
 def _with_names(template: str) -> str:
-    return re.sub(r"\{(\w+)[^}]*\}", lambda found: found[1].upper(), template).replace("|", "\\|")
+    """Values that may be empty follow a word directly: they are set apart."""
+    apart = re.sub(r"(?<=[\w}])\{", " {", template)
+    return re.sub(r"\{(\w+)[^}]*\}", lambda found: found[1].upper(), apart).replace("|", "\\|")
 
 
 def main() -> None:
