@@ -31,6 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     load_examples(long=config.getoption("--long"))
 
 
+STATE = tempfile.TemporaryDirectory(prefix="firearrow-state-")
+os.environ["XDG_STATE_HOME"] = STATE.name
+"""Where `firearrow doctor` remembers brokers: not beside what the user of this machine has."""
 use_fork_server()
 
 ORDER = ("spark/session", "quotas", "client", "integration", "spark", "interop", "replication")
