@@ -7,7 +7,7 @@
 - `commands`: the command line of `firearrow store`
 - `dump`: prints what a store holds: records, queue entries, index files, the checkpoint
 - `lock`: the lock of a stopped store, so that no broker starts on it while a tool works
-- `process_pool`: runs the audit in several processes, and shows a progress bar
+- `process_pool`: runs the audit in several processes
 - `quarantine`: keeps the originals of what a repair removes or changes, under `removed-<time>` in the store
 - `repair`: repairs a stopped store after `verify`
 - `repair_configs`: repairs config files: restores a damaged one from its `.bak`, resets offsets beyond a

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from firearrow._native.base import last_backup
 from firearrow._native.base.last_backup import LastBackup
+from firearrow._native.base.progress_bar import Advance, progress_bar
 from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
@@ -30,7 +31,6 @@ from firearrow.broker.maintenance.backup_copy import (
 )
 from firearrow.broker.maintenance.backup_manifest import NAME, Manifest, stamp_of
 from firearrow.broker.maintenance.lock import held
-from firearrow.broker.maintenance.process_pool import Advance, progress_bar
 from firearrow.broker.maintenance.store_layout import StoreLayout
 from firearrow.broker.maintenance.verify import VerifyOptions, VerifyResult, verify
 

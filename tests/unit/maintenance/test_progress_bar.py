@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from firearrow.broker.maintenance.process_pool import ProgressBar, progress_bar
+from firearrow._native.base.progress_bar import ProgressBar, progress_bar
 
 
 class Terminal(io.StringIO):
