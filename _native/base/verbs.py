@@ -33,12 +33,13 @@ SENTENCE_END = re.compile(r"(?<=\.)\s")
 
 def argument(name: str, default: Any, help: str, **settings: Any) -> Any:  # noqa: ANN401 (as `dataclasses.field`)
     """A field that is an argument. A default of False makes an option without a value, one of True a pair such as
-    `--crc` and `--no-crc`, whose second name may be another one (`off`); REQUIRED: a word. `settings`: argparse's."""
-    names: tuple[str, ...] = (name,)
+    `--crc` and `--no-crc`, whose second name may be another one (`off`); REQUIRED: a word. `also`: further names;
+    the others of `settings` are argparse's."""
+    names: tuple[str, ...] = (name, *settings.pop("also", ()))
     settings["help"] = help or None
     if default is True:
         names = (name, settings.pop("off", f"--no-{name.removeprefix('--')}"))
-        settings["action"] = _Switch
+        settings["action"] = Switch
     elif default is False:
         settings["action"] = "store_true"
     return field(default=default, metadata={DECLARED: (names, settings)})
@@ -112,6 +113,11 @@ class Verb:
     def argument(self, *names: str, **settings: Any) -> Self:  # noqa: ANN401 (argparse's own types)
         """As `argparse.ArgumentParser.add_argument`."""
         self._arguments.append((names, settings))
+        return self
+
+    def arguments(self, *declared: Declared) -> Self:
+        """Arguments that are declared already, such as shared ones."""
+        self._arguments += declared
         return self
 
     def group(self, kind: type) -> Self:
@@ -208,7 +214,7 @@ class Command:
         return parser.parse_args(_with_values(parser, words) if any_value else words, argparse.Namespace())
 
 
-class _Switch(argparse.Action):
+class Switch(argparse.Action):
     """An option with two names: the first one sets True, the second one False."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:  # noqa: ANN401

@@ -65,10 +65,17 @@ class MessageQueries:
         return matching[0]
 
     async def copies(
-        self, topic: str, unique_id: str, brokers: Mapping[str, str], begin_ms: int = 0
+        self,
+        topic: str,
+        unique_id: str,
+        brokers: Mapping[str, str],
+        begin_ms: int = 0,
+        *,
+        all_answer: bool = False,
     ) -> list[ReceivedMessage]:
         """All messages of a topic with this unique id, at these brokers (name → address): also of topics that no
-        name server knows, and what was stored several times. Oldest first; a broker that fails has none.
+        name server knows, and what was stored several times. Oldest first. A broker that fails has none, or its error
+        is raised (`all_answer`).
         """
         ext = self._fields(topic, unique_id, UNIQUE_MAX, begin_ms, FOREVER_MS, unique=True)
         answers = await asyncio.gather(
@@ -76,7 +83,7 @@ class MessageQueries:
             return_exceptions=True,
         )
         for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, RocketMQError):
+            if isinstance(answer, BaseException) and (all_answer or not isinstance(answer, RocketMQError)):
                 raise answer
         found = [m for answer in answers if not isinstance(answer, BaseException) for m in answer]
         matching = [m for m in found if m.message_id == unique_id and m.topic == topic]

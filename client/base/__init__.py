@@ -9,5 +9,6 @@
 - `process_exit`: closes what runs when the process ends
 - `service_state`: states of producers and consumers, the base class for `async with`, the wall clock
 - `state_log`: one line in the log for a state, such as a slow consumer, and one for its end
+- `times`: times and durations as they are typed and shown
 - `unsent`: counts what could not be sent or stored, and reports it on stderr
 """

@@ -1,6 +1,7 @@
 """Names of topics and groups: validity, retry and dead-letter topics, namespace prefixes."""
 
 import re
+from collections.abc import Iterable
 
 from firearrow._native.protocol import name_rules
 from firearrow.client.base.errors import ConfigError
@@ -76,3 +77,15 @@ def _check(what: str, name: str, chars_max: int) -> str:
     if not ALLOWED.fullmatch(name):
         raise ConfigError(f"{what} {name!r}: only a to z, A to Z, digits, `%`, `|`, `_` and `-` are allowed")
     return name
+
+
+def topic_table(texts: Iterable[str]) -> dict[str | None, str]:
+    """The target topics of `NAME` and `SOURCE=NAME`, by source topic; None: for all others. ConfigError."""
+    table: dict[str | None, str] = {}
+    for text in texts:
+        source, equals, name = text.rpartition("=")
+        key = source if equals else None
+        if not name or (equals and not source) or key in table:
+            raise ConfigError(f"--to-topic: {text!r}; write NAME once, or SOURCE=NAME once for each topic")
+        table[key] = name
+    return table

@@ -5,10 +5,10 @@ What all commands share:
 - `candidates`: what a shell may complete a word to
 - `command`: commands that work on a cluster, and what their verbs have in common
 - `contexts`: the file of name servers and keys by name
+- `file_lock`: files that one command at a time may have open
 - `formats`: permissions, KEY=VALUE and other values as they are typed and shown
 - `main`: finds the command and runs it
 - `output`: tables on a terminal, JSON Lines when piped
-- `times`: times and durations as they are typed and shown
 
 The commands, by subject:
 

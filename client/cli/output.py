@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from firearrow.client.cli.times import age_text, time_text
+from firearrow.client.base.times import age_text, time_text
 
 GAP = "  "
 CAPITAL = re.compile(r"([A-Z])")

@@ -11,8 +11,8 @@ import pytest
 
 from firearrow._native.base.verbs import Verb
 from firearrow.client import blocking
+from firearrow.client.base import times
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.cli import times
 from firearrow.client.cli.main import BUILT_IN, own_entries
 from tests.client.conftest import unique
 from tests.interop.peers import Peer

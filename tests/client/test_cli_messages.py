@@ -17,10 +17,10 @@ import pytest
 
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions, PushConsumerOptions
+from firearrow.client.base.times import now_ms
 from firearrow.client.cli.messages.message_view import Template
 from firearrow.client.cli.messages.queue_reader import From, Start
 from firearrow.client.cli.messages.send_delay import delay_levels
-from firearrow.client.cli.times import now_ms
 from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer

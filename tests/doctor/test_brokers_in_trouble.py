@@ -15,9 +15,9 @@ from firearrow._native.base import last_backup
 from firearrow._native.base import machine as measured
 from firearrow._native.base.last_backup import LastBackup
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.base.times import now_ms
 from firearrow.client.cli.doctor import cluster
 from firearrow.client.cli.doctor.facts import Broker, Facts, NameServer
-from firearrow.client.cli.times import now_ms
 from tests.doctor.running import doctor_of, facts_of, found_in, machine, severities
 from tests.faults.small_disk import SmallDisk
 from tests.support.broker_process import BrokerProcess

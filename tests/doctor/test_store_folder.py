@@ -10,8 +10,8 @@ import pytest
 from firearrow._native.base import last_backup
 from firearrow._native.base.last_backup import LastBackup
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.base.times import now_ms
 from firearrow.client.cli.doctor import store_samples
-from firearrow.client.cli.times import now_ms
 from tests.doctor.heartbeats import beat
 from tests.doctor.running import doctor
 from tests.golden import unpacked

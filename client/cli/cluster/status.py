@@ -7,10 +7,10 @@ from typing import Any
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.errors import BrokerError, ClientError, OnlyFireArrow
+from firearrow.client.base.times import now_ms
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each
 from firearrow.client.cli.formats import is_of_user, is_system_group, real
 from firearrow.client.cli.output import Column, Kind, red_if, titled
-from firearrow.client.cli.times import now_ms
 from firearrow.client.remoting.routes import MASTER
 
 DISK_FULL_PERCENT = 90

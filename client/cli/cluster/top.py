@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.overview import GroupTotals, Overview, TopicTotals
 from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.times import now_ms, time_ms
 from firearrow.client.cli.command import Call, Command, count, positive
 from firearrow.client.cli.formats import is_of_user, is_system_group
 from firearrow.client.cli.output import Column, Kind, titled
-from firearrow.client.cli.times import now_ms, time_ms
 
 EVERY_S, ONCE_S, SHORTEST_S = 2.0, 1.0, 0.001
 ROWS = 15

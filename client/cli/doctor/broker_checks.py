@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from firearrow._native.store_checks.findings import Kind, Severity
+from firearrow.client.base.times import age_text
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, finds, shortened
 from firearrow.client.cli.doctor.facts import Broker, Facts, host_of, is_loopback
 from firearrow.client.cli.doctor.machine_checks import of_machines
 from firearrow.client.cli.formats import FIRST_VERSION, real, version_text
 from firearrow.client.cli.output import bytes_text
-from firearrow.client.cli.times import age_text
 
 NOTE, WARNING, CRITICAL = Severity
 SAVE_SLOW_MS, SAVE_LATE_MS = 10_000, 60_000

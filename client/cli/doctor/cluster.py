@@ -31,6 +31,7 @@ from firearrow.client.base.errors import (
 )
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import DLQ, RETRY
+from firearrow.client.base.times import now_ms
 from firearrow.client.cli.doctor.facts import (
     BROADCASTING,
     Broker,
@@ -45,7 +46,6 @@ from firearrow.client.cli.doctor.facts import (
 )
 from firearrow.client.cli.doctor.group_checks import NEEDS_FIREARROW, RETRIES_WINDOW_MS
 from firearrow.client.cli.doctor.name_server_facts import addresses_of, ask_name_servers, look_around
-from firearrow.client.cli.times import now_ms
 
 T = TypeVar("T")
 READER = "TOOLS_CONSUMER"

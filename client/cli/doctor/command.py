@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from firearrow._native.store_checks.findings import Severity
 from firearrow.client.base.errors import ConfigError, RocketMQError, TransportError
+from firearrow.client.base.times import duration_ms, now_ms
 from firearrow.client.cli.command import CANNOT_REACH, FOUND_TROUBLE, OK, Call, Command
 from firearrow.client.cli.doctor import (
     broker_checks,
@@ -19,7 +20,6 @@ from firearrow.client.cli.doctor.checks import Examined, counted, run, shortened
 from firearrow.client.cli.doctor.cluster import Watch, cluster_facts
 from firearrow.client.cli.doctor.facts import Facts
 from firearrow.client.cli.output import Colour, Output, printable, titled
-from firearrow.client.cli.times import duration_ms, now_ms
 
 CHECKS = (
     *name_server_checks.CHECKS,

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from firearrow._native.store_checks.findings import Finding, Severity
 from firearrow.client.base.names import DLQ, RETRY
+from firearrow.client.base.times import age_text
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, counted, finds, shortened
 from firearrow.client.cli.doctor.facts import BROADCASTING, Facts, Group, Progress, Queue, Topic
-from firearrow.client.cli.times import age_text
 
 NOTE, WARNING, CRITICAL = Severity
 DELAYED = "SCHEDULE_CONSUMER"

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from firearrow._native.store_checks.findings import Severity
+from firearrow.client.base.times import age_text
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, counted, finds
 from firearrow.client.cli.doctor.facts import Broker, Facts
 from firearrow.client.cli.formats import real
 from firearrow.client.cli.output import bytes_text
-from firearrow.client.cli.times import age_text
 
 NOTE, WARNING, CRITICAL = Severity
 LEVELS = (

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from firearrow._native.store_checks.findings import Finding, Severity
+from firearrow.client.base.times import age_text, time_text
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, counted, finds, shortened
 from firearrow.client.cli.doctor.facts import BrokerFault, Facts, NameServer
-from firearrow.client.cli.times import age_text, time_text
 
 NOTE, WARNING, CRITICAL = Severity
 MASTER = 0

@@ -17,6 +17,7 @@ from firearrow.client.admin_api.records import Members, read
 from firearrow.client.admin_api.replicas import MISSING
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError
 from firearrow.client.base.options import ClientOptions, TlsOptions
+from firearrow.client.base.times import now_ms
 from firearrow.client.cli.contexts import load_contexts
 from firearrow.client.cli.doctor import certificate_dates
 from firearrow.client.cli.doctor.facts import (
@@ -30,7 +31,6 @@ from firearrow.client.cli.doctor.facts import (
 )
 from firearrow.client.cli.doctor.name_server_checks import LOST, MASTER, REPLACED, is_fresh
 from firearrow.client.cli.doctor.seen_brokers import SeenBroker, SeenBrokers
-from firearrow.client.cli.times import now_ms
 
 FAULTS_MAX = 1024
 ORDERS = "ORDER_TOPIC_CONFIG"

@@ -2,10 +2,10 @@
 
 from firearrow._native.store_checks.findings import Severity
 from firearrow.client.admin_api.replicas import FOLLOWS, MISSING, Replica
+from firearrow.client.base.times import age_text
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, counted, finds
 from firearrow.client.cli.doctor.facts import Facts
 from firearrow.client.cli.output import bytes_text
-from firearrow.client.cli.times import age_text
 
 NOTE, WARNING, CRITICAL = Severity
 LAG_BYTES, LAG_MS = 64 << 20, 30_000

@@ -4,10 +4,10 @@ from firearrow._native.protocol.name_rules import DISCARD_TOPIC, SCHEDULE_TOPIC,
 from firearrow._native.store_checks.findings import Severity
 from firearrow.client.admin_api.records import unread_messages
 from firearrow.client.base.names import DLQ, RETRY
+from firearrow.client.base.times import age_text
 from firearrow.client.cli.doctor.checks import Found, NotChecked, Trouble, counted, finds, shortened
 from firearrow.client.cli.doctor.facts import BROADCASTING, Broker, Facts, Queue, QueueState, Topic
 from firearrow.client.cli.output import bytes_text
-from firearrow.client.cli.times import age_text
 
 NOTE, WARNING, CRITICAL = Severity
 SKEW_MESSAGES_MIN = 1000

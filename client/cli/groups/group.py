@@ -12,10 +12,10 @@ from firearrow.client.admin_api.overview import BROADCASTING, Overview
 from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, QueueLag, QueueRange
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, TransportError
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.times import now_ms, time_ms
 from firearrow.client.cli.command import FOUND_TROUBLE, Call, Command, of_each, positive
 from firearrow.client.cli.formats import is_system_group, version_text
 from firearrow.client.cli.output import Colour, Column, Kind, titled
-from firearrow.client.cli.times import now_ms, time_ms
 
 WATCH_S = 2.0
 LIST_COLUMNS = (

@@ -6,6 +6,7 @@
 - `message_view`: messages as rows, lines and by a template; which ones are meant
 - `queue_reader`: reads queues by pulls, without a group: what is stored, then what comes
 - `resending`: stored messages sent again: what is kept, where a dead letter came from
+- `selection`: the messages that a command is about
 - `send`: send messages: one, many, or one for each line
 - `send_delay`: delays by timer messages or delay levels, whichever the brokers have
 - `tail`: messages as they come

@@ -9,6 +9,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.cluster_admin import Operations
 from firearrow.client.admin_api.message_queries import MessageQueries, decode_offset_id
 from firearrow.client.base.errors import ClientError, ConfigError, TransportError
+from firearrow.client.base.times import time_ms
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count
 from firearrow.client.cli.messages.message_view import (
     Decode,
@@ -16,9 +17,9 @@ from firearrow.client.cli.messages.message_view import (
     pattern,
     print_message,
     print_messages,
+    tags_of,
 )
 from firearrow.client.cli.output import Column, Kind, red_if, titled
-from firearrow.client.cli.times import time_ms
 
 LIMIT, LIMIT_MAX = 64, 100_000
 PATH_COLUMNS = (
@@ -79,11 +80,11 @@ async def find(call: Call) -> int:
     if given.key is None and given.since is None:
         raise ConfigError("give --key, or a time by --from, so that not the whole topic is read")
     wanted = Wanted(
-        key=given.key,
+        keys=frozenset() if given.key is None else frozenset([given.key]),
         grep=pattern(given.grep),
         since_ms=time_ms(given.since) if given.since is not None else 0,
         until_ms=time_ms(given.until) if given.until is not None else 0,
-        tags=frozenset(tag.strip() for tag in (given.tag or "").split("||") if tag.strip()),
+        tags=tags_of(given.tag),
     )
     if given.key is not None:
         until = {"end_ms": wanted.until_ms} if wanted.until_ms else {}

@@ -18,9 +18,9 @@ from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.admin_api.message_queries import MessageQueries
 from firearrow.client.base.errors import ClientError, OnlyFireArrow
 from firearrow.client.base.message import MessageQueue, Property
+from firearrow.client.base.times import age_text, now_ms, time_text
 from firearrow.client.cli.messages.half_messages import HALF_TOPIC, HalfState, half_state
 from firearrow.client.cli.messages.send_delay import DEFAULT_LEVELS, delay_levels
-from firearrow.client.cli.times import age_text, now_ms, time_text
 from firearrow.client.trace.records import (
     EndTransactionRecord,
     InvalidTrace,

@@ -2,6 +2,7 @@
 
 import base64
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,8 +12,8 @@ import orjson
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError, RocketMQError
+from firearrow.client.base.times import time_text
 from firearrow.client.cli.output import Column, Kind, Output, printable, titled
-from firearrow.client.cli.times import time_text
 
 COLUMNS = (
     Column("storedMs", "STORED", Kind.TIME),
@@ -72,6 +73,24 @@ def message_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[
     shown, encoding = _decoded(body, decode)
     row |= {"bodyBytes": len(body), "body": shown}
     return row | ({"bodyEncoding": encoding} if encoding else {})
+
+
+def whole_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[str, Any]:
+    """All that a broker has of a message: `message_row`, and what only copies and forensics need. `bodyCrc` is that of
+    the body as it was sent, `sysFlag` shows how it is stored."""
+    row = message_row(message, decode) | {
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "storeHost": message.store_host,
+        "physicalOffset": message.physical_offset,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+    }
+    return row if row["body"] is None else row | {"bodyCrc": body_crc(message.body)}
+
+
+def body_crc(body: bytes) -> int:
+    """As records have it: without the highest bit."""
+    return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def _decoded(body: bytes, decode: Decode) -> tuple[Any, str | None]:
@@ -197,22 +216,37 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which messages are meant; None and 0: all. `tags` as brokers filter them: `a || b`."""
+    """Which messages are meant; None, 0 and empty sets: all. `ids`, in capitals: unique ids, offset ids, or the ids
+    that dead letters had in their topics."""
 
-    key: str | None = None
+    keys: frozenset[str] = frozenset()
     grep: re.Pattern[str] | None = None
     since_ms: int = 0
     until_ms: int = 0
     tags: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()
 
     def __call__(self, message: ReceivedMessage) -> bool:
         if message.store_timestamp < self.since_ms or 0 < self.until_ms < message.store_timestamp:
             return False
-        if self.key is not None and self.key not in message.keys:
+        if self.keys and self.keys.isdisjoint(message.keys):
+            return False
+        if self.ids and self.ids.isdisjoint(each.upper() for each in ids_of(message)):
             return False
         if self.tags and message.tags not in self.tags:
             return False
         return self.grep is None or self.grep.search(body_text(message, Decode.TEXT)) is not None
+
+
+def ids_of(message: ReceivedMessage) -> tuple[str, ...]:
+    """All ids by which a message is known."""
+    origin = message.get_property("ORIGIN_MESSAGE_ID")
+    return (message.message_id, message.offset_message_id, *([origin] if origin else ()))
+
+
+def tags_of(text: str | None) -> frozenset[str]:
+    """The tags of `a || b`; none of them: all messages."""
+    return frozenset(tag.strip() for tag in (text or "").split("||") if tag.strip()) - {"*"}
 
 
 def pattern(text: str | None) -> re.Pattern[str] | None:

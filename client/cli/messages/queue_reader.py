@@ -17,7 +17,7 @@ from firearrow._native.wire.command import FieldError
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.cli.times import time_ms
+from firearrow.client.base.times import time_ms
 from firearrow.client.pull.pull_request import PullClient, PullQuery, PullResult, PullStatus
 from firearrow.client.rebalance.subscription import Subscription
 

@@ -1,4 +1,4 @@
-"""Sends stored messages again: what of a message is kept, and where a dead letter came from.
+"""Sends stored messages again: what of a message is kept, where a dead letter came from, what a copy names.
 
 The body, tags, keys, sharding key, flag, the unique id and all properties of its users are kept, so that traces
 (`traceparent`) go on; what brokers set for delays, transactions, POP, retries and dead letters is dropped.
@@ -11,6 +11,9 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message, Property
 from firearrow.client.base.names import DLQ, RETRY
 
+REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC = "REPLAY_JOB", "REPLAY_BROKER", "REPLAY_TOPIC"
+REPLAY_QUEUE, REPLAY_OFFSET = "REPLAY_QUEUE", "REPLAY_OFFSET"
+"""Properties by which a message names the one that it is a copy of; Spark's jobs set the same."""
 SENT_APART = frozenset(
     {Property.KEYS, Property.TAGS, Property.WAIT, Property.UNIQUE_KEY, Property.SHARDING_KEY}
 )
@@ -51,3 +54,20 @@ def origin_topic(group: str, properties: Mapping[str, str]) -> str | None:
         if topic and not topic.startswith((RETRY, DLQ)) and not is_system_topic(topic):
             return topic
     return None
+
+
+def provenance(job: str, source: ReceivedMessage, topic: str) -> dict[str, str]:
+    """The properties for a copy of `source`, which `topic` has, made by a job of this name."""
+    return {
+        REPLAY_JOB: job,
+        REPLAY_BROKER: source.broker_name,
+        REPLAY_TOPIC: topic,
+        REPLAY_QUEUE: str(source.queue_id),
+        REPLAY_OFFSET: str(source.queue_offset),
+    }
+
+
+def came_from(copy: ReceivedMessage, source: ReceivedMessage, topic: str) -> bool:
+    """Whether the copy names this message of `topic`, whichever job made it."""
+    named = provenance(copy.get_property(REPLAY_JOB, "") or "", source, topic)
+    return all(copy.get_property(name, "") == value for name, value in named.items())

@@ -13,11 +13,11 @@ from typing import Any
 from firearrow.client.base.errors import ClientError, ConfigError, RocketMQError
 from firearrow.client.base.message import Message, SendResult, SendStatus
 from firearrow.client.base.options import ProducerOptions
+from firearrow.client.base.times import duration_ms, now_ms, time_ms
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, count, positive
 from firearrow.client.cli.formats import pairs
 from firearrow.client.cli.messages.send_delay import set_due_time
 from firearrow.client.cli.output import Column, Kind, Output
-from firearrow.client.cli.times import duration_ms, now_ms, time_ms
 from firearrow.client.send.producer import Producer
 
 GROUP = "firearrow-cli"
@@ -198,7 +198,7 @@ async def _send_many(call: Call, producer: Producer, message: Message) -> int:
     """Send many, pipelined: the next ones do not wait for the answers of the ones before. Prints a summary."""
     given, progress, began_s = call.arguments, _Progress(), time.monotonic()
     bodies = _lines(given.body) if given.each_line else _copies(given)
-    pace = _Pace(given.rate)
+    pace = Pace(given.rate)
     sending = _Sending(producer, progress, call)
     try:
         async for body in bodies:
@@ -270,20 +270,25 @@ class _Sending:
             self._call.output.note(f"not sent: {result}")
 
 
-class _Pace:
-    """At most `rate` a second; None: as fast as possible."""
+class Pace:
+    """At most this number of messages, and of bytes, a second; None: as fast as possible. What was not used for a
+    second may be used at once."""
 
-    def __init__(self, rate: float | None) -> None:
+    def __init__(self, rate: float | None, bytes_rate: float | None = None) -> None:
         self._each_s = 1 / rate if rate else 0.0
-        self._next_s = time.monotonic()
+        self._byte_s = 1 / bytes_rate if bytes_rate else 0.0
+        self._next_s = self._next_byte_s = time.monotonic()
 
-    async def wait(self) -> None:
-        if not self._each_s:
+    async def wait(self, size: int = 0) -> None:
+        """Wait until a message of `size` bytes may follow."""
+        if not self._each_s and not self._byte_s:
             return
         now_s = time.monotonic()
-        if self._next_s > now_s:
-            await asyncio.sleep(self._next_s - now_s)
+        next_s = max(self._next_s, self._next_byte_s)
+        if next_s > now_s:
+            await asyncio.sleep(next_s - now_s)
         self._next_s = max(self._next_s, now_s - 1) + self._each_s
+        self._next_byte_s = max(self._next_byte_s, now_s - 1) + self._byte_s * size
 
 
 async def _copies(given: Any) -> AsyncGenerator[bytes, None]:  # noqa: ANN401 (argparse's values)

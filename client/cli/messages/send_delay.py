@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ConfigError, NoRoute
 from firearrow.client.base.message import Message
-from firearrow.client.cli.times import UNIT_MS, duration_ms, time_text
+from firearrow.client.base.times import UNIT_MS, duration_ms, time_text
 
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 LEVELS_MAX = 1000

@@ -52,7 +52,8 @@ async def tail(call: Call) -> None:
         raise ConfigError(f"{len(given.topics)} topics: at most {TOPICS_MAX} can be read at a time")
     start = Start.parse(given.start)
     since_ms = start.value if start.kind is From.TIME else 0
-    wanted = Wanted(key=given.key, grep=pattern(given.grep), since_ms=since_ms)
+    keys = frozenset() if given.key is None else frozenset([given.key])
+    wanted = Wanted(keys=keys, grep=pattern(given.grep), since_ms=since_ms)
     show = printer(call.output, given.decode, given.format)
     left = given.count
     async with contextlib.aclosing(messages_of(call, start)) as messages:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ConfigError, check
+from firearrow.client.base.times import now_ms, time_ms, time_text
 from firearrow.client.cli.command import Call, Command, count
 from firearrow.client.cli.formats import members
 from firearrow.client.cli.output import Column, Kind, titled
-from firearrow.client.cli.times import now_ms, time_ms, time_text
 from firearrow.client.send.recall import RecallHandle, recall
 
 LIMIT, LIMIT_MAX = 100, 1000

@@ -9,10 +9,10 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.overview import Overview, TopicTotals
 from firearrow.client.admin_api.records import READ, TopicConfig
 from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
+from firearrow.client.base.times import time_ms
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, positive
 from firearrow.client.cli.formats import PERMISSIONS, is_of_user, members, pairs, perm_text
 from firearrow.client.cli.output import Column, Kind, titled
-from firearrow.client.cli.times import time_ms
 from firearrow.client.cli.topics.shrink_topic import (
     UNREAD_COLUMNS,
     Unread,

@@ -1,4 +1,4 @@
-"""Times and durations as they are typed and shown: ISO, relative (`-15m`) or milliseconds since 1970."""
+"""Times and durations as they are typed and shown: ISO, relative (`-15m`), or seconds or milliseconds since 1970."""
 
 import re
 import time

@@ -1,0 +1,38 @@
+"""A file that one command at a time may have open, and the folder of what commands note between their runs."""
+
+import os
+from pathlib import Path
+from typing import IO
+
+from firearrow.client.base.errors import ConfigError
+
+
+def state_folder() -> Path:
+    """`~/.local/state/firearrow`, or where XDG_STATE_HOME is."""
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(home) / "firearrow"
+
+
+def open_locked(path: Path, what: str) -> IO[bytes]:
+    """Open a file, made if it is missing, to read it and to append; only its owner may read it. The lock ends with the
+    file or the process.
+
+    ConfigError: another command has it, or it cannot be used.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+b")
+    except OSError as error:
+        raise ConfigError(f"cannot use {path}: {error.strerror}") from None
+    try:
+        import fcntl  # noqa: PLC0415 (not on Windows)
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        pass
+    except BlockingIOError:
+        file.close()
+        raise ConfigError(
+            f"another {what} is running, which has {path} open: wait until it has ended"
+        ) from None
+    return file
