@@ -12,6 +12,7 @@
 - `malloc`: settings of glibc's malloc: how much freed memory it keeps
 - `memory`: prefetching, and fast copies and comparisons of memory
 - `offset_text`: the text of very many offsets in Apache's config files
+- `openssl_command`: such certificates by the command openssl
 - `progress_bar`: what is done of a long command, on one line of a terminal
 - `shared_arguments`: arguments of commands that have one name for one thing, also in the jobs of Spark
 - `text`: UTF-8 validation, and numbers as decimal digits

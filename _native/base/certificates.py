@@ -1,6 +1,7 @@
 """Certificates for development: an authority of one's own, and certificates that it signs.
 
-They need the package cryptography (the extra `tls`), imported when first used. Keys are of the curve P-256. Any thread.
+They need the package cryptography (the extra `tls`), imported when first used, or else the command openssl. Keys are of
+the curve P-256. Any thread.
 """
 
 import datetime
@@ -10,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
+
+from firearrow._native.base import openssl_command
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -27,12 +30,18 @@ class Pem(NamedTuple):
 
 
 def available() -> bool:
-    """Whether the package cryptography is installed."""
+    """Whether certificates can be made here."""
+    return _has_package() or openssl_command.available()
+
+
+def _has_package() -> bool:
     return find_spec("cryptography") is not None
 
 
 def authority(name: str) -> Pem:
     """A new authority, with a certificate that it has signed itself."""
+    if not _has_package():
+        return _by_command(name, AUTHORITY_DAYS, is_authority=True)
     key = _new_key()
     builder = _builder(name, key, AUTHORITY_DAYS)
     return _signed(builder, name, key, key, is_authority=True)
@@ -41,6 +50,8 @@ def authority(name: str) -> Pem:
 def signed_by(issuer: Pem, name: str, names: Iterable[str] = ()) -> Pem:
     """A certificate for a server of these host names and addresses, or for a client. ValueError: `issuer` is no
     authority in PEM format."""
+    if not _has_package():
+        return _by_command(name, CERTIFICATE_DAYS, issuer, names)
     from cryptography import x509  # noqa: PLC0415 (an optional package)
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
@@ -58,6 +69,8 @@ def signed_by(issuer: Pem, name: str, names: Iterable[str] = ()) -> Pem:
 
 def self_signed(name: str) -> Pem:
     """A certificate that its own key has signed, like the one that Apache's broker makes at its start."""
+    if not _has_package():
+        return _by_command(name, CERTIFICATE_DAYS)
     key = _new_key()
     return _signed(_builder(name, key, CERTIFICATE_DAYS), name, key, key, is_authority=False)
 
@@ -71,6 +84,20 @@ def in_memory(pem: bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
+
+
+def _by_command(
+    name: str, days: int, issuer: Pem | None = None, names: Iterable[str] = (), *, is_authority: bool = False
+) -> Pem:
+    """ValueError: it cannot be made."""
+    made = openssl_command.certificate(name, names, _valid(days), issuer, is_authority=is_authority)
+    return Pem(*made)
+
+
+def _valid(days: int) -> tuple[datetime.datetime, datetime.datetime]:
+    """From yesterday on, because other hosts' clocks may be slow."""
+    now = datetime.datetime.now(datetime.UTC)
+    return now - datetime.timedelta(days=1), now + datetime.timedelta(days=days)
 
 
 def _new_key() -> "EllipticCurvePrivateKey":
@@ -97,14 +124,14 @@ def _general_name(name: str) -> "x509.GeneralName":
 def _builder(name: str, key: "EllipticCurvePrivateKey", days: int) -> "x509.CertificateBuilder":
     from cryptography import x509  # noqa: PLC0415
 
-    now = datetime.datetime.now(datetime.UTC)
+    since, until = _valid(days)
     return (
         x509.CertificateBuilder()
         .subject_name(_named(name))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))  # other hosts' clocks may be slow
-        .not_valid_after(now + datetime.timedelta(days=days))
+        .not_valid_before(since)
+        .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 

@@ -166,7 +166,7 @@ class Options:
     tls_mode: str = _option("", "tls.server.mode", choices=("", "disabled", "permissive", "enforcing"))
     """Empty: disabled without a certificate, enforcing if clients need one, else permissive (TLS and plain)."""
     tls_test_mode: str = _option("", "tls.test.mode.enable", choices=("", "true", "false"))
-    """`true` makes a certificate at each start, which clients cannot check; needs `firearrow[tls]`."""
+    """`true` makes a certificate at each start, which clients cannot check; needs openssl or `firearrow[tls]`."""
     tls_certificate: str = _option("", "tls.server.certPath")
     """The broker's certificate with its chain (PEM)."""
     tls_key: str = _option("", "tls.server.keyPath")

@@ -250,8 +250,8 @@ def fault_of(pairs: Mapping[str, str]) -> str | None:
             server_context(settings)
         if settings.made and not certificates.available():
             raise TlsFault(
-                "without tls.server.certPath a certificate is made at the start, which needs the package cryptography: "
-                "pip install 'firearrow[tls]', or name a certificate"
+                "without tls.server.certPath a certificate is made at the start, which needs the command openssl or "
+                "the package cryptography: pip install 'firearrow[tls]', or name a certificate"
             )
         if settings.outgoing:
             client_context(settings)
@@ -394,7 +394,12 @@ def _trust(context: ssl.SSLContext, authorities: str, prefix: str, purpose: ssl.
 
 
 def _load_made(context: ssl.SSLContext) -> None:
-    certificate, key = certificates.self_signed("localhost")
+    try:
+        certificate, key = certificates.self_signed("localhost")
+    except ValueError as error:
+        raise TlsFault(
+            f"no certificate can be made at the start: {error}; name one by tls.server.certPath"
+        ) from None
     with certificates.in_memory(certificate + key) as path:
         context.load_cert_chain(path)
 

@@ -96,12 +96,44 @@ def test_half_an_authority_is_not_replaced(tmp_path: Path, name: str) -> None:
     assert init(tmp_path).returncode == 0
 
 
-def test_without_the_package(tmp_path: Path) -> None:
+def without_the_package(folder: Path, *names: str, **environment: str) -> subprocess.CompletedProcess[str]:
     code = (
         "from firearrow._native.base import certificates\n"
         "certificates.find_spec = lambda name: None\n"
         "from firearrow.client.cli.main import main; main()"
     )
-    command = [sys.executable, "-c", code, "tls", "init", "--dir", str(tmp_path / "tls")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, "pip install 'firearrow[tls]'" in done.stderr) == (2, True)
+    command = [sys.executable, "-c", code, "tls", "init", *names, "--dir", str(folder)]
+    environment = os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def test_without_the_package_and_openssl(tmp_path: Path) -> None:
+    done = without_the_package(tmp_path / "tls", PATH=str(tmp_path))
+    assert (done.returncode, "apt install openssl" in done.stderr) == (2, True)
+
+
+def test_by_the_command_openssl(tmp_path: Path) -> None:
+    """A certificate of either way is signed by an authority of the other."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert without_the_package(first).returncode == 0
+    assert init(first, "broker.example").returncode == 0
+    assert init(second).returncode == 0
+    assert without_the_package(second, "broker.example").returncode == 0
+    assert stat.S_IMODE((second / "server.key").stat().st_mode) == 0o600
+    for folder in (first, second):
+        arguments = (
+            *("--tls-cert", str(folder / "server.pem"), "--tls-key", str(folder / "server.key")),
+            *settings(server_mode="enforcing", server_need_client_auth="require", server_authClient="true"),
+            *settings(server_trustCertPath=str(folder / "authority.pem")),
+        )
+        with (
+            BrokerProcess(tmp_path / folder.name / "store", *arguments) as running,
+            ClientSocket(running.address, tls=context(folder)) as connection,
+        ):
+            assert connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+
+
+@pytest.mark.parametrize("name", ["a\nb", "$HOME", "a'b", 'a"b', "a#b", "a b", ""])
+def test_words_that_are_no_names_of_hosts(tmp_path: Path, name: str) -> None:
+    done = init(tmp_path / "tls", name)
+    assert (done.returncode, "is not a host name or address" in done.stderr) == (2, True)

@@ -1,6 +1,7 @@
 """Create an authority and certificates for development."""
 
 import os
+import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from firearrow.client.cli.command import Call, Command
 from firearrow.client.cli.output import titled
 
 COLUMNS = titled("file", "content")
+HOST = re.compile(r"[\w.:*-]{1,253}", re.ASCII)
+"""`*.example.com` and IPv6 addresses among them."""
 AUTHORITY, SERVER, CLIENT = "authority", "server", "client"
 
 
@@ -24,14 +27,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def init(call: Call) -> None:
-    """Create an authority, and certificates for the names of this host; this needs pip install 'firearrow[tls]'. If
-    the authority exists, it signs new certificates.
+    """Create an authority, and certificates for the names of this host, by openssl or pip install 'firearrow[tls]'.
+    If the authority exists, it signs new certificates.
 
         firearrow tls init
         firearrow tls init broker-1.example.com --dir ./tls
     """
     if not certificates.available():
-        raise ConfigError("this needs the package cryptography: pip install 'firearrow[tls]'")
+        raise ConfigError(
+            "this needs the command openssl (apt install openssl) or the package cryptography "
+            "(pip install 'firearrow[tls]')"
+        )
+    for name in call.arguments.names:
+        if not HOST.fullmatch(name):
+            raise ConfigError(f"{name!r} is not a host name or address")
     folder = call.arguments.dir or _home() / "firearrow" / "tls"
     names = own_names(call.arguments.names)
     try:
