@@ -39,7 +39,9 @@ report: environment
 	$(BIN)/python -m bench.report $(ARGS)
 deb: $(STAMP)
 	packaging/deb/build.sh
-image: deb
+image:
+	@packaging/image/build.sh --check
+	@$(MAKE) --no-print-directory deb
 	packaging/image/build.sh
 debug: environment
 	FIREARROW_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace

@@ -3,18 +3,21 @@
 #
 # It is for the Debian release whose Python is that of .venv (make deb PYTHON=python3.11). All Python code is in a
 # virtual environment, /usr/lib/firearrow, whose interpreter is Debian's: packages of pip and of Debian do not meet.
+# It has what broker and command line need; the Spark tools need pip in any case.
 set -eu
 cd "$(dirname "$0")/../.."
-here=packaging/deb work=build/deb root=build/deb/root
+here=packaging/deb work=build/deb root=build/deb/root size_max=19500
 
 fail() {
     echo "make deb: $1" >&2
     exit 1
 }
 
+missing=
 for tool in dpkg-deb:dpkg strip:binutils gzip:gzip; do
-    command -v "${tool%:*}" >/dev/null || fail "there is no ${tool%:*}: install the package ${tool#*:}"
+    command -v "${tool%:*}" >/dev/null || missing="$missing ${tool#*:}"
 done
+[ -z "$missing" ] || fail "this machine lacks$missing: apt install$missing (Debian, Ubuntu), or your system's packages"
 python=.venv/bin/python
 minor=$($python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || fail "there is no .venv: run make build"
 case $minor in
@@ -34,14 +37,30 @@ rm -rf "$work"
 library=$root/usr/lib/firearrow/lib/python$minor/site-packages
 mkdir -p "$library" "$root/usr/lib/firearrow/bin" "$root/usr/bin" "$root/DEBIAN" dist
 
-# the wheel and its dependencies
-$python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir "$work" .
-$python -m pip install --quiet --no-compile --disable-pip-version-check --target "$library" "$(echo "$work"/firearrow-*.whl)[acl]"
+# the wheel, without modules of an earlier build that have another name now, and without what only debuggers read
+rm -rf build/lib.* build/temp.*
+CFLAGS="-fno-asynchronous-unwind-tables -fno-unwind-tables ${CFLAGS:-}" LDFLAGS="-Wl,-z,noseparate-code ${LDFLAGS:-}" \
+    $python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir "$work" .
+rm -rf build/lib.* build/temp.*  # other programs build with other flags
+
+# its dependencies, which have none themselves
+packages=$($python -c 'import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]
+print(*(each.partition(";")[0] for each in of["dependencies"] + of["optional-dependencies"]["acl"]), sep="\n")')
+echo "$packages" >"$work/packages"
+$python -m pip install --quiet --no-deps --no-compile --disable-pip-version-check --target "$library" \
+    "$work"/firearrow-*.whl --requirement "$work/packages"
 version=$(basename "$work"/firearrow-*.whl | cut -d- -f2)+deb$release
-rm -rf "${library:?}/bin"
-find "$library" -depth -type d \( -name tests -o -name test -o -name __pycache__ \) -exec rm -rf {} +
-find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' -o -name 'direct_url.json' \) -delete
+
+# what no broker and no command uses: the Spark tools, the modules of theirs, libyaml, notes of pip
+rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/_yaml"
+find "$library/firearrow/_native/columnar" -name '*.so' ! -name 'counters.*' ! -name 'record_spans.*' \
+    ! -name 'unwritten.*' -delete
+find "$library/yaml" -name '_yaml*.so' -delete
+find "$library" -depth -type d \( -name tests -o -name test -o -name sboms -o -name __pycache__ \) -exec rm -rf {} +
+find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' \
+    -o -name direct_url.json -o -path '*.dist-info/RECORD' \) -delete
 find "$library" -name '*.so' -exec strip --strip-unneeded {} +
+$python -I -S "$here/check_imports.py" "$library" || fail "what is left of the wheel cannot be imported"
 $python -m compileall -q --invalidation-mode unchecked-hash -s "$root" -p / "$library"
 
 # the environment: its interpreter is Debian's
@@ -65,12 +84,24 @@ install -D -m 644 -t "$root/lib/systemd/system" packaging/systemd/firearrow.serv
 install -D -m 644 LICENSE "$root/usr/share/doc/firearrow/copyright"
 install -D -m 644 -t "$root/usr/share/doc/firearrow" README.md SECURITY.md
 install -D -m 644 -t "$root/usr/share/doc/firearrow/docs" docs/*.md
+gzip -9n "$root"/usr/share/doc/firearrow/docs/*.md
+install -D -m 644 "$here/firearrow.1" "$root/usr/share/man/man1/firearrow.1"
+gzip -9n "$root/usr/share/man/man1/firearrow.1"
 gzip -9nc CHANGELOG.md >"$root/usr/share/doc/firearrow/changelog.gz"
 install -d -m 750 "$root/var/lib/firearrow"
+
+# completion
+install -d "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
+    "$root/usr/share/fish/vendor_completions.d"
+.venv/bin/firearrow completion bash >"$root/usr/share/bash-completion/completions/firearrow"
+.venv/bin/firearrow completion zsh >"$root/usr/share/zsh/vendor-completions/_firearrow"
+.venv/bin/firearrow completion fish >"$root/usr/share/fish/vendor_completions.d/firearrow.fish"
 
 # control
 printf '/etc/firearrow/broker.conf\n/etc/default/firearrow\n' >"$root/DEBIAN/conffiles"
 install -m 755 "$here/postinst" "$here/prerm" "$here/postrm" "$root/DEBIAN"
+size=$(du -sk --exclude=DEBIAN "$root" | cut -f1)
+[ "$size" -le $size_max ] || fail "$root has $size KiB, more than $size_max: see what came into it"
 libc=$(find "$library" -name '*.so' -exec grep -aoh 'GLIBC_2\.[0-9]*' {} + | sed 's/GLIBC_//' | sort -uV | tail -1)
 cat >"$root/DEBIAN/control" <<END
 Package: firearrow
@@ -80,7 +111,8 @@ Maintainer: $maintainer
 Section: net
 Priority: optional
 Depends: python$minor, libc6 (>= $libc), passwd
-Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
+Recommends: openssl
+Installed-Size: $size
 Description: message broker for one machine that speaks Apache RocketMQ
  RocketMQ's clients and mqadmin work with it unchanged, and its store is
  Apache's format. Broker and name server are one process without a JVM.
@@ -88,4 +120,4 @@ END
 find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 package=dist/firearrow_${version}_$(dpkg --print-architecture).deb
 dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >/dev/null
-echo "$package: for Debian $release ($suite), $(du -k "$package" | cut -f1) KiB"
+echo "$package: for Debian $release ($suite), $(du -k "$package" | cut -f1) KiB, installed $size KiB"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # make image: an OCI image from the Debian package in dist/, without a container engine: dist/firearrow-VERSION-oci.tar.
 #
-# The first layer is Debian's essential packages and Python, the second is FireArrow.
+# The first layer is Debian's essential packages and Python, the second is FireArrow. With --check it only looks whether
+# this machine can do it: make image asks that first, because the package takes minutes.
 set -eu
 cd "$(dirname "$0")/../.."
 work=build/image layout=build/image/oci uid=10001
@@ -11,10 +12,15 @@ fail() {
     exit 1
 }
 
-for tool in mmdebstrap umoci; do
-    command -v $tool >/dev/null || fail "there is no $tool: install the package $tool"
+missing=
+for tool in mmdebstrap:mmdebstrap umoci:umoci dpkg-deb:dpkg; do
+    command -v ${tool%:*} >/dev/null || missing="$missing ${tool#*:}"
 done
-[ "$(id -u)" = 0 ] || fail "this needs root, which owns the image's files: run sudo packaging/image/build.sh"
+[ -e "${KEYRINGS:-/usr/share/keyrings}/debian-archive-keyring.gpg" ] || missing="$missing debian-archive-keyring"
+[ -z "$missing" ] || fail "this machine lacks$missing: apt install$missing (Debian, Ubuntu); without them, Docker makes \
+the same image: docker build -f packaging/Dockerfile -t firearrow ."
+[ "$(id -u)" = 0 ] || fail "this needs root, which owns the image's files: make deb, then sudo packaging/image/build.sh"
+[ "${1:-}" != --check ] || exit 0
 machine=$(dpkg --print-architecture)
 package=$(find dist -name "firearrow_*_$machine.deb" -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)
 [ -n "$package" ] || fail "there is no package in dist/: run make deb"
