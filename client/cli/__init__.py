@@ -13,6 +13,7 @@ What all commands share:
 The commands, by subject:
 
 - `topics`: topics, and the locks of ordered queues
+- `transfer`: topics exported to files, imported and copied
 - `groups`: consumer groups, their clients and dead letters
 - `messages`: messages: sent, read, found, due later, half
 - `cluster`: brokers: status, options, replicas, users, quotas

@@ -188,3 +188,15 @@ def no_such_queue(error: BaseException) -> bool:
 def never_retry(error: BaseException) -> bool:
     """The rule of one-way messages."""
     return False
+
+
+def same_queue(queue: MessageQueue, brokers: Sequence[str], targets: Sequence[MessageQueue]) -> MessageQueue:
+    """The one of `targets`, at least one, that gets the messages of a queue elsewhere, so that they keep their order:
+    at the broker of the same name if it has the topic, else at one in turn; with the same id if there is one, else
+    id % count. `brokers`: of all queues elsewhere."""
+    names = sorted({each.broker_name for each in targets})
+    known = queue.broker_name in names
+    name = queue.broker_name if known else names[brokers.index(queue.broker_name) % len(names)]
+    at_broker = sorted(each for each in targets if each.broker_name == name)
+    same = [each for each in at_broker if each.queue_id == queue.queue_id]
+    return same[0] if same else at_broker[queue.queue_id % len(at_broker)]

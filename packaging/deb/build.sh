@@ -6,7 +6,7 @@
 # It has what broker and command line need; the Spark tools need pip in any case.
 set -eu
 cd "$(dirname "$0")/../.."
-here=packaging/deb work=build/deb root=build/deb/root size_max=19500
+here=packaging/deb work=build/deb root=build/deb/root size_max=20480
 
 fail() {
     echo "make deb: $1" >&2
@@ -39,7 +39,7 @@ mkdir -p "$library" "$root/usr/lib/firearrow/bin" "$root/usr/bin" "$root/DEBIAN"
 
 # the wheel, without modules of an earlier build that have another name now, and without what only debuggers read
 rm -rf build/lib.* build/temp.*
-CFLAGS="-fno-asynchronous-unwind-tables -fno-unwind-tables ${CFLAGS:-}" LDFLAGS="-Wl,-z,noseparate-code ${LDFLAGS:-}" \
+CFLAGS="-fno-asynchronous-unwind-tables -fno-unwind-tables ${CFLAGS:-}" LDFLAGS="-Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs ${LDFLAGS:-}" \
     $python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir "$work" .
 rm -rf build/lib.* build/temp.*  # other programs build with other flags
 
@@ -100,9 +100,13 @@ install -d "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/ve
 # control
 printf '/etc/firearrow/broker.conf\n/etc/default/firearrow\n' >"$root/DEBIAN/conffiles"
 install -m 755 "$here/postinst" "$here/prerm" "$here/postrm" "$root/DEBIAN"
+# as dpkg-gencontrol counts; what a disk with blocks of 4 KiB takes is more
+installed=$(find "$root" -path "$root/DEBIAN" -prune -o -printf '%y %s\n' |
+    awk '{ total += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print total }')
 size=$(du -sk --exclude=DEBIAN "$root" | cut -f1)
 [ "$size" -le $size_max ] || fail "$root has $size KiB, more than $size_max: see what came into it"
-libc=$(find "$library" -name '*.so' -exec grep -aoh 'GLIBC_2\.[0-9]*' {} + | sed 's/GLIBC_//' | sort -uV | tail -1)
+# 2.36 is the first that knows packed relocations
+libc=$( (echo 2.36 && find "$library" -name '*.so' -exec grep -aoh 'GLIBC_2\.[0-9]*' {} + | sed 's/GLIBC_//') | sort -uV | tail -1)
 cat >"$root/DEBIAN/control" <<END
 Package: firearrow
 Version: $version
@@ -112,7 +116,7 @@ Section: net
 Priority: optional
 Depends: python$minor, libc6 (>= $libc), passwd
 Recommends: openssl
-Installed-Size: $size
+Installed-Size: $installed
 Description: message broker for one machine that speaks Apache RocketMQ
  RocketMQ's clients and mqadmin work with it unchanged, and its store is
  Apache's format. Broker and name server are one process without a JVM.

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.send.queue_selection import same_queue
 from firearrow.spark_tools.base.errors import TopicNotFound
 from firearrow.spark_tools.live.sender import Sender
 
@@ -96,18 +97,9 @@ def map_queues(
     mapping = QueueMapping()
     brokers = sorted({queue.broker_name for queue in sources})
     for queue in sources:
-        targets_of_topic = targets[renamed(queue.topic)]
-        names = sorted({each.broker_name for each in targets_of_topic})
-        name = (
-            queue.broker_name
-            if queue.broker_name in names
-            else names[brokers.index(queue.broker_name) % len(names)]
-        )
-        at_broker = sorted(each for each in targets_of_topic if each.broker_name == name)
-        same = [each for each in at_broker if each.queue_id == queue.queue_id]
-        chosen = same[0] if same else at_broker[queue.queue_id % len(at_broker)]
+        chosen = same_queue(queue, brokers, targets[renamed(queue.topic)])
         mapping.table[queue] = chosen
-        if not same:
+        if chosen.queue_id != queue.queue_id:
             mapping.moved.append(f"{queue_text(queue)} → {queue_text(chosen)}")
     return mapping
 

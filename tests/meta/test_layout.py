@@ -48,7 +48,7 @@ CLIENT_NATIVE = (
 READ_STORES = ("client.store", "client.cli.doctor.store_files", "client.cli.doctor.store_samples")
 """Modules of the client that also read a store's files; only Linux has them."""
 WITH_SPARK = {"spark_tools.datasource", "spark_tools.jobs", "spark_tools.jobs.audit", "spark_tools"}
-WITH_ARROW = WITH_SPARK | {"spark_tools.arrow"}
+WITH_ARROW = WITH_SPARK | {"spark_tools.arrow", "client.cli.transfer"}
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n#]*)|c?import[ \t]+(firearrow[\w.]*))",
     re.M,

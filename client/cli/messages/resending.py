@@ -23,8 +23,16 @@ ORIGINS = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
 
 
 def message_again(stored: ReceivedMessage, topic: str) -> Message:
-    """The message to send. BodyUnreadable."""
-    dropped = BROKER_OWN | RETRIED | SENT_APART
+    """The message to send, which starts over. BodyUnreadable."""
+    message = message_copy(stored, topic)
+    for name in RETRIED:
+        message.properties.pop(name, None)
+    return message
+
+
+def message_copy(stored: ReceivedMessage, topic: str) -> Message:
+    """The same message for another topic: a dead letter stays one. BodyUnreadable."""
+    dropped = BROKER_OWN | SENT_APART
     properties = {name: value for name, value in stored.properties.items() if name not in dropped}
     return Message(
         topic,

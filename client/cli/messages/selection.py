@@ -3,14 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firearrow._native.base.shared_arguments import shared
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.times import time_ms
 from firearrow.client.cli.command import Verb, count
-from firearrow.client.cli.messages.message_view import Wanted, pattern, tags_of
-from firearrow.client.cli.messages.queue_reader import From, Start
+
+if TYPE_CHECKING:
+    from firearrow.client.cli.messages.message_view import Wanted
+    from firearrow.client.cli.messages.queue_reader import Start
 
 PLACE = "where to start: start, end, -10, -15m, a time or an offset"
 IDS_FILE_BYTES_MAX = 64 << 20
@@ -33,13 +35,17 @@ def select_by(verb: Verb, *, limit: str = "maximum number", limit_default: int |
 class Selection:
     """`start`: where reading starts in each queue; `wanted`: which of what follows; `limit`: how many at most."""
 
-    start: Start
-    wanted: Wanted
+    start: "Start"
+    wanted: "Wanted"
     limit: int | None
 
     @classmethod
     def of(cls, given: Any) -> "Selection":  # noqa: ANN401 (argparse's values)
         """ConfigError: a value cannot be read."""
+        # commands declare these arguments for verbs that are not called
+        from firearrow.client.cli.messages.message_view import Wanted, pattern, tags_of  # noqa: PLC0415
+        from firearrow.client.cli.messages.queue_reader import From, Start  # noqa: PLC0415
+
         start = Start.parse(given.start)
         until_ms = time_ms(given.to) - 1 if given.to is not None else 0
         since_ms = start.value if start.kind is From.TIME else 0
@@ -58,6 +64,8 @@ class Selection:
     @property
     def is_by_choice(self) -> bool:
         """Whether it is not simply all that is stored before a time."""
+        from firearrow.client.cli.messages.queue_reader import From, Start  # noqa: PLC0415
+
         wanted = self.wanted
         chosen = wanted.keys or wanted.tags or wanted.ids or wanted.grep is not None
         return bool(chosen or self.limit is not None or self.start != Start(From.START))

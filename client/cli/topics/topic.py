@@ -1,10 +1,12 @@
-"""Manage topics: list, show, create, set, shrink, delete, purge and trim them."""
+"""Manage topics: list, show, create, set, shrink, delete, purge, trim, export, import and copy them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from firearrow._native.base.shared_arguments import shared
+from firearrow._native.base.verbs import Declared, Switch
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.overview import Overview, TopicTotals
 from firearrow.client.admin_api.records import READ, TopicConfig
@@ -12,6 +14,7 @@ from firearrow.client.base.errors import ClientError, ConfigError, NoRoute
 from firearrow.client.base.times import time_ms
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count, positive
 from firearrow.client.cli.formats import PERMISSIONS, is_of_user, members, pairs, perm_text
+from firearrow.client.cli.messages.selection import select_by
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.topics.shrink_topic import (
     UNREAD_COLUMNS,
@@ -86,6 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     verb.moving()
     _removing(command)
+    _moving(command)
     return command.run(arguments)
 
 
@@ -105,6 +109,50 @@ def _removing(command: Command) -> None:
     verb.argument("--offset", type=int, help="remove messages before this offset of each queue")
     verb.argument("--queue", type=int, help="only this queue")
     verb.moving()
+
+
+def _moving(command: Command) -> None:
+    """The verbs that move messages between topics, files and clusters."""
+    rates = (shared("--rate", type=positive), shared("--bytes-rate", type=positive))
+    kept = ("--checkpoint", "file of its progress (default: one of this job in ~/.local/state/firearrow)")
+    verb = command.verb("export", export)
+    verb.argument("topic", help="topic to read")
+    verb.argument("file", help="new file: NAME.jsonl, NAME.parquet (needs pyarrow), or - for the output")
+    select_by(verb).arguments(shared("--sql"), *rates, shared("--quiet", action="store_true"))
+    verb = command.verb("import", import_messages)
+    verb.argument("topic", help="topic to send to")
+    verb.argument("file", help="file of JSON Lines or Parquet, or - for the input")
+    _sending(verb, kept, rates)
+    verb.argument(
+        "--check-crc",
+        "--no-check-crc",
+        action=Switch,
+        default=True,
+        help="refuse lines whose bodies do not match their bodyCrc, or take them as they are",
+    )
+    verb = command.verb("copy", copy)
+    verb.argument("source", metavar="SOURCE", help="topic to read: TOPIC or CONTEXT:TOPIC")
+    verb.argument(
+        "goal", metavar="GOAL", help="topic to send to: TOPIC, CONTEXT:TOPIC, or CONTEXT: for the same name"
+    )
+    verb.arguments(shared("--target"))
+    select_by(verb).arguments(shared("--sql"))
+    _sending(verb, kept, rates)
+
+
+def _sending(verb: Verb, kept: tuple[str, str], rates: Sequence[Declared]) -> None:
+    """What import and copy have."""
+    verb.arguments(
+        shared("--create-topics", action="store_true"),
+        *rates,
+        shared("--provenance", action=Switch, default=True),
+        shared("--verify", action=Switch, default=True),
+        shared("--quiet", action="store_true"),
+    )
+    verb.argument(kept[0], metavar="FILE", help=kept[1])
+    verb.argument(
+        "--again", action="store_true", help="start from the beginning, and send all messages again"
+    )
 
 
 def _settings(verb: Verb) -> None:
@@ -377,3 +425,39 @@ async def _trim(call: Call, offset: int | None, before_ms: int | None) -> None:
         call.output.rows(TRIM_COLUMNS, rows)
     if removed and call.may(f"remove {removed:,} messages of topic {given.topic}"):
         call.output.rows(TRIM_COLUMNS, await ask(dry_run=False))
+
+
+async def export(call: Call) -> int:
+    """Write the messages of a topic to a file of JSON Lines or Parquet. The same command continues an interrupted
+    export, and the file is checked at the end.
+
+        firearrow topic export orders orders.jsonl --from -1d --rate 5000
+        firearrow topic export orders orders.parquet
+    """
+    from firearrow.client.cli.transfer import export_topic  # noqa: PLC0415 (only for this verb)
+
+    return await export_topic.export(call)
+
+
+async def import_messages(call: Call) -> int:
+    """Send the messages of a file to a topic, in the order of each queue. The same command continues an interrupted
+    import, and what arrived is compared at the end.
+
+        firearrow topic import orders orders.jsonl --create-topics
+        firearrow topic import orders-2 orders.parquet --rate 1000
+    """
+    from firearrow.client.cli.transfer import import_topic  # noqa: PLC0415
+
+    return await import_topic.import_messages(call)
+
+
+async def copy(call: Call) -> int:
+    """Copy the messages of a topic to another topic or cluster, in the order of each queue. The same command continues,
+    also after a complete copy, and what arrived is compared at the end.
+
+        firearrow topic copy orders backup:orders --create-topics
+        firearrow topic copy home:orders test: --from -1h --key 4711
+    """
+    from firearrow.client.cli.transfer import copy_topic  # noqa: PLC0415
+
+    return await copy_topic.copy(call)

@@ -1,0 +1,159 @@
+"""Reading: a topic from where an earlier run ended to where the first run saw its end, with what is missing or damaged.
+
+Nothing is skipped silently: offsets that no message has, and bodies that do not match the CRC of their record, are
+counted and reported.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.base.compression import COMPRESSED, BodyUnreadable
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.cli.messages.message_view import Wanted, body_crc
+from firearrow.client.cli.messages.queue_reader import From, Span, Start, TopicReader
+from firearrow.client.cli.messages.selection import Selection
+from firearrow.client.cli.transfer.checkpoint import Positions, ranges_text
+
+INNER_BATCH = 0x40 | 0x80
+"""Bits of sysFlag: the message was part of a batch that is stored as one record, which has the CRC."""
+RANGES_MAX = 1000
+
+
+def key_of(queue: MessageQueue) -> str:
+    """Of a queue within its topic: `broker-a/0`."""
+    return f"{queue.broker_name}/{queue.queue_id}"
+
+
+@dataclass(slots=True)
+class Losses:
+    """What could not be read: ranges of offsets, and messages with a damaged body."""
+
+    missing: int = 0
+    ranges: list[tuple[str, int, int]] = field(default_factory=list)
+    damaged: int = 0
+
+    def lose(self, queue: str, start: int, end: int) -> None:
+        self.missing += end - start
+        if len(self.ranges) < RANGES_MAX:
+            self.ranges.append((queue, start, end))
+
+    def row(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"missing": self.missing, "damaged": self.damaged}
+        return {name: number for name, number in found.items() if number}
+
+    def text(self) -> str:
+        return ranges_text(self.ranges)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one job reads of each queue, fixed at its first run: `ends`, and the times of its selection."""
+
+    ends: dict[str, int]
+    positions: dict[str, Positions]
+    since_ms: int
+    until_ms: int
+
+    @classmethod
+    async def of(cls, reader: TopicReader, selection: Selection, after: Mapping[str, int]) -> "Plan":
+        """`after`: where an earlier job has ended in each queue. ConfigError: a queue ends before that; ClientError."""
+        if selection.start.kind is From.LAST:
+            raise ConfigError(
+                "--from takes start, a time or an offset here, not a number of messages from the end"
+            )
+        spans = await reader.spans(selection.start)
+        if selection.wanted.until_ms:
+            spans = await reader.until(spans, selection.wanted.until_ms)
+        ends, positions = {}, {}
+        for queue, span in spans.items():
+            key = key_of(queue)
+            start = after.get(key, span.start)
+            if start > span.end and not selection.wanted.until_ms:
+                raise ConfigError(
+                    f"queue {key} of {reader.topic} ends at {span.end}, before {start}, where the last run ended: the "
+                    "topic was created again; --again starts from the beginning"
+                )
+            ends[key], positions[key] = max(span.end, start), Positions(start)
+        return cls(ends, positions, selection.wanted.since_ms, selection.wanted.until_ms)
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> "Plan":
+        positions = {key: Positions.of(each) for key, each in saved["positions"].items()}
+        return cls(dict(saved["ends"]), positions, saved["sinceMs"], saved["untilMs"])
+
+    def saved(self) -> dict[str, Any]:
+        positions = {key: each.saved() for key, each in self.positions.items()}
+        return {"ends": self.ends, "positions": positions, "sinceMs": self.since_ms, "untilMs": self.until_ms}
+
+    @property
+    def total(self) -> int:
+        """Offsets that are left."""
+        return sum(max(end - self.positions[key].next, 0) for key, end in self.ends.items())
+
+    def wanted(self, selection: Selection) -> Wanted:
+        given = selection.wanted
+        return Wanted(given.keys, given.grep, self.since_ms, self.until_ms, given.tags, given.ids)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Reads what a plan has left. `losses` counts over all runs of the job."""
+
+    admin: Admin
+    topic: str
+    sql: str | None
+    plan: Plan
+    losses: Losses
+
+    async def messages(self) -> AsyncGenerator[tuple[str, ReceivedMessage], None]:
+        """The messages that are not done, each with its queue, as store times order them. Those of a queue are in
+        its order. ClientError; TransportError."""
+        reader = TopicReader(self.admin, self.topic, sql=self.sql)
+        spans = await self._spans()
+        expected = {key_of(queue): span.start for queue, span in spans.items()}
+        async with contextlib.aclosing(reader.stored(spans)) as stored:
+            async for message in stored:
+                key = f"{message.broker_name}/{message.queue_id}"
+                self._pass(key, expected[key], message.queue_offset)
+                expected[key] = message.queue_offset + 1
+                if not self.plan.positions[key].is_done(message.queue_offset):
+                    yield key, message
+        for key, offset in expected.items():
+            self._pass(key, offset, self.plan.ends[key])
+
+    def _pass(self, key: str, start: int, end: int) -> None:
+        if start < end:
+            self.plan.positions[key].passed(start, end)
+            if self.sql is None:  # brokers leave out what the expression does not select
+                self.losses.lose(key, start, end)
+
+    async def _spans(self) -> dict[MessageQueue, Span]:
+        """What is left of each queue. A queue that is lost as a whole is missing."""
+        spans = {}
+        now = await TopicReader(self.admin, self.topic).spans(Start(From.START))
+        by_key = {key_of(queue): queue for queue in now}
+        for key, end in self.plan.ends.items():
+            queue, start = by_key.get(key), self.plan.positions[key].next
+            if queue is None:
+                self._pass(key, start, end)
+                continue
+            spans[queue] = Span(start, end)
+        return spans
+
+    def is_damaged(self, message: ReceivedMessage) -> bool:
+        """Whether its body is not what was sent, which is counted."""
+        try:
+            body = message.body
+        except BodyUnreadable:
+            self.losses.damaged += 1
+            return True
+        if message.sys_flag & (COMPRESSED | INNER_BATCH) or not message.body_crc:
+            return False  # the packed body has checked itself
+        damaged = body_crc(body) != message.body_crc & 0x7FFFFFFF
+        self.losses.damaged += damaged
+        return damaged
