@@ -51,17 +51,20 @@ $python -m pip install --quiet --no-deps --no-compile --disable-pip-version-chec
     "$work"/firearrow-*.whl --requirement "$work/packages"
 version=$(basename "$work"/firearrow-*.whl | cut -d- -f2)+deb$release
 
-# what no broker and no command uses: the Spark tools, the modules of theirs, libyaml, notes of pip
+# what no broker and no command uses: the Spark tools, the modules of theirs, fixtures for pytest, libyaml
 rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/_yaml"
+rm "$library/firearrow/client/pytest_plugin.py"
 find "$library/firearrow/_native/columnar" -name '*.so' ! -name 'counters.*' ! -name 'record_spans.*' \
     ! -name 'unwritten.*' -delete
 find "$library/yaml" -name '_yaml*.so' -delete
 find "$library" -depth -type d \( -name tests -o -name test -o -name sboms -o -name __pycache__ \) -exec rm -rf {} +
 find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' \
     -o -name direct_url.json -o -path '*.dist-info/RECORD' \) -delete
+find "$library" -path '*.dist-info/METADATA' ! -path '*/firearrow-*' -delete
 find "$library" -name '*.so' -exec strip --strip-unneeded {} +
 $python -I -S "$here/check_imports.py" "$library" || fail "what is left of the wheel cannot be imported"
-$python -m compileall -q --invalidation-mode unchecked-hash -s "$root" -p / "$library"
+# without the columns of tracebacks, a fifth of the size
+$python -X no_debug_ranges -m compileall -q --invalidation-mode unchecked-hash -s "$root" -p / "$library"
 
 # the environment: its interpreter is Debian's
 ln -s "/usr/bin/python$minor" "$root/usr/lib/firearrow/bin/python"

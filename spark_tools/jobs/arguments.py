@@ -11,7 +11,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from firearrow._native.base.shared_arguments import SHARED, shared_argument
 from firearrow._native.base.verbs import argument
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.names import topic_table
+from firearrow.client.base.times import time_ms
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source
@@ -24,7 +28,6 @@ from firearrow.spark_tools.plan.option_parsing import (
     key_set,
     names,
     number,
-    parse_time,
     pattern,
     plain,
     read_value,
@@ -50,6 +53,18 @@ def lines(file: Path) -> frozenset[str]:
     if not found:
         raise ValueError("is empty; write one key per line")
     return found
+
+
+def fixed_time_ms(text: str) -> int:
+    """A time as all commands read it, but not a relative one: the job may be resumed at another time. ValueError."""
+    if text[:1] in ("-", "+") or text == "now":
+        raise ValueError("a job that can be resumed needs a fixed time, such as 2026-01-31T12:00")
+    return time_ms(text)
+
+
+def id_set(text: str) -> frozenset[str]:
+    """`ID,ID`, or the lines of `@FILE`. ValueError."""
+    return lines(Path(text[1:])) if text.startswith("@") else key_set(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +146,8 @@ class SourceArguments:
         metavar="FOLDER",
         action="append",
     )
-    name_server: str | None = argument(
-        "--name-server", None, "name servers of a live cluster, instead of --path", metavar="ADDR;ADDR"
+    name_server: str | None = shared_argument(
+        "--namesrv", None, help="addresses of the name servers of a live cluster, instead of --path"
     )
     settings: list[str] | None = argument(
         "--source-option",
@@ -147,30 +162,25 @@ class SourceArguments:
         "consumer group of pull requests, for brokers that check permissions by group",
         metavar="GROUP",
     )
-    topics: list[str] | None = argument(
-        "--topics", None, "topics, separated by commas", metavar="TOPIC,TOPIC", action="append"
-    )
+    topics: list[str] | None = shared_argument("--topic", None, action="append")
     pattern: str | None = argument(
         "--pattern", None, "regular expression that whole names of topics match", metavar="REGEX"
     )
     queues: str | None = argument("--queues", None, "queue ids, such as 0,2-5,broker-a:7", metavar="ID,ID")
-    since: str | None = argument(
-        "--from", None, "stored at this time or later: ISO 8601 (UTC) or milliseconds", metavar="TIME"
+    since: str | None = shared_argument(
+        "--from",
+        None,
+        help="stored at this time or later: an ISO time (local unless it names its zone), or ms since 1970",
     )
-    until: str | None = argument("--until", None, "stored before this time", metavar="TIME")
+    until: str | None = shared_argument("--to", None)
     offsets: str | None = argument(
         "--offsets",
         None,
         'only these queues and offsets: {"topic": {"broker": {"0": [100, 200]}}}',
         metavar="JSON",
     )
-    tags: list[str] | None = argument(
-        "--tags",
-        None,
-        "only messages with one of these tags, separated by , or ||",
-        metavar="TAG,TAG",
-        action="append",
-    )
+    tags: list[str] | None = shared_argument("--tag", None, action="append")
+    key: list[str] | None = shared_argument("--key", None, action="append")
     keys: list[str] | None = argument(
         "--keys",
         None,
@@ -181,13 +191,7 @@ class SourceArguments:
     keys_file: Path | None = argument(
         "--keys-file", None, "file of keys, one per line", metavar="FILE", type=Path
     )
-    unique_ids: list[str] | None = argument(
-        "--unique-ids",
-        None,
-        "only messages with one of these unique ids, separated by commas",
-        metavar="ID,ID",
-        action="append",
-    )
+    unique_ids: list[str] | None = shared_argument("--ids", None, action="append")
     by_index: bool | None = argument(
         "--by-index",
         None,
@@ -195,12 +199,7 @@ class SourceArguments:
         action="store_true",
     )
     """None: not given, and not part of the job's digest."""
-    sql: str | None = argument(
-        "--sql",
-        None,
-        'only messages that this SQL92 expression selects, such as "price > 10"',
-        metavar="EXPR",
-    )
+    sql: str | None = shared_argument("--sql", None)
     check_crc: bool = argument(
         "--check-crc",
         True,
@@ -221,7 +220,7 @@ class SourceArguments:
     def message_source(self, timeout_s: float) -> Source:
         """`timeout_s`: how long to wait for brokers that do not answer. InvalidOption."""
         if bool(self.path) == bool(self.name_server):
-            raise InvalidOption("--path or --name-server: set one of them")
+            raise InvalidOption("--path or --namesrv: set one of them")
         if self.path and self.settings:
             raise InvalidOption(
                 "--source-option: stores of --path are read without a client; remove this option"
@@ -235,14 +234,14 @@ class SourceArguments:
         return BrokerSource(cluster, self.group, timeout_s)
 
     def message_filter(self) -> MessageFilter:
-        keys = _union("--keys", key_set, self.keys)
+        keys = _union("--keys", key_set, self.keys) | frozenset(self.key or ())
         if self.keys_file is not None:
             keys |= read_value("--keys-file", lambda text: lines(Path(text)), str(self.keys_file))
-        unique_ids = _union("--unique-ids", key_set, self.unique_ids)
+        unique_ids = _union("--ids", id_set, self.unique_ids)
         if self.by_index and not (keys or unique_ids):
-            raise InvalidOption("--by-index: no keys to look up; add --keys, --keys-file or --unique-ids")
+            raise InvalidOption("--by-index: no keys to look up; add --key, --keys-file or --ids")
         return MessageFilter(
-            tags=_union("--tags", tag_set, self.tags),
+            tags=_union("--tag", tag_set, self.tags),
             keys=keys,
             unique_ids=unique_ids,
             stored=self.stored(),
@@ -252,14 +251,14 @@ class SourceArguments:
 
     def stored(self) -> tuple[int | None, int | None]:
         """Store times, ms; the second is exclusive."""
-        since = _read("--from", parse_time, self.since, None)
-        until = _read("--until", parse_time, self.until, None)
+        since = _read("--from", fixed_time_ms, self.since, None)
+        until = _read("--until", fixed_time_ms, self.until, None)
         if since is not None and until is not None and until <= since:
             raise InvalidOption(f"--until {self.until} is not after --from {self.since}")
         return since, until
 
     def topic_names(self) -> frozenset[str]:
-        return _union("--topics", lambda text: frozenset(names(text)), self.topics)
+        return _union("--topic", lambda text: frozenset(names(text)), self.topics)
 
     def topic_pattern(self) -> str | None:
         return _read("--pattern", pattern, self.pattern, None)
@@ -275,7 +274,7 @@ class SourceArguments:
 class TargetArguments:
     """Which cluster gets the messages, and how fast."""
 
-    target: str | None = argument("--target", None, "name servers of the target", metavar="ADDR;ADDR")
+    target: str | None = shared_argument("--target", None)
     target_settings: list[str] | None = argument(
         "--target-option",
         None,
@@ -283,23 +282,13 @@ class TargetArguments:
         metavar="KEY=VALUE",
         action="append",
     )
-    to_topic: list[str] | None = argument(
-        "--to-topic",
-        None,
-        "NAME for all messages, or SOURCE=NAME; can be repeated",
-        metavar="NAME",
-        action="append",
+    to_topic: list[str] | None = shared_argument("--to-topic", None, action="append")
+    create_topics: bool = shared_argument("--create-topics", False)
+    rate: float | None = shared_argument(
+        "--rate", None, help="maximum messages per second of all tasks together", type=float
     )
-    create_topics: bool = argument(
-        "--create-topics",
-        False,
-        "create topics that the target does not have, with the same number of queues",
-    )
-    rate: float | None = argument(
-        "--rate", None, "maximum messages per second of all tasks together", metavar="N", type=float
-    )
-    bytes_rate: float | None = argument(
-        "--bytes-rate", None, "maximum bytes per second of all tasks together", metavar="N", type=float
+    bytes_rate: float | None = shared_argument(
+        "--bytes-rate", None, help="maximum bytes per second of all tasks together", type=float
     )
 
     def cluster(self) -> Cluster:
@@ -317,16 +306,10 @@ class TargetArguments:
 
     def topic_table(self) -> dict[str | None, str]:
         """The target topics by source topic; None: for all others."""
-        table: dict[str | None, str] = {}
-        for text in self.to_topic or ():
-            source, equals, name = text.rpartition("=")
-            key = source if equals else None
-            if not name or (equals and not source) or key in table:
-                raise InvalidOption(
-                    f"--to-topic: {text!r}; write NAME once, or SOURCE=NAME once for each topic"
-                )
-            table[key] = name
-        return table
+        try:
+            return topic_table(self.to_topic or ())
+        except ConfigError as error:
+            raise InvalidOption(str(error)) from None
 
     def renamed(self) -> Callable[[str], str]:
         """The target topic for each source topic."""
@@ -355,7 +338,7 @@ class RunArguments:
         metavar="S",
         type=float,
     )
-    quiet: bool = argument("--quiet", False, "show no progress on stderr")
+    quiet: bool = shared_argument("--quiet", False)
 
     def check(self) -> None:
         if not 0 < self.timeout_s <= 86400:
@@ -366,9 +349,7 @@ class RunArguments:
 class ForwardingArguments:
     """Of the jobs that forward messages."""
 
-    provenance: bool = argument(
-        "--provenance", True, "add REPLAY_* properties: job, broker, topic, queue, offset"
-    )
+    provenance: bool = shared_argument("--provenance", True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,9 +357,7 @@ class SendingArguments(ForwardingArguments):
     """Of replay and redrive."""
 
     dry_run: bool = argument("--dry-run", False, "send nothing; count by topic, tag and hour of storing")
-    verify: bool = argument(
-        "--verify", False, "afterwards compare the target with the source, message by message"
-    )
+    verify: bool = argument("--verify", False, SHARED["--verify"].help)
 
 
 def _read(option: str, parse: Callable[[str], T], text: str | None, default: D) -> T | D:

@@ -105,8 +105,8 @@ def copy(
 ) -> int:
     """Copy topics to another cluster, continuously. The same command resumes a job that was stopped.
 
-    firearrow spark copy --name-server a:9876 --topics orders --target b:9876
-    firearrow spark copy --path ~/firearrow/store --topics orders --target b:9876 --once
+    firearrow spark copy --namesrv a:9876 --topic orders --target b:9876
+    firearrow spark copy --path ~/firearrow/store --topic orders --target b:9876 --once
     """
     source.check()
     sending.check()

@@ -84,8 +84,8 @@ class ExportArguments:
 def export(source: SourceArguments, files: FileArguments, running: RunArguments, own: ExportArguments) -> int:
     """Write messages of stores or of live topics to Parquet files. The same command resumes an interrupted job.
 
-    firearrow spark export --path ~/firearrow/store --topics orders --to /data/orders
-    firearrow spark export --name-server a:9876 --topics orders --from 2026-01-31 --to /data/orders
+    firearrow spark export --path ~/firearrow/store --topic orders --to /data/orders
+    firearrow spark export --namesrv a:9876 --topic orders --from 2026-01-31 --to /data/orders
     """
     source.check()
     running.check()

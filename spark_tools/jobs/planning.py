@@ -118,7 +118,7 @@ def queues(reader: SourceReader, source: SourceArguments) -> list[MessageQueue]:
     """The queues of the requested topics that `--queues` names. TopicNotFound."""
     topics, pattern = source.topic_names(), source.topic_pattern()
     if topics and pattern is not None:
-        raise InvalidOption("--topics and --pattern: set only one of them")
+        raise InvalidOption("--topic and --pattern: set only one of them")
     chosen = source.queue_set()
     available = TopicSelection(tuple(sorted(topics)), pattern).queues(reader)
     found = [queue for queue in available if (queue.broker_name, queue.queue_id) in chosen]
@@ -160,7 +160,7 @@ def _of(queue: MessageQueue, start: int, end: int, bounds: Bounds, lost: OnDataL
 
 def _check_no_other_selection(source: SourceArguments) -> None:
     if source.topics or source.pattern is not None or source.queues is not None:
-        raise InvalidOption("--offsets names the queues: use it without --topics, --pattern and --queues")
+        raise InvalidOption("--offsets names the queues: use it without --topic, --pattern and --queues")
 
 
 def _check_queues_exist(reader: SourceReader, pairs: Mapping[MessageQueue, tuple[int, int]]) -> None:

@@ -118,4 +118,7 @@ def job_fingerprint(source: SourceArguments, *groups: object, **own: object) -> 
     if source.keys_file is not None:
         keys = "\n".join(sorted(source.message_filter().keys))
         found["keys_file_content"] = hashlib.sha256(keys.encode()).hexdigest()[:16]
+    if any(text.startswith("@") for text in source.unique_ids or ()):
+        ids = "\n".join(sorted(source.message_filter().unique_ids))
+        found["ids_content"] = hashlib.sha256(ids.encode()).hexdigest()[:16]
     return found

@@ -34,12 +34,12 @@ def redrive(
     """Send dead letters of consumer groups to the topics they came from. The same command resumes an interrupted job.
 
     firearrow spark redrive --path ~/firearrow/store --group billing --target 127.0.0.1:9876
-    firearrow spark redrive --name-server a:9876 --group billing --target a:9876 --dry-run
+    firearrow spark redrive --namesrv a:9876 --group billing --target a:9876 --dry-run
     """
     if not own.groups:
         raise InvalidOption("--group: name the consumer group whose dead letters are meant")
     if source.topics or source.pattern is not None or source.offsets is not None:
-        raise InvalidOption("--group decides what is read: give it without --topics, --pattern and --offsets")
+        raise InvalidOption("--group decides what is read: give it without --topic, --pattern and --offsets")
     letters = replace(source, topics=[dlq_topic(group) for group in own.groups])
     routing = DeadLetterRouting(
         sending.topic_table()

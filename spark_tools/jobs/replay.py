@@ -39,8 +39,8 @@ def replay(
     """Send messages of stores or of a live cluster again, to the same or to another topic. Queues keep their order,
     and the same command resumes an interrupted job.
 
-        firearrow spark replay --path ~/firearrow/store --topics orders --target 127.0.0.1:9876
-        firearrow spark replay --name-server a:9876 --topics orders --from 2026-01-31T08:00 --target b:9876 --dry-run
+        firearrow spark replay --path ~/firearrow/store --topic orders --target 127.0.0.1:9876
+        firearrow spark replay --namesrv a:9876 --topic orders --from 2026-01-31T08:00 --target b:9876 --dry-run
     """
     if own.dry_run and (own.verify or own.verify_only):
         raise InvalidOption("--dry-run sends nothing that --verify could find: give one of them")

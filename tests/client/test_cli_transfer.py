@@ -220,6 +220,7 @@ def test_a_file_that_changed(cli: Cli, topics: Topics, name_server: str, tmp_pat
     file.write_bytes(file.read_bytes() + b'{"body": "more"}\n')
     assert "has changed since" in cli("topic", "import", target, str(file), "--no-verify", code=2).err
     assert "cannot read" in cli("topic", "import", target, str(tmp_path / "none"), code=2).err
+    assert "is a folder" in cli("topic", "import", target, str(tmp_path), code=2).err
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     assert "cannot read" in cli("topic", "import", target, str(tmp_path / "bad.parquet"), code=2).err
 

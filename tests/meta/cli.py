@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+from firearrow._native.base import shared_arguments
 from firearrow._native.base.verbs import Command, Verb
 from firearrow.client.cli.main import own_entries
 from firearrow.spark_tools.commands import JOBS
@@ -35,6 +36,9 @@ firearrow group lag billing --watch                   # what is left, by queue, 
 firearrow group diff billing                          # do all members subscribe the same?
 firearrow message find orders --from -15m --grep 'total.*[0-9]{5}'
 firearrow dlq redrive billing --dry-run               # dead letters, back to their topics
+firearrow dlq redrive billing --grep 'timeout' --rate 50   # some of them, slowly
+firearrow topic export orders orders.jsonl --from -1d # a day of messages, in a file
+firearrow topic copy home:orders test: --create-topics   # between clusters that have contexts
 firearrow topic trim orders --before -2d              # what is older is deleted at once
 firearrow queue who billing                           # ordered queues: who holds them, what is at their head
 firearrow top                                         # the busiest topics, the slowest groups
@@ -56,8 +60,61 @@ firearrow bench roundtrip --seconds 5                 # how fast is it from here
   Without a terminal and without `--yes` nothing is done, and the exit code is 2.
 - **Times** are `now`, relative (`-15m`, `+1h30m`), ISO (`2026-01-31T12:00`, local unless it names its zone), or seconds
   or milliseconds since 1970.
+- **Long work** (`topic export`, `import`, `copy`, `dlq redrive`) continues when the same command is given again after a
+  kill. Its progress is in `~/.local/state/firearrow`, that of an export beside its file. A bar on stderr shows it, on a
+  terminal only.
 - **Exit codes**: 0 ok; 1 found trouble, or a broker refused; 2 wrong use, or only FireArrow's brokers can do this; 3
   no server can be reached; 130 ended by Ctrl-C.
+"""
+SHARED = """## Options of commands and Spark jobs
+
+These words mean the same in `firearrow topic export`, `import`, `copy` and `firearrow dlq` as in the jobs of
+`firearrow spark` (`export`, `import`, `copy`, `replay`, `redrive`). The second name is accepted as well. Times are
+local unless they name their zone; jobs take no relative ones, because they may be resumed later. `firearrow spark
+export` has `--to FOLDER`, and for the time only `--until`.
+
+"""
+DEAD_LETTERS = """## Dead letters
+
+A dead letter stays in its topic, `%DLQ%GROUP`, until it expires, as with Apache's tools and dashboard, which resend
+and export dead letters and delete none. `firearrow dlq` adds to that:
+
+- **Choice**: `--from`, `--to`, `--key`, `--tag`, `--grep`, `--ids` and `--limit`, in `show`, `export`, `redrive` and
+  `drop`.
+- **Edits** before a letter is sent again: `--property`, `--remove-property`, `--filter 'jq …'`, `--body`, or an
+  editor (`--edit`). The unique id stays.
+- **Receipts**: what became of each letter, in a file of this machine (`dlq receipts`). A letter is noted before it is
+  sent, and after it. A redrive that was interrupted leaves at most 32 letters of which it is not known; the next one
+  looks them up in their topics by their REPLAY_* properties and the key index. If that cannot show it
+  (`--no-provenance`, no index), they are sent again, counted (`maybeTwice`) and named. Nothing is tried a second time
+  by itself.
+- **Progress**: the offset of TOOLS_CONSUMER in the topic, at the broker, before which all letters are done. `dlq
+  list` and other machines see it. It stops before the first letter that is not done, so `list` can count letters that
+  were sent by choice. Receipts of another machine are not seen: give `--receipts` a file that both have.
+- **Drop**: a log loses messages at its start only. Without a choice, `drop` deletes all letters, those before a time,
+  or those sent again (FireArrow only). Chosen letters are marked in the receipts, and `redrive` passes over them;
+  they are deleted once all letters before them were dropped as well. Apache's brokers delete none: there `drop
+  --mark` and a choice only let `redrive` and `list` pass over them.
+"""
+TRANSFER = """## Topics in files and other clusters
+
+- `topic export T FILE` writes a line of JSON for each message, with all that the broker has of it, in the order of
+  store times; bodies that are not UTF-8 are in base64. `FILE.parquet` has the columns of Spark's `export`, for
+  pyarrow and Spark. While it runs there are FILE.part and FILE.progress; FILE is there when it is complete and was
+  read again, and FILE.manifest has its counts and CRCs.
+- `topic import T FILE` takes such files, a Parquet file of `firearrow spark export`, the output of `tail` and `dlq
+  export`, and lines made by hand: only `body` is needed. Lines that are no messages are counted and named, and the
+  others are sent.
+- `topic copy A B`: each is TOPIC or CONTEXT:TOPIC. What is stored at the first start is copied; the same command
+  later copies what came since.
+- Each queue keeps its order: it goes to the queue with its number, at the broker with its name if there is one.
+  Properties that brokers set, or that would act again, are left out, as in the jobs of Spark.
+- **Twice**: a run that was killed may have sent messages without learning it. The next one reads the end of the
+  target first and does not send these again (`foundSent`). A request that arrives later still can store them twice:
+  at the end the target is read, and `missingAtTarget`, `duplicates` and differing CRCs are reported (`--no-verify`:
+  not). With `--no-provenance` neither can be seen, and the report has how many may be there twice.
+- **Missing**: messages that were deleted before they could be read, and bodies that do not match the CRC of their
+  record, are counted, and the exit code is 1.
 """
 COMMON = {"--help", "--version", "--namesrv", "--context", "--timeout", "--json", "--dry-run", "--yes"}
 CONNECTED = {"--json", "--dry-run", "--yes"}
@@ -105,8 +162,31 @@ def verbs() -> list[Verb]:
     return [verb for command in commands().values() for verb in command.verbs()]
 
 
+def having(name: str) -> tuple[set[str], set[str]]:
+    """The commands, by their verbs, and the jobs that have an option."""
+    found = {
+        verb.prog.removeprefix("firearrow ")
+        for verb in verbs()
+        if name in verb.parser()._option_string_actions
+    }
+    names = {job for job, command in jobs().items() if name in command.parser()._option_string_actions}
+    return found, names
+
+
+def shared_table() -> str:
+    """The arguments of `_native.base.shared_arguments`."""
+    lines = []
+    for each in shared_arguments.ARGUMENTS:
+        in_commands, in_jobs = having(each.names[0])
+        whose = "" if in_commands and in_jobs else " (commands)" if in_commands else " (jobs)"
+        value = f" {each.metavar}" if each.metavar else ""
+        further = "".join(f", `{name}`" for name in each.names[1:])
+        lines.append(f"- `{each.names[0]}{value}`{further}{whose}: {each.help}")
+    return SHARED + "\n".join(lines) + "\n"
+
+
 def text() -> str:
-    sections = [TEXT, page()]
+    sections = [TEXT, page(), shared_table(), DEAD_LETTERS, TRANSFER]
     for name, command in commands().items():
         summary = f"{parsers()[name].description}\n\n" if len(command.verbs()) > 1 else ""
         sections.append(f"## firearrow {name}\n\n{summary}{_list(command)}")

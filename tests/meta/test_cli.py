@@ -6,10 +6,11 @@ import shlex
 import pytest
 
 from firearrow._native.base.command_line import Parser
+from firearrow._native.base.shared_arguments import ARGUMENTS
 from firearrow._native.base.verbs import Verb
 from firearrow.broker.base.arguments import broker_parser, namesrv_parser
 from firearrow.client.cli.main import own_entries
-from tests.meta.cli import CLI, OWN_MODULES, TEXT, jobs, parsers, text, verbs
+from tests.meta.cli import CLI, OWN_MODULES, TEXT, having, jobs, parsers, text, verbs
 
 OF_JOBS = [verb for job in jobs().values() for verb in job.verbs()]
 PLAIN = re.compile(
@@ -58,6 +59,39 @@ def test_examples_are_accepted(verb: Verb) -> None:
             jobs()[arguments[0]].parser().parse_args(arguments[1:])
         else:
             parsers()[name].parse_args(arguments)
+
+
+OWN_HELP = {"--from", "--namesrv", "--rate", "--bytes-rate"}
+"""Commands take more than a time as a place to start; jobs name what is theirs."""
+OTHER_MEANING = {
+    ("firearrow spark export", "--to"),
+    ("firearrow group seek", "--to"),
+    ("firearrow spark import", "--provenance"),
+    ("firearrow spark import", "--no-provenance"),
+}
+MOVERS = re.compile(r"firearrow (topic (export|import|copy)|dlq|spark (export|import|copy|replay|redrive))\b")
+
+
+@pytest.mark.parametrize(
+    "verb", [v for v in [*verbs(), *OF_JOBS] if MOVERS.match(v.prog)], ids=lambda verb: verb.prog
+)
+def test_one_word_for_one_thing_in_commands_and_jobs(verb: Verb) -> None:
+    """The names and helps of shared options are those of the table, wherever they are."""
+    actions = verb.parser()._option_string_actions
+    for each in ARGUMENTS:
+        present = [name for name in each.names if name in actions and (verb.prog, name) not in OTHER_MEANING]
+        if not present or (each.names[0] == "--verify" and verb.prog.startswith("firearrow spark")):
+            continue
+        assert present[0] == each.names[0] or (verb.prog, each.names[0]) in OTHER_MEANING
+        if each.names[0] not in OWN_HELP:
+            assert {actions[name].help for name in present} == {each.help}
+
+
+@pytest.mark.parametrize("option", ["--from", "--to", "--key", "--tag", "--ids", "--rate"])
+def test_all_movers_have_the_choices(option: str) -> None:
+    in_commands, in_jobs = having(option)
+    assert {"dlq redrive", "dlq export", "dlq drop", "topic export", "topic copy"} <= in_commands
+    assert {"replay", "redrive", "copy"} <= in_jobs
 
 
 @pytest.mark.parametrize("parser", [broker_parser(), namesrv_parser()], ids=lambda parser: parser.prog)

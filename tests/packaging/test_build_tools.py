@@ -1,4 +1,4 @@
-"""`make deb` and `make image` on a machine that lacks their tools: one sentence with the packages to install, at once."""
+"""`make deb` and `make image` where their tools are missing: one sentence with the packages to install, at once."""
 
 import os
 import re

@@ -1,12 +1,14 @@
 """Arguments of jobs: the same names in all, checked before anything is opened, refused in one sentence."""
 
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from firearrow._native.base.verbs import argument
+from firearrow.client.base.times import time_ms
 from firearrow.spark_tools.base.errors import InvalidOption, SendFailed
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.jobs.arguments import (
@@ -94,7 +96,7 @@ def test_a_value_may_start_with_a_dash() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--keyz", "k"), ("--rate", "many"), ("--key", "k"), ("more",), ("--path",)]
+    "words", [("--keyz", "k"), ("--rate", "many"), ("--ke", "k"), ("more",), ("--path",)]
 )
 def test_wrong_usage_is_one_sentence(words: tuple[str, ...]) -> None:
     ran = run("--fast", *words)[1]
@@ -123,7 +125,7 @@ def test_a_store_or_a_name_server_is_the_origin() -> None:
 
 @pytest.mark.parametrize("arguments", [("--fast",), ("--path", "a", "--name-server", "b:1")])
 def test_one_origin_is_needed(arguments: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidOption, match="--path or --name-server: set one of them"):
+    with pytest.raises(InvalidOption, match="--path or --namesrv: set one of them"):
         source(*arguments).message_source(60)
 
 
@@ -175,7 +177,7 @@ def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
         "--unique-ids",
         "u1",
         "--from",
-        "2026-11-21T08:00",
+        "2026-11-21T08:00Z",
         "--until",
         str(EIGHT + 1),
     )
@@ -201,18 +203,50 @@ def test_an_index_is_asked_for_keys_of_a_store_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2026-11-21T09:00+01:00", "2026-11-21T08:00Z", "2026-11-21 08:00", str(EIGHT)]
+    "text",
+    ["2026-11-21T09:00+01:00", "2026-11-21T08:00Z", "2026-11-21 13:30", str(EIGHT), str(EIGHT // 1000)],
 )
-def test_times_are_iso_or_milliseconds(text: str) -> None:
-    assert source("--from", text).stored() == (EIGHT, None)
+def test_times_are_those_of_all_commands(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local unless they name their zone; what `firearrow message find` takes for a time is the same here."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert source("--from", text).stored() == (EIGHT, None)
+        assert time_ms(text) == EIGHT
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["-15m", "now", "+1h"])
+def test_a_job_has_no_relative_times(text: str) -> None:
+    """It may be resumed at another time."""
+    with pytest.raises(InvalidOption, match="needs a fixed time"):
+        source(f"--from={text}").stored()
+
+
+def test_each_word_has_its_old_name_as_well(tmp_path: Path) -> None:
+    (tmp_path / "ids").write_text("u1\nu2\n")
+    new = source(
+        "--namesrv", "b:1", "--topic", "A", "--tag", "t", "--key", "a,b", "--ids", f"@{tmp_path / 'ids'}"
+    )
+    assert new.message_filter() == MessageFilter(
+        tags=frozenset("t"), keys=frozenset({"a,b"}), unique_ids=frozenset({"u1", "u2"})
+    )
+    old = source(
+        "--name-server", "b:1", "--topics", "A", "--tags", "t", "--unique-ids", "u1,u2", "--until", "9"
+    )
+    assert (old.name_server, old.topics, old.tags) == (new.name_server, new.topics, new.tags)
+    assert old.message_filter().unique_ids == new.message_filter().unique_ids
+    assert old.stored() == source("--to", "9").stored() == (None, 9000)
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--from", "yesterday"), "--from='yesterday': expected milliseconds since 1970"),
+        (("--from", "yesterday"), "--from='yesterday': 'yesterday' is not a time"),
         (("--from", "2000", "--until", "2000"), "--until 2000 is not after --from 2000"),
-        (("--tags", "A||"), "--tags="),
+        (("--tags", "A||"), "--tag="),
         (("--keys", ","), "--keys="),
         (("--keys-file", "/nowhere"), "--keys-file='/nowhere': cannot be read"),
     ],

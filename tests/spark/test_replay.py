@@ -407,10 +407,10 @@ def test_a_topic_that_the_source_has_not_is_named(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--target", "127.0.0.1:1"), "--path or --name-server"),
+        (("--target", "127.0.0.1:1"), "--path or --namesrv"),
         (("--dry-run", "--verify", "--path", "s"), "--dry-run sends nothing"),
         (("--path", "s", "--topics", "T", "--offsets", ONE, "--target", "t:1"), "--offsets names the queues"),
-        (("--path", "s", "--topics", "T", "--pattern", "T", "--target", "t:1"), "--topics and --pattern"),
+        (("--path", "s", "--topics", "T", "--pattern", "T", "--target", "t:1"), "--topic and --pattern"),
         (("--path", "s", "--rate", "0", "--target", "t:1"), "--rate"),
     ],
 )  # fmt: skip

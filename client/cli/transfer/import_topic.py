@@ -44,6 +44,10 @@ def _file(name: str) -> Iterator[Path]:
     """The file; what comes from the input is written to a temporary one, as it is read several times. ConfigError."""
     if name != "-":
         path = Path(name)
+        if path.is_dir():
+            raise ConfigError(
+                f"{name} is a folder: name a file in it; `firearrow spark import` takes whole exports"
+            )
         if not path.is_file() or not os.access(path, os.R_OK):
             raise ConfigError(f"cannot read {name}: there is no such file, or it may not be read")
         yield path

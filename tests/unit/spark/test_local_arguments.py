@@ -11,7 +11,7 @@ from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, 
 from firearrow.spark_tools.jobs.program import check_endpoints
 
 WRONG: list[tuple[dict[str, object], str]] = [
-    ({}, "--path or --name-server"),
+    ({}, "--path or --namesrv"),
     ({"path": ["/no/such/folder"]}, "is not a folder"),
     ({"since": "nonsense"}, "--from"),
     ({"since": "2026-01-02", "until": "2026-01-01"}, "is not after"),
@@ -65,13 +65,13 @@ def test_before_a_submit_asks_any_broker(given: dict[str, object], text: str, si
 @pytest.mark.parametrize(
     ("job", "words", "text"),
     [
-        ("replay", ("--topics", "T"), "--path or --name-server"),
+        ("replay", ("--topics", "T"), "--path or --namesrv"),
         ("replay", ("--name-server", "SILENT", "--topics", "T", "--from", "x"), "--from"),
         ("redrive", ("--name-server", "SILENT", "--group", "G", "--from", "x"), "--from"),
         ("redrive", ("--path", "/no/such/folder", "--group", "G"), "is not a folder"),
         ("copy_", ("--name-server", "SILENT", "--topics", "T", "--offsets", "{"), "--offsets"),
         ("export", ("--name-server", "SILENT", "--to", "OUT", "--from", "x"), "--from"),
-        ("export", ("--to", "OUT"), "--path or --name-server"),
+        ("export", ("--to", "OUT"), "--path or --namesrv"),
         ("audit.audit", ("--path", "/no/such/folder"), "is not a store"),
     ],
 )
