@@ -82,7 +82,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command = entry.load()
     except ModuleNotFoundError as error:
-        print(f"firearrow {name}: the Python package {error.name} is not installed", file=sys.stderr)
+        hint = f": pip install 'firearrow[{name}]' in an environment of its own" if name == "spark" else ""
+        print(f"firearrow {name}: the Python package {error.name} is not installed{hint}", file=sys.stderr)
         return CANNOT_START
     finally:
         gc.enable()

@@ -15,16 +15,30 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "deb-test"
 SUITES = {"deb12": "bookworm", "deb13": "trixie"}
 STORE, CONFIG = "var/lib/firearrow/store", "etc/firearrow/broker.conf"
-OURS = ("usr/bin/firearrow", "usr/lib/firearrow", "lib/systemd/system/firearrow.service")
+OURS = (
+    "usr/bin/firearrow",
+    "usr/lib/firearrow",
+    "lib/systemd/system/firearrow.service",
+    "usr/share/bash-completion/completions/firearrow",
+    "usr/share/zsh/vendor-completions/_firearrow",
+    "usr/share/fish/vendor_completions.d/firearrow.fish",
+    "usr/share/man/man1/firearrow.1.gz",
+    "usr/share/doc/firearrow/docs/CLI.md.gz",
+)
+INSTALLED_KIB_MAX = 20480
 
 
 def main() -> None:
     package, root = newest(ROOT / "dist", "firearrow_*.deb"), WORK / "root"
     if is_outside():  # where Debian's archive can be reached
-        make_debian(package, root)
+        make_debian(package, root, "openssl")  # which it recommends
     in_own_network("tests.packaging.deb")
     install(package, root)
     print(run("chroot", root, "firearrow", "--version").strip())
+    size = sum(int(run("du", "-sk", root / path).split()[0]) for path in OURS)
+    assert size <= INSTALLED_KIB_MAX, size
+    run("chroot", root, "firearrow", "tls", "init", "--dir", "/tmp/tls")
+    assert (root / "tmp/tls/authority.pem").exists()
     user, group = (int(run("chroot", root, "id", option, "firearrow")) for option in ("--user", "--group"))
     with broker(root, root / "var/lib/firearrow", f"{user}:{group}", unit_command(root)) as running:
         exchange("Package")

@@ -239,7 +239,7 @@ def test_workers_wait_and_pull_as_the_arguments_say(tmp_path: Path) -> None:
         ({"until": "2026-01-01"}, "--until: a copy continues and has no such end; replay copies a part"),
         ({"offsets": "{}"}, "--offsets: a copy continues"),
         ({"by_index": True}, "--by-index: a copy reads all that comes"),
-        ({"path": None}, "--path or --name-server"),
+        ({"path": None}, "--path or --namesrv"),
         ({"queues": "x"}, "--queues"),
     ],
 )
