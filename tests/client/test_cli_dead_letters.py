@@ -121,6 +121,21 @@ def test_ids_of_a_file_and_of_the_origin(cli: Cli, letters: Letters, tmp_path: P
     assert "names no id" in cli("dlq", "redrive", group, "--ids", " ,", "--yes", code=2).err
 
 
+def test_ids_that_no_letter_has(cli: Cli, letters: Letters, tmp_path: Path) -> None:
+    group, topic = letters(b"0", b"1")
+    words = ["--ids", f"{id_of(1)},NOWHERE"]
+    for verb, more in (
+        ("show", []),
+        ("export", [str(tmp_path / "f")]),
+        ("redrive", ["--dry-run"]),
+        ("drop", ["--dry-run"]),
+    ):
+        assert "not found: NOWHERE" in cli("dlq", verb, group, *more, *words, code=1).err
+    assert cli("dlq", "redrive", group, *words, "--yes", code=1).lines[0]["sent"] == 1
+    assert bodies(cli, topic) == ["1"]
+    assert "not found: NOWHERE" in cli("dlq", "redrive", group, *words, "--yes", code=1).err
+
+
 def test_what_was_sent_by_choice_is_not_sent_again(cli: Cli, letters: Letters) -> None:
     group, topic = letters(b"0", b"1", b"2", b"3")
     done = cli("dlq", "redrive", group, "--key", "k2", "--yes").lines[0]
@@ -396,3 +411,11 @@ def test_an_export_has_everything(cli: Cli, letters: Letters) -> None:
     row = cli("dlq", "export", group).rows[0]
     assert {"flag", "sysFlag", "storeHost", "physicalOffset", "bodyCrc", "properties"} <= row.keys()
     assert (row["originTopic"], row["bodyEncoding"], row["body"]) == (topic, "base64", "/wA=")
+
+
+def test_an_export_that_fails_leaves_no_file(cli: Cli, letters: Letters, tmp_path: Path) -> None:
+    group, _ = letters(b"0")
+    cli("dlq", "export", unique("none"), str(tmp_path / "f"), code=1)
+    assert not (tmp_path / "f").exists()
+    cli("dlq", "export", group, str(tmp_path / "f"))
+    assert "it exists" in cli("dlq", "export", group, str(tmp_path / "f"), code=2).err

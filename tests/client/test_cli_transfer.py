@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import signal
+import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,9 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
+from tests.client.test_cli_messages import on_terminal
 from tests.interop.cli_messages import Cli
+from tests.support.command_line import PROGRAM, process
 from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand
 
@@ -209,6 +213,15 @@ def test_lines_of_other_commands_and_hands(
     assert cli("topic", "import", hand, str(tmp_path / "crc"), "--no-check-crc").rows[0]["sent"] == 1
 
 
+def test_a_pipe(cli: Cli, topics: Topics, name_server: str) -> None:
+    source, target = topics(queues=2), topics(queues=2)
+    fill(name_server, source)
+    lines = cli("topic", "export", source, "-", "--tag", "a").out
+    ran = process("topic", "import", target, "-", name_server=name_server, stdin=lines)
+    assert ran.rows[0]["verified"] == 8
+    assert process("topic", "import", target, "-", name_server=name_server, stdin="").rows[0]["sent"] == 0
+
+
 def test_a_file_that_changed(cli: Cli, topics: Topics, name_server: str, tmp_path: Path) -> None:
     source, target, file = topics(queues=2), topics(queues=2), tmp_path / "f"
     fill(name_server, source)
@@ -247,6 +260,26 @@ def test_a_copied_dead_letter_can_be_redriven(
 async def create(name_server: str, topic: str) -> None:
     async with Admin(name_server) as admin:
         await admin.create_topic(topic, 1)
+
+
+@pytest.mark.parametrize("verb", ["export", "copy", "import"])
+def test_a_bar_on_a_terminal_only(
+    cli: Cli, filled: str, topics: Topics, name_server: str, tmp_path: Path, verb: str
+) -> None:
+    target, file = topics(queues=2), tmp_path / "f"
+    quiet = cli("topic", "export", filled, str(file))
+    assert quiet.err == ""
+    words = {
+        "export": ["export", filled, str(tmp_path / "new")],
+        "copy": ["copy", filled, target],
+        "import": ["import", target, str(file)],
+    }[verb]
+    shown = on_terminal(name_server, "topic", *words, "--rate", "20000").decode()
+    name = "f" if verb == "import" else filled
+    assert re.search(rf"{verb} {name} \[#* *\] +\d+% [\d,]+ of 3,000 messages, [\d,]+ messages/s", shown)
+    more = ["--again"] if verb != "export" else []
+    words[-1] = f"{words[-1]}-2" if verb == "export" else words[-1]
+    assert f"{verb} {name} [" not in on_terminal(name_server, "topic", *words, "--quiet", *more).decode()
 
 
 # ---- killed ----
@@ -304,6 +337,19 @@ def test_a_killed_export_continues(
     in_order(sorted(rows, key=lambda row: row["offset"]))
     assert not part.exists()
     assert not progress.exists()
+
+
+def test_a_full_disk(cli: Cli, filled: str, name_server: str, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    words = ["topic", "export", filled, str(file)]
+    limited = ["sh", "-c", 'ulimit -f 500 && exec "$@"', "sh", *PROGRAM, *words, "--namesrv", name_server]
+    ran = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, "File too large; the same command continues" in ran.stderr) == (1, True), (
+        ran.stderr
+    )
+    assert not file.exists()
+    assert cli(*words).rows[0]["messages"] == COUNT
+    in_order(sorted(lines_of(file), key=lambda row: row["offset"]))
 
 
 def parquet_lines(file: Path) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from firearrow.client.cli.groups.dead_letters import DeadLetters, stored_progres
 from firearrow.client.cli.groups.edits import Edits, edit_by
 from firearrow.client.cli.groups.receipts import Receipts, receipts_path
 from firearrow.client.cli.messages.message_view import Decode, body_text, message_row, whole_row
-from firearrow.client.cli.messages.selection import Selection, select_by
+from firearrow.client.cli.messages.selection import Selection, Unfound, select_by
 from firearrow.client.cli.output import Column, Kind, titled
 
 LIMIT = 100
@@ -135,21 +135,32 @@ async def _group_row(call: Call, admin: Admin, topic: str) -> dict[str, Any] | N
     return row if messages else None
 
 
-async def show(call: Call) -> None:
+async def show(call: Call) -> int:
     """Show the dead letters of a group. Select them by time, key, tag or id, or by what their bodies contain.
 
     firearrow dlq show billing --from -1h
     firearrow dlq show billing --grep 'timeout' --limit 10
     """
     given, selection, rows = call.arguments, Selection.of(call.arguments), []
+    unfound = Unfound(selection.wanted)
     letters = await DeadLetters.of(call)
     receipts = Receipts.read(receipts_path(given.receipts, given.group, call.options))
     async with contextlib.aclosing(_chosen(letters, selection)) as chosen:
         async for letter in chosen:
+            unfound.saw(letter)
             rows.append(_letter_row(call, letters, receipts, letter))
     if len(rows) == selection.limit:
         call.output.note(f"the first {selection.limit} are shown: --limit shows more")
     call.output.rows(LETTER_COLUMNS, rows)
+    return _found(call, unfound)
+
+
+def _found(call: Call, unfound: Unfound) -> int:
+    """The exit code: 1 if an id was not found, which is noted."""
+    if text := unfound.text():
+        call.output.note(text)
+        return FOUND_TROUBLE
+    return OK
 
 
 async def _chosen(letters: DeadLetters, selection: Selection) -> AsyncGenerator[ReceivedMessage, None]:
@@ -178,7 +189,7 @@ def _letter_row(
     return row
 
 
-async def export(call: Call) -> None:
+async def export(call: Call) -> int:
     """Write the dead letters of a group as JSON Lines to a file or to the output. The broker keeps them.
 
     firearrow dlq export billing dead.jsonl
@@ -188,15 +199,18 @@ async def export(call: Call) -> None:
 
     given, written = call.arguments, 0
     selection, letters, pace = Selection.of(given), await DeadLetters.of(call), Pace(given.rate)
+    unfound = Unfound(selection.wanted)
     with _new_file(given.file) as file:
         async with contextlib.aclosing(_chosen(letters, selection)) as chosen:
             async for letter in chosen:
                 await pace.wait()
+                unfound.saw(letter)
                 facts = {"group": given.group, "originTopic": letters.origin(letter)}
                 row = whole_row(letter, given.decode) | facts
                 file.write(orjson.dumps(row, default=str).decode() + "\n")
                 written += 1
     call.output.note(f"{written} dead letters were written")
+    return _found(call, unfound)
 
 
 @contextlib.contextmanager
@@ -204,14 +218,18 @@ def _new_file(name: str | None) -> Iterator[TextIO]:
     if name is None:
         yield sys.stdout
         return
+    path, part = Path(name), Path(f"{name}.part")
+    if path.exists():
+        raise ConfigError(f"cannot write {name}: it exists")
     try:
-        with Path(name).open("x", encoding="utf-8") as file:
+        with part.open("w", encoding="utf-8") as file:
             yield file
+        part.rename(path)  # so that a file is never there without its end
     except OSError as error:
         raise ConfigError(f"cannot write {name}: {error.strerror}") from None
 
 
-async def drop(call: Call) -> None:
+async def drop(call: Call) -> int:
     """Delete dead letters of a group: all of them, those sent again, the older ones, or chosen ones. Chosen ones that
     have others before them are marked, and redrive passes over them.
 
@@ -220,7 +238,7 @@ async def drop(call: Call) -> None:
     """
     from firearrow.client.cli.groups.drop import drop_letters  # noqa: PLC0415 (only for this verb)
 
-    await drop_letters(call)
+    return await drop_letters(call)
 
 
 async def redrive(call: Call) -> int:
@@ -241,22 +259,24 @@ async def redrive(call: Call) -> int:
     with Receipts.read(path) if given.dry_run else Receipts.open(path) as receipts:
         work = await Redrive.of(call, edits, receipts)
         by_topic = await work.plan()
-        letters = sum(by_topic.values())
+        letters, missing = sum(by_topic.values()), work.unfound.text()
+        if missing:
+            call.output.note(missing)
         if not letters:
             call.output.note(f"group {given.group} has no such dead letters that were not redriven")
-            return OK
+            return FOUND_TROUBLE if missing else OK
         if given.body is not None and letters > 1:
             raise ConfigError(
                 f"--body is for one letter, and {letters} are chosen: name one by --ids, or use --filter"
             )
         goal = f"the retry topic of {given.group}" if given.retry_topic else "their topics"
         if call.may(f"send {letters} dead letters of group {given.group} to {goal}"):
-            return await work.run()
+            return max(await work.run(), FOUND_TROUBLE if missing else OK)
         if given.dry_run:
             await work.check_edits()
             rows = ({"topic": topic, "messages": number} for topic, number in by_topic.items())
             call.output.rows(PLAN_COLUMNS, rows)
-    return OK
+    return FOUND_TROUBLE if missing else OK
 
 
 async def show_receipts(call: Call) -> int:

@@ -12,12 +12,12 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.errors import ConfigError, OnlyFireArrow
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.cli.command import Call
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call
 from firearrow.client.cli.formats import members
 from firearrow.client.cli.groups.dead_letters import DeadLetters, Progress
 from firearrow.client.cli.groups.receipts import Fate, Receipts, receipts_path
 from firearrow.client.cli.messages.queue_reader import From, Span, Start
-from firearrow.client.cli.messages.selection import Selection
+from firearrow.client.cli.messages.selection import Selection, Unfound
 from firearrow.client.cli.messages.send import Pace
 from firearrow.client.cli.output import Column, Kind
 
@@ -31,7 +31,7 @@ QUEUE_COLUMNS = (
 )
 
 
-async def delete_oldest(call: Call, selection: Selection) -> None:
+async def delete_oldest(call: Call, selection: Selection) -> int:
     """Delete all letters, those before a time, or those that were sent again."""
     given, letters = call.arguments, await DeadLetters.of(call)
     extensions = Extensions(await call.admin())
@@ -48,10 +48,11 @@ async def delete_oldest(call: Call, selection: Selection) -> None:
     number = sum(queue.trimmed for queue in found)
     if not number:
         call.output.note(f"group {given.group} has no such dead letters")
-        return
+        return OK
     if call.may(f"delete {which} of group {given.group}: {number}"):
         found = [queue for trim in trims for queue in await extensions.trim_topic(letters.topic, **trim)]
     call.output.rows(QUEUE_COLUMNS, map(members, found))
+    return OK
 
 
 def _trims(offsets: Mapping[MessageQueue, int | None]) -> list[dict[str, Any]]:
@@ -63,19 +64,24 @@ def _trims(offsets: Mapping[MessageQueue, int | None]) -> list[dict[str, Any]]:
     ]
 
 
-async def drop_chosen(call: Call, selection: Selection) -> None:
+async def drop_chosen(call: Call, selection: Selection) -> int:
     """Mark the chosen letters, and delete those before which there is no other one."""
     given, letters = call.arguments, await DeadLetters.of(call)
     path = receipts_path(given.receipts, given.group, call.options)
     with Receipts.read(path) if given.dry_run else Receipts.open(path) as receipts:
         whole = await letters.spans(Selection(Start(From.START), selection.wanted, None))
         spans = await letters.spans(selection)
-        chosen = await _chosen(letters, spans, selection, receipts)
+        unfound = Unfound(selection.wanted)
+        chosen = await _chosen(letters, spans, selection, receipts, unfound)
+        missing = unfound.text()
+        code = FOUND_TROUBLE if missing else OK
+        if missing:
+            call.output.note(missing)
         if not chosen:
             call.output.note(f"group {given.group} has no such dead letters")
-            return
+            return code
         if not call.may(f"drop {len(chosen)} dead letters of group {given.group}"):
-            return
+            return code
         pace = Pace(given.rate)
         for letter in chosen:
             await pace.wait()
@@ -88,6 +94,7 @@ async def drop_chosen(call: Call, selection: Selection) -> None:
         deleted = await _delete(call, letters, dropped.moved())
         row = {"group": given.group, "dropped": len(chosen), "deleted": deleted, "receipts": str(path)}
     call.output.record(row)
+    return code
 
 
 def _starts(spans: Mapping[MessageQueue, Span]) -> dict[MessageQueue, int]:
@@ -95,13 +102,20 @@ def _starts(spans: Mapping[MessageQueue, Span]) -> dict[MessageQueue, int]:
 
 
 async def _chosen(
-    letters: DeadLetters, spans: Mapping[MessageQueue, Span], selection: Selection, receipts: Receipts
+    letters: DeadLetters,
+    spans: Mapping[MessageQueue, Span],
+    selection: Selection,
+    receipts: Receipts,
+    unfound: Unfound,
 ) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
     async with contextlib.aclosing(letters.read(spans, selection.start)) as reading:
         async for letter in reading:
             receipt = receipts.of(letter)
-            if selection.wanted(letter) and (receipt is None or receipt.fate is not Fate.DROPPED):
+            if not selection.wanted(letter):
+                continue
+            unfound.saw(letter)
+            if receipt is None or receipt.fate is not Fate.DROPPED:
                 found.append(letter)
             if len(found) == selection.limit:
                 break
@@ -140,10 +154,10 @@ async def _delete(call: Call, letters: DeadLetters, offsets: Mapping[MessageQueu
     return deleted
 
 
-async def drop_letters(call: Call) -> None:
-    """What `firearrow dlq drop` does. ConfigError: the arguments contradict each other."""
+async def drop_letters(call: Call) -> int:
+    """What `firearrow dlq drop` does; the exit code. ConfigError: the arguments contradict each other."""
     given, selection = call.arguments, Selection.of(call.arguments)
     by_choice = selection.is_by_choice or given.mark
     if given.redriven and (by_choice or given.to is not None):
         raise ConfigError("give --redriven, or --before and other choices, not both")
-    await (drop_chosen if by_choice else delete_oldest)(call, selection)
+    return await (drop_chosen if by_choice else delete_oldest)(call, selection)

@@ -37,7 +37,7 @@ from firearrow.client.cli.messages.resending import (
     provenance,
     retry_again,
 )
-from firearrow.client.cli.messages.selection import Selection
+from firearrow.client.cli.messages.selection import Selection, Unfound
 from firearrow.client.cli.messages.send import GROUP, Pace
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.send.producer import Producer
@@ -88,6 +88,7 @@ class Redrive:
     spans: Mapping[MessageQueue, Span]
     progress: Progress
     again: bool
+    unfound: Unfound
     counts: Counts = field(default_factory=Counts)
 
     @classmethod
@@ -104,7 +105,8 @@ class Redrive:
             spans = {
                 queue: Span(min(progress.offsets[queue], span.end), span.end) for queue, span in whole.items()
             }
-        return cls(call, letters, selection, edits, receipts, spans, progress, given.again)
+        unfound = Unfound(selection.wanted)
+        return cls(call, letters, selection, edits, receipts, spans, progress, given.again, unfound)
 
     # ---- what is to be sent ----
 
@@ -135,6 +137,7 @@ class Redrive:
                     self.progress.done(queue, offset)
                 if not self.selection.wanted(letter):
                     continue
+                self.unfound.saw(letter)
                 if done and not self.again:
                     counts.skipped += 1
                     continue

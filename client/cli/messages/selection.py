@@ -11,11 +11,13 @@ from firearrow.client.base.times import time_ms
 from firearrow.client.cli.command import Verb, count
 
 if TYPE_CHECKING:
+    from firearrow._native.store.log.received_message import ReceivedMessage
     from firearrow.client.cli.messages.message_view import Wanted
     from firearrow.client.cli.messages.queue_reader import Start
 
 PLACE = "where to start: start, end, -10, -15m, a time or an offset"
 IDS_FILE_BYTES_MAX = 64 << 20
+IDS_SHOWN = 5
 
 
 def select_by(verb: Verb, *, limit: str = "maximum number", limit_default: int | None = None) -> Verb:
@@ -69,6 +71,27 @@ class Selection:
         wanted = self.wanted
         chosen = wanted.keys or wanted.tags or wanted.ids or wanted.grep is not None
         return bool(chosen or self.limit is not None or self.start != Start(From.START))
+
+
+class Unfound:
+    """Which of the ids of a selection no message had."""
+
+    def __init__(self, wanted: "Wanted") -> None:
+        self._left = set(wanted.ids)
+
+    def saw(self, message: "ReceivedMessage") -> None:
+        from firearrow.client.cli.messages.message_view import ids_of  # noqa: PLC0415
+
+        if self._left:
+            self._left.difference_update(each.upper() for each in ids_of(message))
+
+    def text(self) -> str:
+        """Empty: all were found."""
+        if not self._left:
+            return ""
+        shown = sorted(self._left)[:IDS_SHOWN]
+        more = f" and {len(self._left) - IDS_SHOWN} more" if len(self._left) > IDS_SHOWN else ""
+        return f"not found: {', '.join(shown)}{more}"
 
 
 def _ids(texts: Iterable[str]) -> frozenset[str]:

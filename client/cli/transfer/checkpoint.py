@@ -16,7 +16,7 @@ from typing import Any, Self
 import orjson
 
 from firearrow._native.base.durable_files import replace_durably
-from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.cli.file_lock import open_locked, state_folder
 
 VERSION = 1
@@ -54,14 +54,16 @@ class Checkpoint:
         return found
 
     def save(self) -> None:
-        """ConfigError: it cannot be written."""
+        """ClientError: it cannot be written."""
         if self.path is None:
             return
         whole = {"version": VERSION, "job": self._job, "arguments": self._arguments, "state": self.state}
         try:
             replace_durably(str(self.path), orjson.dumps(whole, option=orjson.OPT_SORT_KEYS), mode=0o600)
         except OSError as error:
-            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from None
+            raise ClientError(
+                f"cannot write {self.path}: {error.strerror}; the same command continues"
+            ) from None
 
     def remove(self) -> None:
         if self.path is not None:

@@ -59,6 +59,8 @@ async def copy(call: Call) -> int:
         is_new = not state or state["done"]
         after = {key: each["next"] for key, each in state["plan"]["positions"].items()} if state else {}
         plan = await Plan.of(reader, selection, after) if is_new else Plan.load(state["plan"])
+        if is_new and state:
+            plan.since_ms = state["plan"]["sinceMs"]  # of the first copy: `-1h` is an hour before that
         losses = Losses() if is_new else Losses(**state["losses"])
         if is_new and after and not plan.total:
             call.output.note(

@@ -45,21 +45,21 @@ SUMMARY_COLUMNS = (
 class Written:
     """What the file has so far. `crc_sum`: of the CRCs of all bodies, by which copies are compared."""
 
-    bytes: int = 0
+    file_bytes: int = 0
     crc: int = 0
     messages: int = 0
     crc_sum: int = 0
     queues: dict[str, int] = field(default_factory=dict)
 
     def add(self, key: str, line: bytes, message: ReceivedMessage, *, unreadable: bool) -> None:
-        self.bytes += len(line)
+        self.file_bytes += len(line)
         self.crc = zlib.crc32(line, self.crc)
         self.messages += 1
         self.queues[key] = self.queues.get(key, 0) + 1
         self.crc_sum += 0 if unreadable else body_crc(message.body)
 
     def row(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("bytes", "crc", "messages", "crc_sum", "queues")}
+        return {name: getattr(self, name) for name in ("file_bytes", "crc", "messages", "crc_sum", "queues")}
 
 
 async def export(call: Call) -> int:
@@ -129,12 +129,18 @@ class Export:
     # ---- reading ----
 
     async def read(self) -> None:
-        """Write what is left. ConfigError: a file cannot be written; ClientError."""
+        """Write what is left. ClientError: a file cannot be written, or a broker does not answer."""
         given, total = self.call.arguments, self.reading.plan.total
-        with self._open(truncate=False) as file:
-            with progress_bar(f"export {given.topic}", total, quiet=given.quiet, text=messages) as advance:
-                await until_it_works(self.call, lambda: self._read(file, advance))
-            self._sync(file)
+        try:
+            with self._open(truncate=False) as file:
+                with progress_bar(
+                    f"export {given.topic}", total, quiet=given.quiet, text=messages
+                ) as advance:
+                    await until_it_works(self.call, lambda: self._read(file, advance))
+                self._sync(file)
+        except OSError as error:
+            part = _beside(self.path, "part")
+            raise ClientError(f"cannot write {part}: {error.strerror}; the same command continues") from None
         self._save()
 
     async def _read(self, file: IO[bytes], advance: Advance) -> None:
@@ -150,7 +156,7 @@ class Export:
                     await pace.wait(message.store_size)
                     row = whole_row(message)
                     line = orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE, default=str)
-                    self._write(file, line)
+                    file.write(line)
                     self.written.add(key, line, message, unreadable=row["body"] is None)
                 plan.positions[key].done(message.queue_offset)
                 advance(1)
@@ -164,34 +170,22 @@ class Export:
         try:
             file = part.open("wb" if truncate else "r+b")
             if not truncate:
-                if os.fstat(file.fileno()).st_size < self.written.bytes:
+                if os.fstat(file.fileno()).st_size < self.written.file_bytes:
                     file.close()
                     progress = self.checkpoint.path
                     raise ConfigError(
                         f"{part} is shorter than it was: delete it and {progress} to start again"
                     )
-                file.truncate(self.written.bytes)
-                file.seek(self.written.bytes)
+                file.truncate(self.written.file_bytes)
+                file.seek(self.written.file_bytes)
         except OSError as error:
             raise ConfigError(f"cannot write {part}: {error.strerror}") from None
         return file
 
-    def _write(self, file: IO[bytes], line: bytes) -> None:
-        try:
-            file.write(line)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write {file.name}: {error.strerror}; the same command continues"
-            ) from None
-
     def _sync(self, file: IO[bytes]) -> None:
-        try:
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write {file.name}: {error.strerror}; the same command continues"
-            ) from None
+        """OSError."""
+        file.flush()
+        os.fsync(file.fileno())
 
     def _save(self) -> None:
         losses = self.reading.losses
@@ -222,7 +216,9 @@ class Export:
             made.rename(self.path)
             part.unlink(missing_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from None
+            raise ClientError(
+                f"cannot write {self.path}: {error.strerror}; the same command continues"
+            ) from None
         self.checkpoint.remove()
         return self._report(facts)
 

@@ -199,7 +199,7 @@ def _blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _cell(member: str, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 (what a column has)
-    value = row.get(member)
+    value: Any = row.get(member)
     match member:
         case "body":
             return None if value is None else body_of(row)
