@@ -7,7 +7,9 @@ import os
 
 
 def fsync_dir(path: str) -> None:
-    """fsync a directory: the names in it are durable on return. OSError."""
+    """fsync a directory: the names in it are durable on return. OSError. Windows has no such thing."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(number)
@@ -35,10 +37,12 @@ def replace_durably(path: str, data: bytes, *, mode: int | None = None) -> None:
         os.unlink(fresh)
     try:
         number = os.open(
-            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode
+            fresh,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0),
+            0o666 if mode is None else mode,
         )
         with open(number, "wb") as file:
-            if mode is not None:
+            if mode is not None and hasattr(os, "fchmod"):
                 os.fchmod(number, mode)
             file.write(data)
             file.flush()

@@ -18,6 +18,8 @@ from firearrow.client.cli.formats import is_of_user, is_system_group
 WAIT_S = 1.0
 SAFE = re.compile(r"[\w%.:@=,/+-]+", re.ASCII)
 """Names come from outside, and a shell would run what it finds in others."""
+TOPICS = ("topic", "topics", "source", "goal")
+"""Arguments that are names of topics."""
 OPTIONS_OF_CONNECTION = {"-n": "namesrv", "--namesrv": "namesrv", "--context": "context"}
 
 
@@ -73,7 +75,7 @@ def _values(parser: argparse.ArgumentParser, action: argparse.Action, before: Se
     kind = action.dest
     if kind == "context" or (kind == "name" and parser.prog.startswith("firearrow context")):
         return load_contexts().by_name
-    if kind not in ("topic", "topics", "group", "broker", "cluster"):
+    if kind not in (*TOPICS, "group", "broker", "cluster"):
         return ()
     return asyncio.run(_asked(kind, before))
 
@@ -87,7 +89,7 @@ async def _asked(kind: str, before: Sequence[str]) -> Iterable[str]:
     async with asyncio.timeout(WAIT_S), Admin(client=context.client_options(), timeout_s=WAIT_S) as admin:
         if kind == "group":
             return [name for name in await admin.groups() if not is_system_group(name)]
-        if kind in ("topic", "topics"):
+        if kind in TOPICS:
             names, system = await asyncio.gather(admin.topics(), admin.system_topics())
             return [name for name in names if is_of_user(name, system)]
         info = await admin.cluster_info()

@@ -1,5 +1,6 @@
 """A file that one command at a time may have open, and the folder of what commands note between their runs."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import IO
@@ -19,20 +20,29 @@ def open_locked(path: Path, what: str) -> IO[bytes]:
 
     ConfigError: another command has it, or it cannot be used.
     """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+b")
-    except OSError as error:
-        raise ConfigError(f"cannot use {path}: {error.strerror}") from None
+    while True:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+b")
+        except OSError as error:
+            raise ConfigError(f"cannot use {path}: {error.strerror}") from None
+        if not _lock(file):
+            file.close()
+            raise ConfigError(f"another {what} is running, which has {path} open: wait until it has ended")
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+        file.close()  # the one that had the lock has deleted it
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """False: another process has it."""
     try:
         import fcntl  # noqa: PLC0415 (not on Windows)
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except ImportError:
-        pass
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
-        raise ConfigError(
-            f"another {what} is running, which has {path} open: wait until it has ended"
-        ) from None
-    return file
+        return False
+    return True

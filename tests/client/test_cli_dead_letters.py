@@ -203,6 +203,22 @@ def test_a_filter_that_fails_sends_nothing(cli: Cli, letters: Letters) -> None:
     assert cli("dlq", "redrive", group, "--yes").lines[0]["sent"] == 1, "the next one takes it"
 
 
+def test_a_topic_that_takes_nothing_stops_no_other(
+    cli: Cli, letters: Letters, topics: Topics, feeder: RawProducer
+) -> None:
+    group, topic = letters(b"0")
+    closed = topics()
+    cli("topic", "set", closed, "--perm", "r", "--yes")
+    feeder.feed(dlq_topic(group), [b"closed"], RETRY_TOPIC=closed, UNIQ_KEY=id_of(8))
+    feeder.feed(dlq_topic(group), [b"2"], RETRY_TOPIC=topic, UNIQ_KEY=id_of(9))
+    ran = cli("dlq", "redrive", group, "--yes", code=1)
+    assert (ran.lines[0]["sent"], ran.lines[0]["failed"]) == (2, 1)
+    assert f"{id_of(8)} was not sent" in ran.err
+    assert sorted(bodies(cli, topic)) == ["0", "2"]
+    cli("topic", "set", closed, "--perm", "rw", "--yes")
+    assert cli("dlq", "redrive", group, "--yes").lines[0]["sent"] == 1
+
+
 @pytest.mark.parametrize("name", ["RETRY_TOPIC", "UNIQ_KEY", "DELAY", "TRAN_MSG"])
 def test_what_brokers_set_is_not_edited(cli: Cli, name: str) -> None:
     assert "set by brokers" in cli("dlq", "redrive", "g", "--property", f"{name}=1", "--yes", code=2).err

@@ -36,7 +36,7 @@ VERBS = [
     "send",
     "tail",
     *(f"message {verb}" for verb in ("get", "find", "path", "resend")),
-    *(f"dlq {verb}" for verb in ("list", "show", "redrive", "export", "drop")),
+    *(f"dlq {verb}" for verb in ("list", "show", "redrive", "export", "drop", "receipts")),
     *(f"timer {verb}" for verb in ("list", "recall")),
     *(f"tx {verb}" for verb in ("list", "ask", "commit", "rollback")),
     "queue who",

@@ -23,7 +23,7 @@ OURS = (
     "usr/share/zsh/vendor-completions/_firearrow",
     "usr/share/fish/vendor_completions.d/firearrow.fish",
     "usr/share/man/man1/firearrow.1.gz",
-    "usr/share/doc/firearrow/docs/CLI.md.gz",
+    "usr/share/doc/firearrow/docs",
 )
 INSTALLED_KIB_MAX = 20480
 

@@ -13,12 +13,15 @@ from typing import Any
 
 from firearrow._native.protocol.name_rules import retry_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.message_queries import MessageQueries
 from firearrow.client.base.compression import BodyUnreadable
 from firearrow.client.base.errors import (
+    BrokerError,
     ConfigError,
     ConnectFailed,
     MessageRefused,
+    NoRoute,
     RocketMQError,
     TransportError,
 )
@@ -218,10 +221,10 @@ class Redrive:
             await pace.wait()
             try:
                 result = await producer.send(message)
-            except MessageRefused as error:
-                self._fail(letter, error)
-                continue
             except RocketMQError as error:
+                if _is_of_letter(error):
+                    self._fail(letter, error)
+                    continue
                 unsent = ready[number + 1 :] if _may_be_stored(error) else ready[number:]
                 self.receipts.note(
                     (each for each, _ in unsent), Fate.FAILED, reason=f"not sent: {error}"[:200]
@@ -283,6 +286,13 @@ class Redrive:
         self.counts.failed += 1
         self.receipts.note([letter], Fate.FAILED, reason=str(error)[:200])
         self.call.output.note(f"{letter.message_id} was not sent: {error}")
+
+
+def _is_of_letter(error: RocketMQError) -> bool:
+    """Whether the next letter may be taken all the same: this one, or its topic, is refused."""
+    codes = (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION)
+    refused = isinstance(error, BrokerError) and error.code in codes
+    return refused or isinstance(error, MessageRefused | NoRoute)
 
 
 def _may_be_stored(error: RocketMQError) -> bool:

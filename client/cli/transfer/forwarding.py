@@ -12,8 +12,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import (
+    BrokerError,
     ConfigError,
     NoNameServer,
     NoRoute,
@@ -43,6 +45,7 @@ SAVE_S = 1.0
 RETRY_S, RETRY_EACH_S = 60.0, 1.0
 MESSAGE_BYTES_MAX = 128 << 20
 """The broker decides, by its own limit."""
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 REFUSED_SHOWN = 3
 SUMMARY_COLUMNS = (
     Column("sent", "sent", Kind.COUNT),
@@ -52,14 +55,16 @@ SUMMARY_COLUMNS = (
 
 
 async def until_it_works(call: Call, attempt: Callable[[], Awaitable[None]]) -> None:
-    """Call `attempt` again, which continues, while no server answers, for at most RETRY_S. TransportError,
-    NoNameServer."""
+    """Call `attempt` again, which continues, while no server answers or all are busy, for at most RETRY_S.
+    TransportError, NoNameServer, BrokerError."""
     failing_s: float | None = None
     while True:
         began_s = time.monotonic()
         try:
             return await attempt()
-        except (TransportError, NoNameServer) as error:
+        except (TransportError, NoNameServer, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.code not in BUSY:
+                raise
             now_s = time.monotonic()
             if failing_s is None or now_s - began_s > RETRY_S / 2:
                 failing_s = now_s
