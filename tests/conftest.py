@@ -29,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     load_examples(long=config.getoption("--long"))
+    state = tempfile.TemporaryDirectory(prefix="firearrow-state-")  # of commands, instead of that of the user
+    config.add_cleanup(state.cleanup)
+    os.environ["XDG_STATE_HOME"] = state.name
 
 
 STATE = tempfile.TemporaryDirectory(prefix="firearrow-state-")

@@ -117,9 +117,8 @@ class SourceOptions:
         "startingTimestamp",
         parse_time,
         None,
-        "Start with the first message stored at this time or later: ms since 1970 or ISO 8601. Overrides "
-        "the other "
-        "starting options.",
+        "Start with the first message stored at this time or later: ms since 1970 or ISO 8601 (UTC unless it names "
+        "its zone). Overrides the other starting options.",
     )
     end_ms: int | None = option(
         "endingTimestamp",

@@ -1,6 +1,7 @@
 """`firearrow send`, `tail`, `message`, `dlq`, `timer` and `tx` with Apache 4.9, which has no timer messages."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,18 @@ def test_dead_letters_and_the_path_to_them(broker: Peer, cli: Cli, topic: str) -
     assert cli("dlq", "redrive", group, "--yes", "--retry-topic").lines[0]["sent"] == 1
     assert len(cli("tail", topic, "--from", "start", "-e").lines) == 3
     consume(broker, group, topic, ConsumeResult.SUCCESS, 2)
+
+
+def test_a_topic_is_exported_imported_and_copied(cli: Cli, topic: str, tmp_path: Path) -> None:
+    cli("send", topic, "bin\x00är", "--tag", "t", "--key", "k", "--property", "p=1")
+    cli("send", topic, "x", "--count", "300")
+    file, target, copied = tmp_path / "f.parquet", unique("import"), unique("copy")
+    assert cli("topic", "export", topic, str(file)).rows[0]["messages"] == 301
+    for words in (["import", target, str(file)], ["copy", topic, copied]):
+        done = cli("topic", *words, "--create-topics").rows[0]
+        assert (done["verified"], done["duplicates"], done["crc"]) == (301, 0, "ok")
+    rows = [cli("topic", "export", name, "-", "--key", "k").rows[0] for name in (topic, target, copied)]
+    assert len({(row["body"], row["tags"], row["msgId"], row["properties"]["p"]) for row in rows}) == 1
 
 
 def test_an_operator_commits(broker: Peer, cli: Cli, topic: str) -> None:

@@ -45,6 +45,9 @@ SAVE_S = 1.0
 RETRY_S, RETRY_EACH_S = 60.0, 1.0
 MESSAGE_BYTES_MAX = 128 << 20
 """The broker decides, by its own limit."""
+SETTLE_S, SETTLE_EACH_S = 10.0, 0.05
+V5_0_0 = 413
+"""Ordinal of Apache's MQVersion."""
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 REFUSED_SHOWN = 3
 SUMMARY_COLUMNS = (
@@ -76,12 +79,14 @@ async def until_it_works(call: Call, attempt: Callable[[], Awaitable[None]]) -> 
 
 @dataclass(slots=True)
 class Target:
-    """Where messages go: a topic with its writable queues, and how they get there."""
+    """Where messages go: a topic with its writable queues, and how they get there. `batches`: whether its brokers keep
+    the unique ids of messages in a batch: those before 5.0 give all of them that of the batch."""
 
     admin: Admin
     producer: Producer
     topic: str
     queues: Sequence[MessageQueue]
+    batches: bool
 
     @classmethod
     async def of(
@@ -98,14 +103,29 @@ class Target:
             await admin.create_topic(topic, new_queues())
             queues = await admin.queues(topic, write=True)
         sending = ProducerOptions(
-            retries=0, message_bytes_max=MESSAGE_BYTES_MAX, send_timeout_s=given.timeout
+            retries=0, message_bytes_max=MESSAGE_BYTES_MAX, send_timeout_s=given.timeout, topics=(topic,)
         )
         producer = await call.enter(Producer(GROUP, client=options, options=sending))
-        return cls(admin, producer, topic, queues)
+        masters = await admin.calls.masters(None)
+        addresses = [masters.get(name, "") for name in {queue.broker_name for queue in queues}]
+        versions = map(producer.instance.heartbeats.version, addresses)
+        return cls(admin, producer, topic, queues, all(version >= V5_0_0 for version in versions))
 
     async def ends(self) -> dict[str, int]:
         spans = await TopicReader(self.admin, self.topic).spans(Start(From.END))
         return {key_of(queue): span.end for queue, span in spans.items()}
+
+    async def settle(self, ends: Mapping[str, int]) -> None:
+        """Wait until readers see what was stored up to these offsets, and no more comes: Apache's brokers answer a send
+        before its queue has the message."""
+        before: dict[str, int] = {}
+        until_s = time.monotonic() + SETTLE_S
+        while time.monotonic() < until_s:
+            now = await self.ends()
+            if now == before and all(now.get(key, 0) >= end for key, end in ends.items()):
+                return
+            before = now
+            await asyncio.sleep(SETTLE_EACH_S)
 
 
 @dataclass(slots=True)
@@ -189,7 +209,14 @@ class Forwarding:
         self.is_new = False
         given = self.call.arguments
         pace = Pace(given.rate, given.bytes_rate)
-        sender = OrderedSender(self.target.producer, pace, given.rate, self._stored, self._refused)
+        sender = OrderedSender(
+            self.target.producer,
+            pace,
+            self._stored,
+            self._refused,
+            rate=given.rate,
+            batches=self.target.batches,
+        )
         try:
             async with contextlib.aclosing(messages()) as found:
                 async for source, position, message, queue in found:
@@ -218,7 +245,7 @@ class Forwarding:
         if result.status is not SendStatus.SEND_OK:
             self.totals.less_safely += len(batch)
         key = key_of(queue)
-        self.floors[key] = max(self.floors.get(key, 0), result.queue_offset + 1)
+        self.floors[key] = max(self.floors.get(key, 0), result.queue_offset + len(batch))
         self._save_sometimes()
 
     def _count(self, source: str, position: int, body: bytes) -> None:
@@ -241,6 +268,7 @@ class Forwarding:
 
     async def _find(self) -> None:
         """What an earlier run has sent without learning it."""
+        await self.target.settle(self.floors)
         if not self.named:
             waiting = await self._after(self.floors)
             self.totals.maybe_twice += waiting
@@ -273,6 +301,7 @@ class Forwarding:
 
     async def verify(self) -> dict[str, Any]:
         """Read all that the job has sent, and compare it with what it was to send."""
+        await self.target.settle(self.floors)
         seen = {source: bytearray() for source in self.positions}
         number = crc_sum = duplicates = 0
         async with contextlib.aclosing(self._copies(self.begin)) as copies:

@@ -38,11 +38,20 @@ class OrderedSender:
     ends all: `put` and `drain` raise it."""
 
     def __init__(
-        self, producer: Producer, pace: Pace, rate: float | None, stored: Stored, refused: Refused
+        self,
+        producer: Producer,
+        pace: Pace,
+        stored: Stored,
+        refused: Refused,
+        *,
+        rate: float | None,
+        batches: bool,
     ) -> None:
         self._producer = producer
         self._pace = pace
         self._count_max = BATCH_COUNT if rate is None else max(1, min(BATCH_COUNT, int(rate * RATE_PART)))
+        if not batches:
+            self._count_max = 1
         self._stored, self._refused = stored, refused
         self._waiting: dict[MessageQueue, deque[Item]] = {}
         self._workers: dict[MessageQueue, asyncio.Task[None]] = {}
