@@ -1,15 +1,14 @@
 """Compares FireArrow with other servers in one run: `python -m bench.compare`. Ratios are the result.
 
 Peers: floors in C, which do the least work possible; redis; Apache's broker. All run on CPU 0, but are stopped while
-others are measured, since they may have background work. The load generator (bench/native) runs on CPU 1. For each row
-each server is warmed up until its rate is steady; then follow rounds of random order, and the best one of each server
-counts. Samples that other processes disturbed are repeated. Each run appends a line to bench/results.ndjson.
+others are measured, since they may have background work. The load generator (bench/native) runs on CPU 1. Each row
+has servers of its own, which are warmed up until their rates are steady; then follow rounds of random order, and the
+best one of each server counts. Samples that other processes disturbed are repeated. A row appends a line to
+bench/results.ndjson.
 """
 
 import argparse
 import tempfile
-from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -39,20 +38,6 @@ def goal_line(goal: Outcome) -> str:
     return f"{'reached' if goal.met else 'NOT REACHED'}: {goal.text} {goal.value:,g} ({sign} {goal.limit:,g})"
 
 
-def warm_up_lines(warm_up_s: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """How long each server was warmed up, for all its rows and for the one that took longest."""
-    of_server: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for row, of in warm_up_s.items():
-        for name, took in of.items():
-            of_server[server_of(name)].append((took, row))
-    return [
-        "warm-up of {}: {:.0f} s, up to {:.0f} s for {}".format(
-            server, sum(took for took, _ in all_of), *max(all_of)
-        )
-        for server, all_of in of_server.items()
-    ]
-
-
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=__doc__)
     parser.add_argument("--part", type=float, default=1, help="fraction of the usual number of requests")
@@ -80,26 +65,25 @@ def main(arguments: list[str] | None = None) -> list[RowResult]:
     if given.list or not chosen:
         print("\n".join(row.name for row in rows()))
         return []
+    return [compared(row, given) for row in chosen]
+
+
+def compared(row: Row, given: argparse.Namespace) -> RowResult:
+    """A row on servers of its own: what other rows have written fills no disk."""
     left_out = tuple(given.without)
-    names = {server_of(name) for row in chosen for name in row.work}
+    names = {server_of(name) for name in row.work}
     wanted = {name for name in names if not (left_out and name.startswith(left_out))}
     with tempfile.TemporaryDirectory(prefix="firearrow-bench-") as folder, ExitStack() as stack:
         peers = started(stack, wanted, Path(folder), given.part)
-        prepared(chosen, peers, given.part)
-        found, warm_up_s = measured(peers, chosen, given.rounds, given.part)
-    row_results = [results.row_result(row, found[row.name]) for row in chosen]
-    print("\n".join(map(line, row_results)))
-    print("\n".join(warm_up_lines(warm_up_s)))
-    print("started in s: " + ", ".join(f"{name} {server.ready_s:.2f}" for name, server in peers.items()))
+        prepared(row, peers, given.part)
+        found, warm_up_s = measured(peers, row, given.rounds, given.part)
+    result = results.row_result(row, found)
+    print(line(result))
+    print("    warmed up in s: " + ", ".join(f"{name} {took:.0f}" for name, took in warm_up_s.items()))
+    print("    started in s: " + ", ".join(f"{name} {server.ready_s:.2f}" for name, server in peers.items()))
     if not given.no_record:
-        results.append_comparison(
-            row_results,
-            peers,
-            part=given.part,
-            rounds=given.rounds,
-            warm_up_s=warm_up_s,
-        )
-    return row_results
+        results.append_comparison(result, peers, part=given.part, rounds=given.rounds, warm_up_s=warm_up_s)
+    return result
 
 
 if __name__ == "__main__":

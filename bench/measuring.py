@@ -1,5 +1,4 @@
-"""The rounds of a comparison: every server is warmed up for every row, then every row runs on every server in random
-order; disturbed samples are repeated.
+"""The rounds of a row: each server is warmed up, then they run in random order; disturbed samples are repeated.
 
 Reads /proc.
 """
@@ -104,13 +103,12 @@ def sample(row: Row, name: str, server: Server, part: float, pace: Pace) -> Samp
     return min(tries, key=itemgetter(0))[1]
 
 
-def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> None:
-    for row in chosen:
-        if row.prepare is not None:
-            for name in dict.fromkeys(server_of(name) for name in row.work):
-                if name in peers:
-                    with peers[name].awake():
-                        row.prepare(peers[name], part)
+def prepared(row: Row, peers: Mapping[str, Server], part: float) -> None:
+    if row.prepare is not None:
+        for name in dict.fromkeys(map(server_of, row.work)):
+            if name in peers:
+                with peers[name].awake():
+                    row.prepare(peers[name], part)
 
 
 def steady(rates: list[float]) -> bool:
@@ -134,32 +132,29 @@ def warmed_up(row: Row, name: str, server: Server, part: float) -> float:
 
 
 def measured(
-    peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float
-) -> tuple[dict[str, Found], dict[str, dict[str, float]]]:
-    """Row → server → figures of its best round, and row → server → seconds of warm-up.
+    peers: Mapping[str, Server], row: Row, rounds: int, part: float
+) -> tuple[Found, dict[str, float]]:
+    """Server → figures of its best round, and server → seconds of warm-up.
 
-    A peer that fails is left out of the row; LoadError: FireArrow failed.
+    A peer that fails is left out; LoadError: FireArrow failed.
     """
-    found: dict[str, dict[str, list[Sample]]] = {
-        row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
-    }
-    warm_up_s: dict[str, dict[str, float]] = {row.name: {} for row in chosen}
+    found: dict[str, list[Sample]] = {name: [] for name in row.work if server_of(name) in peers}
+    warm_up_s: dict[str, float] = {}
     pace = Pace()
-    for number in range(rounds):
-        plan = [(row, name) for row in chosen if number < row.rounds_max for name in found[row.name]]
-        random.Random(number).shuffle(plan)
-        for row, name in plan:
+    for number in range(min(rounds, row.rounds_max)):
+        names = list(found)
+        random.Random(number).shuffle(names)
+        for name in names:
             server, line = peers[server_of(name)], f"round {number + 1}/{rounds}: {row.name}, {name}"
             print(f"\r{line:79}", end="", file=sys.stderr, flush=True)
             try:
-                if name not in warm_up_s[row.name]:
-                    warm_up_s[row.name][name] = warmed_up(row, name, server, part)
-                found[row.name][name].append(sample(row, name, server, part, pace))
+                if name not in warm_up_s:
+                    warm_up_s[name] = warmed_up(row, name, server, part)
+                found[name].append(sample(row, name, server, part, pace))
             except LoadError as error:
                 if server_of(name).startswith(OURS):
                     raise
                 print(f"\n{row.name} goes on without {name}: {error}", file=sys.stderr)
-                del found[row.name][name]
+                del found[name]
     print(file=sys.stderr)
-    best = {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}
-    return best, warm_up_s
+    return {name: figures(samples) for name, samples in found.items()}, warm_up_s

@@ -44,8 +44,8 @@ METHOD = """## How
 
 - Servers share one CPU; the load generator, which is native, has the other. It checks every response: codes, opaques,
   consecutive offsets, CRCs of bodies, and end to end that each message arrives once.
-- Each server is warmed up for each row until the rates of three windows differ by at most 5 %, or no longer rise. Rows
-  run in rounds of random order. The best round of each server counts; maxima and memory are the highest.
+- A row starts its servers and warms each up until the rates of three windows differ by at most 5 %, or no longer rise.
+  Rounds have random order. The best round of each server counts; maxima and memory are the highest.
 - Other servers are stopped meanwhile. A sample starts when all writes are on the disk and the machine is idle; samples
   that other processes disturbed, or on a CPU a fifth slower than at its best (`bench/pace.py`), are taken again.
 - Servers pay for new memory during a sample, as at their users'.
@@ -115,7 +115,8 @@ def _machine(runs: list[Run]) -> str:
         return "No full run of the comparison has been recorded yet.\n"
     run = whole[-1]
     machine = ", ".join(f"{name} {value}" for name, value in run.machine.items())
-    started = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.ready_s.items())
+    ready_s = {name: seconds for run in whole for name, seconds in run.ready_s.items()}
+    started = ", ".join(f"{name} {seconds:.2f}" for name, seconds in ready_s.items())
     newest = f"Newest run: {_date(run)}, commit `{run.commit}`. Machine: {machine}."
     return f"{newest}\n\nSeconds from start to the first response: {started}.\n"
 

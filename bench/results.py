@@ -122,23 +122,22 @@ def append(kind: str, *, path: Path = RESULTS, **figures: object) -> None:
 
 
 def append_comparison(
-    row_results: list[RowResult],
+    result: RowResult,
     peers: Mapping[str, Server],
     *,
     part: float,
     rounds: int,
-    warm_up_s: Mapping[str, Mapping[str, float]],
+    warm_up_s: Mapping[str, float],
     path: Path = RESULTS,
 ) -> None:
-    ready = {name: round(server.ready_s, 3) for name, server in peers.items()}
     append(
         "compare",
         path=path,
         part=part,
         rounds=rounds,
-        warm_up_s={row: {name: round(took, 1) for name, took in of.items()} for row, of in warm_up_s.items()},
-        ready_s=ready,
-        rows=[asdict(row) for row in row_results],
+        warm_up_s={name: round(took, 1) for name, took in warm_up_s.items()},
+        ready_s={name: round(server.ready_s, 3) for name, server in peers.items()},
+        rows=[asdict(result)],
     )
 
 

@@ -81,15 +81,15 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
 
     peers = {name: Server(name, ("127.0.0.1", 1), 0) for name in ("firearrow", "apache")}
     row = Row("r", "firearrow", {"firearrow": done, "apache": work}, (rows.of("apache", 1),))
-    found, warm_up_s = measured(peers, [row], 2, PART)
-    assert found["r"]["firearrow"].rate == 8
-    assert list(found["r"]) == ["firearrow"]
-    assert list(warm_up_s["r"]) == ["firearrow"]
-    assert results.row_result(row, found["r"]).goals == ()
+    found, warm_up_s = measured(peers, row, 2, PART)
+    assert found["firearrow"].rate == 8
+    assert list(found) == ["firearrow"]
+    assert list(warm_up_s) == ["firearrow"]
+    assert results.row_result(row, found).goals == ()
     with pytest.raises(LoadError, match="refused"):
         measured(
             peers,
-            [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())],
+            Row("r", "firearrow", {"firearrow": work, "apache": done}, ()),
             1,
             PART,
         )

@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def record(file: Path, part: float = 1, **rates: float) -> None:
     result = results.row_result(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
-    results.append_comparison([result], {}, part=part, rounds=1, warm_up_s={}, path=file)
+    results.append_comparison(result, {}, part=part, rounds=1, warm_up_s={}, path=file)
 
 
 def goal_lines(file: Path) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_goals_are_reached_or_not_or_left_out(file: Path) -> None:
 
 def test_memory_over_its_goal_is_a_line(file: Path) -> None:
     result = results.row_result(row(), {"firearrow": Sample(100_000, 1, p50=1, p99=1, p999=1, max=1, mb=101)})
-    results.append_comparison([result], {}, part=1, rounds=1, warm_up_s={}, path=file)
+    results.append_comparison(result, {}, part=1, rounds=1, warm_up_s={}, path=file)
     assert "| ≤ 100 | 101 |  | **missed** |" in goal_lines(file)[report.MEMORY]
 
 
