@@ -51,12 +51,13 @@ $python -m pip install --quiet --no-deps --no-compile --disable-pip-version-chec
     "$work"/firearrow-*.whl --requirement "$work/packages"
 version=$(basename "$work"/firearrow-*.whl | cut -d- -f2)+deb$release
 
-# what no broker and no command uses: the Spark tools, the modules of theirs, fixtures for pytest, libyaml
+# what no broker and no command uses: the Spark tools, the modules of theirs, fixtures for pytest, libyaml, uvloop's tests
 rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/_yaml"
 rm "$library/firearrow/client/pytest_plugin.py"
 find "$library/firearrow/_native/columnar" -name '*.so' ! -name 'counters.*' ! -name 'record_spans.*' \
     ! -name 'unwritten.*' -delete
 find "$library/yaml" -name '_yaml*.so' -delete
+find "$library/uvloop" \( -name _testbase.py -o -name '*.pxi' \) -delete
 find "$library" -depth -type d \( -name tests -o -name test -o -name sboms -o -name __pycache__ \) -exec rm -rf {} +
 find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' \
     -o -name direct_url.json -o -path '*.dist-info/RECORD' \) -delete
@@ -87,6 +88,9 @@ install -D -m 644 -t "$root/lib/systemd/system" packaging/systemd/firearrow.serv
 install -D -m 644 LICENSE "$root/usr/share/doc/firearrow/copyright"
 install -D -m 644 -t "$root/usr/share/doc/firearrow" README.md SECURITY.md
 install -D -m 644 -t "$root/usr/share/doc/firearrow/docs" docs/*.md
+for name in ARCHITECTURE BENCHMARKS SPARK SPARK_REFERENCE; do  # of what is not in it
+    rm "$root/usr/share/doc/firearrow/docs/$name.md"
+done
 gzip -9n "$root"/usr/share/doc/firearrow/docs/*.md
 install -D -m 644 "$here/firearrow.1" "$root/usr/share/man/man1/firearrow.1"
 gzip -9n "$root/usr/share/man/man1/firearrow.1"

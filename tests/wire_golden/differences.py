@@ -62,6 +62,7 @@ OUR_KEYS = frozenset(
         "haMasterAddress",
         "haAllowedAddresses",
         "haSecret",
+        "metricsIdleGroups",
         "readUnconfirmedMessages",
         "maxFilterCacheChars",
         "advertisedPort",
