@@ -88,9 +88,7 @@ install -D -m 644 -t "$root/lib/systemd/system" packaging/systemd/firearrow.serv
 install -D -m 644 LICENSE "$root/usr/share/doc/firearrow/copyright"
 install -D -m 644 -t "$root/usr/share/doc/firearrow" README.md SECURITY.md
 install -D -m 644 -t "$root/usr/share/doc/firearrow/docs" docs/*.md
-for name in ARCHITECTURE BENCHMARKS SPARK SPARK_REFERENCE; do  # of what is not in it
-    rm "$root/usr/share/doc/firearrow/docs/$name.md"
-done
+find "$root/usr/share/doc/firearrow/docs" \( -name 'ARCHITECTURE*' -o -name 'BENCHMARKS*' -o -name 'SPARK*' \) -delete
 gzip -9n "$root"/usr/share/doc/firearrow/docs/*.md
 install -D -m 644 "$here/firearrow.1" "$root/usr/share/man/man1/firearrow.1"
 gzip -9n "$root/usr/share/man/man1/firearrow.1"

@@ -10,13 +10,9 @@ FIGURES = (
     "send 64 x 1, 128 B",
     "send 64 x 1, 1 KiB",
     "send 8 x 32, 128 B",
-    "send 8 x 32, 1 KiB",
-    "SYNC_FLUSH 64 x 1, 128 B",
-    "pull 32 x 1 KiB, contiguous",
-    "end to end flat out, 128 B",
     "end to end flat out, 1 KiB",
 )
-"""The rows of README, of those in docs/BENCHMARKS.md."""
+"""The rows of README, of those in docs/BENCHMARKS.md: measured with warm peers."""
 
 
 def figures_table() -> str:
