@@ -119,7 +119,7 @@ def group_stands_still(facts: Facts) -> Found:
         yield NotChecked(NO_CLIENTS)
         return
     for group in facts.plain_groups():
-        standing = [(queue, each) for queue, each in sorted(group.progress.items()) if each.stands]
+        standing = sorted((queue, each) for queue, each in group.progress.items() if each.stands)
         if standing:
             yield _standing(facts, group, standing)
 
@@ -175,11 +175,13 @@ def _only_grows(lags: Sequence[float]) -> bool:
 def unread_expired(facts: Facts) -> Found:
     """Messages that were deleted before their group read them"""
     for group in facts.plain_groups():
-        lost = {
-            queue: each.min_offset - each.committed
-            for queue, each in sorted(group.progress.items())
-            if each.committed is not None and 0 < each.committed < each.min_offset
-        }
+        lost = dict(
+            sorted(
+                (queue, each.min_offset - each.committed)
+                for queue, each in group.progress.items()
+                if each.committed is not None and 0 < each.committed < each.min_offset
+            )
+        )
         if lost:
             yield EXPIRED.of(
                 f"group {group.name}",
@@ -194,7 +196,7 @@ def unread_expired(facts: Facts) -> Found:
 def unread_expires_soon(facts: Facts) -> Found:
     """Unread messages that retention will delete soon"""
     for group in facts.plain_groups():
-        for queue, each in sorted(group.progress.items()):
+        for queue, each in sorted(item for item in group.progress.items() if item[1].head is not None):
             broker = facts.brokers.get(queue.broker)
             if each.head is None or broker is None or not each.lag:
                 continue
