@@ -1,8 +1,7 @@
 """GET_MACHINE (30012), a request of FireArrow: what only the broker's machine can report, for `firearrow doctor`.
 
 Disks, the time of an fsync, open files, limits of its cgroups, addresses, the clock, the last backup; and of the broker
-itself the groups whose members subscribe differently, and queues with messages that topics do not have any more. The
-disk is asked in a thread: it may not answer for minutes.
+itself the groups whose members subscribe differently. The disk is asked in a thread: it may not answer for minutes.
 """
 
 import asyncio
@@ -28,9 +27,6 @@ MEASURED_EVERY_MS = 10_000
 WAIT_S = 3.0
 """Then the answer goes without what the disk has not reported."""
 DIFFERENCES_MAX = 100
-QUEUES_BEYOND_MAX = 10_000
-SLICE = 1000
-"""Queues that are looked at before the loop may do other work."""
 CPU_PERIODS_MIN = 50
 """Of a tenth of a second each: over fewer the share of those in which the broker was stopped says little."""
 CLIENTS_SHOWN_MAX = 10
@@ -41,8 +37,7 @@ class MachineHandler:
 
     def __init__(self, listen: tuple[Address, ...], context: BrokerContext) -> None:
         self._listen = listen
-        self._clients, self._topics = context.tables.clients, context.tables.topics
-        self._reader = context.store.reader
+        self._clients = context.tables.clients
         self._config, self._clock, self._stats = context.config, context.clock, context.stats
         self._version = version(sys.path)  # later there may be no descriptor for a look
         self._cpu_before: tuple[float, float] = (0, 0)
@@ -74,7 +69,6 @@ class MachineHandler:
             "flush": {"mode": options.flush_disk_type, "intervalMs": options.flush_interval_ms},
             "segmentBytes": options.segment_bytes,
             "differences": self._differences(),
-            "queuesBeyond": await self._queues_beyond(),
         }
         return request.answer(body=orjson.dumps(facts | disks))
 
@@ -86,19 +80,6 @@ class MachineHandler:
         if passed >= CPU_PERIODS_MIN:
             self._cpu_before, self._throttled = (periods, throttled), stopped / passed
         return {"limit": found["limit"], "throttledShare": self._throttled if found["limit"] else None}
-
-    async def _queues_beyond(self) -> list[tuple[str, int, int, int]]:
-        """Topic, queue, first offset and end of queues with messages that are not among the topic's own any more."""
-        found = []
-        for count, (topic, number) in enumerate(self._reader.queues()):
-            if count % SLICE == SLICE - 1:
-                await asyncio.sleep(0)
-            config = self._topics.get(topic)
-            if config is not None and number >= max(config.read_queues, config.write_queues):
-                first, end = self._reader.min_offset(topic, number), self._reader.max_offset(topic, number)
-                if first < end:
-                    found.append((topic, number, max(first, 0), end))
-        return found[:QUEUES_BEYOND_MAX]
 
     async def _disks(self) -> dict[str, Any]:
         """What `_measure` found, now or before; all None while the disk does not answer."""

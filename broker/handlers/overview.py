@@ -8,7 +8,7 @@ names that come and go in between hide no others.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections import defaultdict
 from typing import Any
 
 import orjson
@@ -33,8 +33,6 @@ EXPRESSION_CHARS_MAX = 500
 SIZES_READ, ENTRY_BYTES = 32, 20
 SLICE_ROWS = 500
 """Rows that are read, in less than a millisecond, before the loop may do other work."""
-BEYOND = 4
-"""Queues after a topic's own that are looked at: what was taken away may hold messages."""
 
 
 class OverviewHandler:
@@ -61,13 +59,15 @@ class OverviewHandler:
 
     async def topics(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         after, has_sizes = request.text_or("after", ""), request.boolean_or("sizes", False)
+        removed = await self._removed_queues()
         names = sorted(name for name in self._topics if name > after)
         found: list[dict[str, Any]] = []
         pace = _Pace()
         for name in names:
             if pace.rows >= PAGE_ROWS_MAX:
                 break
-            queues = [self._queue(name, number) for number in self._queue_ids(name)]
+            numbers = sorted({*range(self._own_queues(name)), *removed.get(name, ())})
+            queues = [self._queue(name, number) for number in numbers]
             row: dict[str, Any] = {"topic": name, "queues": queues}
             if has_sizes:
                 row["bytes"] = sum(self._bytes(name, *queue[:3]) for queue in queues)
@@ -76,19 +76,19 @@ class OverviewHandler:
                 await pace.pause()
         return request.answer(body=orjson.dumps({"topics": found, "more": len(found) < len(names)}))
 
-    def _queue_ids(self, topic: str) -> Iterator[int]:
-        """The topic's own queues, and those that were taken away from it and have messages."""
+    async def _removed_queues(self) -> dict[str, list[int]]:
+        """Topic → queues with messages that are not among its own any more."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for count, (topic, number) in enumerate(self._reader.queues(), 1):
+            if count % SLICE_ROWS == 0:
+                await asyncio.sleep(0)
+            if number >= self._own_queues(topic) > 0 and self._reader.max_offset(topic, number) > 0:
+                found[topic].append(number)
+        return found
+
+    def _own_queues(self, topic: str) -> int:
         config = self._topics.get(topic)
-        own = 0 if config is None else max(config.read_queues, config.write_queues)
-        yield from range(own)
-        first, found = own, True
-        while found:
-            found = False
-            for number in range(first, first + BEYOND):
-                if self._reader.max_offset(topic, number) > 0:
-                    found = True
-                    yield number
-            first += BEYOND
+        return 0 if config is None else max(config.read_queues, config.write_queues)
 
     def _queue(self, topic: str, queue_id: int) -> tuple[int, int, int, int]:
         """Id, first offset, end, and when the last message was stored (ms, 0: never)."""

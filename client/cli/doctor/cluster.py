@@ -164,12 +164,12 @@ class _Cluster:
         for broker, table in await self._of_each_broker(RequestCode.GET_ALL_TOPIC_CONFIG, _topic_configs):
             for name, config in table.items():
                 self._facts.topics.setdefault(name, Topic(name)).configs[broker] = config
-        await _each(self._brokers, self._known_queues)
         for asked in self._brokers:
             with contextlib.suppress(OnlyFireArrow, BrokerError, TransportError):
                 groups = await listed_groups(self._admin.calls, asked.address, details=True)
                 self._list_topics(asked.name, await listed_topics(self._admin.calls, asked.address), groups)
                 self._listed[asked.name] = groups
+        await _each(self._unlisted(), self._highest_queues)
         await _each(self._facts.topics.values(), self._topic)
 
     def _list_topics(
@@ -191,19 +191,10 @@ class _Cluster:
             for name in {*row.offsets, *row.subscriptions} & read.keys() if group != READER else ():
                 read[name].add(group)
 
-    async def _known_queues(self, broker: Broker) -> None:
-        """Queues that topics had, and have no more: FireArrow's broker lists those with messages; at Apache's, the
-        offsets of groups have their numbers."""
-        for row in (broker.machine or {}).get("queuesBeyond", ()):
-            topic, number, first, end = row
-            if broker.name in self._configs_of(topic):
-                queue = Queue(topic, broker.name, number)
-                self._facts.topics[topic].queues[queue] = QueueState(first, end, 0)
-        if broker.machine is None:
-            for offsets in await self._may(
-                broker.name, RequestCode.GET_ALL_CONSUMER_OFFSET, {}, _highest_queues
-            ):
-                self._highest[broker.name] = offsets
+    async def _highest_queues(self, broker: Broker) -> None:
+        """Of a broker that does not list its queues: queues that topics had, and have no more, are found by them."""
+        for found in await self._may(broker.name, RequestCode.GET_ALL_CONSUMER_OFFSET, {}, _highest_queues):
+            self._highest[broker.name] = found
 
     async def _topic(self, topic: Topic) -> None:
         """What brokers that do not list all topics report of this one."""
@@ -230,8 +221,6 @@ class _Cluster:
         those in which a group has an offset."""
         config = topic.configs[broker]
         number, found = max(config.read_queues, config.write_queues), topic.is_plain
-        if "queuesBeyond" in (self._facts.brokers[broker].machine or {}):
-            return
         highest = min(self._highest.get(broker, {}).get(topic.name, -1), QUEUES_MAX)
         while number < QUEUES_MAX and topic.is_plain and (found or number <= highest):
             queue, ext = Queue(topic.name, broker, number), {"topic": topic.name, "queueId": str(number)}
