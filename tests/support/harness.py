@@ -74,6 +74,7 @@ class Harness:
             ),
         )
         self.journal = Journal(folder / "journal", self.store.run, self.store.written)
+        self._savers: list[TableSaver] = []
         self.listeners: list[Callable[[set[Queue]], None]] = []
         arrivals = ArrivalNotifier()
         arrivals.listen(self._notify, waiters=("all",))
@@ -116,6 +117,7 @@ class Harness:
         )
         stats = Stats(options.cluster_name, self.clock.now_ms())
         saver, config = TableSaver(self.loop), Config(options)
+        self._savers.append(saver)
         return BrokerContext(
             self.loop,
             self.store,
@@ -147,12 +149,19 @@ class Harness:
 
     def kill(self) -> None:
         """End as a process does by SIGKILL: nothing is flushed."""
+        self._end_threads()
         self.journal.close()
         self.store.abandon()
 
     def close(self) -> None:
+        self._end_threads()
         self.journal.close()
         self.store.close()
+
+    def _end_threads(self) -> None:
+        for saver in self._savers:
+            for thread in saver.threads:
+                thread.shutdown()
 
     def _notify(self, queues: set[Queue]) -> None:
         for listener in self.listeners:

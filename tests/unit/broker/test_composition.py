@@ -47,11 +47,13 @@ def start_on(store: Path, naming: int | None = 0, **settings: str) -> Start:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
+    """No thread of a service is left, but those of tests before this one."""
+    before = set(threading.enumerate())
     try:
         asyncio.run(main)
     finally:
         gc.unfreeze()
-    left = {thread.name for thread in threading.enumerate()}
+    left = [thread.name for thread in threading.enumerate() if thread not in before]
     assert not [name for name in left if name.startswith(SERVICE_THREADS)]
 
 
