@@ -10,6 +10,11 @@ FIGURES = (
     "send 64 x 1, 128 B",
     "send 64 x 1, 1 KiB",
     "send 8 x 32, 128 B",
+    "send 8 x 32, 1 KiB",
+    "send batches of 32 x 128 B",
+    "SYNC_FLUSH 64 x 1, 128 B",
+    "pull 32 x 1 KiB, contiguous",
+    "end to end flat out, 128 B",
     "end to end flat out, 1 KiB",
 )
 """The rows of README, of those in docs/BENCHMARKS.md: measured with warm peers."""
