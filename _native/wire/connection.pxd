@@ -16,6 +16,8 @@
 #
 # RawTransport: where a connection's bytes go if it has no transport of the loop, like a poller's socket.
 #
+# ByteProtocol: what a connection speaks instead of frames once its first bytes were HTTP/2's preface.
+#
 # FairQueue: the connections of a loop that have complete frames left over, first come first served. Each
 # iteration of the loop gives them a slice of time and serves ready sockets in between, so that a thousand
 # busy connections do not delay a quiet one by all their work. A connection that is closed by then does
@@ -41,6 +43,14 @@ cdef class RawTransport:
     cdef double now(self) except -1
 
 
+cdef class ByteProtocol:
+    cdef Py_ssize_t feed(self, const uint8_t *at, Py_ssize_t available) except -1
+    cdef int writable(self) except -1
+    cdef int drain(self) except -1
+    cdef int end(self) except -1
+    cdef int lost(self) except -1
+
+
 cdef class FairQueue:
     cdef object loop
     cdef object connections               # deque of Connection
@@ -64,6 +74,8 @@ cdef class Connection:
     cdef object scheduler                 # runs callbacks: the loop or the poller
     cdef readonly object transport  # type: asyncio.Transport
     cdef RawTransport raw_transport       # the transport if it is one, else None
+    cdef ByteProtocol protocol            # None: frames
+    cdef Py_ssize_t protocol_bytes        # what it holds
     cdef list answers
     cdef Py_ssize_t answer_bytes
     cdef bytearray window
@@ -102,3 +114,7 @@ cdef class Connection:
     cdef int update_flow_control(self, bint more) except -1
     cdef int report_held(self) except -1
     cdef int sent(self) except -1
+    cdef int write_now(self, const uint8_t *data, Py_ssize_t length) except -1
+    cdef bint has_time(self) except -1
+    cdef int spend(self, int64_t ns) except -1
+    cdef Py_ssize_t deliver_bytes(self, const uint8_t *at, Py_ssize_t available) except -1

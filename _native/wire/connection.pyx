@@ -1,18 +1,20 @@
 """Connection: one peer; frames in, one joined write per pass out (see connection.pxd).
 
-RawTransport: sends a connection's bytes. FairQueue: serves connections with frames left over.
+RawTransport: sends a connection's bytes. ByteProtocol: what it speaks instead of frames.
+FairQueue: serves connections with frames left over.
 """
 
 from collections import deque
 from libc.stdint cimport int64_t
 from firearrow._native.base.clock cimport nanoseconds
 import threading
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.string cimport memcpy, memmove
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.base.clock cimport nanoseconds, thread_cpu_ns
 from firearrow._native.wire.command cimport command_of
-from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
+from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, is_http2_preface, next_frame
 from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_PER_PASS
 from firearrow._native.wire.buffer_pool cimport BufferPool
 from firearrow._native.wire.command import WireError
@@ -27,6 +29,31 @@ cdef class RawTransport:
 
     cdef double now(self) except -1:
         """The loop's time, or the time at which the current pass began."""
+        raise NotImplementedError
+
+
+cdef class ByteProtocol:
+    """What a connection speaks instead of frames; for native code only."""
+
+    cdef Py_ssize_t feed(self, const uint8_t *at, Py_ssize_t available) except -1:
+        """Use received bytes; returns how many, fewer if there was no time for the rest. WireError closes the
+        connection."""
+        raise NotImplementedError
+
+    cdef int writable(self) except -1:
+        """The peer reads again."""
+        raise NotImplementedError
+
+    cdef int drain(self) except -1:
+        """No more is read: ask the peer to send its requests elsewhere."""
+        raise NotImplementedError
+
+    cdef int end(self) except -1:
+        """Send what is left to send: the connection closes."""
+        raise NotImplementedError
+
+    cdef int lost(self) except -1:
+        """The connection is gone; called once."""
         raise NotImplementedError
 
 
@@ -160,6 +187,11 @@ cdef class Connection:
         # type: (str) -> None
         """The frame boundary is lost; the connection is closed after this returns."""
 
+    def http2(self):
+        # type: (...) -> ByteProtocol | None
+        """What serves HTTP/2, whose preface has come; None: this connection does not."""
+        return None
+
     # ---- sending ----
 
     @property
@@ -203,16 +235,37 @@ cdef class Connection:
             self.last_seen = self.now()
         return 0
 
+    cdef int write_now(self, const uint8_t *data, Py_ssize_t length) except -1:
+        """For a protocol: send the bytes after those that wait."""
+        if self.closed:
+            return 0
+        if self.raw_transport is not None:
+            self.raw_transport.push(data, length)
+        else:
+            self.transport.write(PyBytes_FromStringAndSize(<const char *> data, length))
+        return self.sent()
+
+    cdef bint has_time(self) except -1:
+        """Whether a protocol may use some more of the loop's time now, and the peer reads."""
+        return not self.writing_paused and not self.reading_stopped and self.fair_queue.has_time()
+
+    cdef int spend(self, int64_t ns) except -1:
+        return self.fair_queue.spend(ns)
+
     def close(self):
         # type: (...) -> None
         """Send queued replies, then close."""
         if not self.closed and self.transport is not None:
+            if self.protocol is not None:
+                self.protocol.end()
             self.flush()
             self.transport.close()
 
     def stop_reading(self):
         # type: (...) -> None
         """Take no more requests; replies are still sent."""
+        if self.protocol is not None and not self.reading_stopped:
+            self.protocol.drain()
         self.reading_stopped = True
         self.update_flow_control(False)
 
@@ -233,7 +286,10 @@ cdef class Connection:
         self.closed = True
         self.answers.clear()
         self.partial = bytearray()
-        self.partial_bytes = self.unsent = 0
+        if self.protocol is not None:
+            self.protocol.lost()
+            self.protocol = None              # breaks the reference cycle with it
+        self.partial_bytes = self.unsent = self.protocol_bytes = 0
         self.report_held()
         self.lost(reason)
 
@@ -249,6 +305,8 @@ cdef class Connection:
     def resume_writing(self):
         # type: (...) -> None
         self.writing_paused &= ~PEER_SLOW
+        if self.protocol is not None:
+            self.protocol.writable()
         self.update_flow_control(self.partial_bytes > 0)
 
     def get_buffer(self, sizehint):
@@ -319,11 +377,17 @@ cdef class Connection:
         cdef int status = 1
         cdef int frames = 0
         cdef int outcome
+        if self.protocol is not None:
+            return self.deliver_bytes(at, available)
         while frames < FRAMES_PER_PASS and not self.reading_stopped and not self.is_backpressured():
             status = next_frame(at + taken, available - taken, self.frame_bytes_max, &frame)
             if status == FRAME_PARTIAL:
                 break
             if status < 0:
+                if self.received_frames == 0 and is_http2_preface(at, available):
+                    self.protocol = self.http2()
+                    if self.protocol is not None:
+                        return self.deliver_bytes(at, available)
                 return self.give_up(frame_fault(status, at + taken, available - taken), available)
             try:
                 outcome = self.handle_frame(&frame)
@@ -342,6 +406,18 @@ cdef class Connection:
                 elif thread_cpu_ns() > deadline and not self.reads_always:
                     break
         self.update_flow_control(status != FRAME_PARTIAL)
+        return taken
+
+    cdef Py_ssize_t deliver_bytes(self, const uint8_t *at, Py_ssize_t available) except -1:
+        """As `deliver`, to the protocol."""
+        cdef Py_ssize_t taken
+        try:
+            taken = self.protocol.feed(at, available)
+        except WireError as fault:
+            return self.give_up(str(fault), available)
+        if self.closed or self.transport.is_closing():
+            return available
+        self.update_flow_control(taken < available)
         return taken
 
     cdef int handle_frame(self, const Frame *frame) except -1:
@@ -408,7 +484,7 @@ cdef class Connection:
 
     cdef int report_held(self) except -1:
         """Report the change of this connection's share to the budget."""
-        cdef Py_ssize_t now = len(self.partial) + self.unsent
+        cdef Py_ssize_t now = len(self.partial) + self.unsent + self.protocol_bytes
         if self.budget is not None and now != self.held:
             self.budget.change(now - self.held)
             self.held = now

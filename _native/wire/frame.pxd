@@ -7,7 +7,8 @@
 #
 # `next_frame` borrows the window and keeps nothing. A negative result means that the frame boundary is lost,
 # or that no reply is possible: close the connection. A header of the PROXY protocol never is a frame: it
-# reads as one of 1.3 GB (version 1) or with a header of 854,609 bytes (version 2). Any thread.
+# reads as one of 1.3 GB (version 1) or with a header of 854,609 bytes (version 2). Nor does the preface of HTTP/2, which
+# reads as one of 1.3 GB. Any thread.
 
 from libc.stdint cimport uint8_t
 
@@ -32,3 +33,4 @@ cdef int next_frame(
 ) noexcept nogil
 cdef str frame_fault(int reason, const uint8_t *at, Py_ssize_t available)
 cdef bint is_proxy_header(const uint8_t *at, Py_ssize_t available) noexcept nogil
+cdef bint is_http2_preface(const uint8_t *at, Py_ssize_t available) noexcept nogil

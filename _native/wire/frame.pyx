@@ -46,6 +46,11 @@ cdef bint is_proxy_header(const uint8_t *at, Py_ssize_t available) noexcept nogi
     return available >= 4 and (memcmp(at, b"PROX", 4) == 0 or memcmp(at, b"\r\n\r\n", 4) == 0)
 
 
+cdef bint is_http2_preface(const uint8_t *at, Py_ssize_t available) noexcept nogil:
+    """The first bytes of a client that speaks HTTP/2."""
+    return available >= 4 and memcmp(at, b"PRI ", 4) == 0
+
+
 cdef str frame_fault(int reason, const uint8_t *at, Py_ssize_t available):
     """What is wrong with the frame that begins at `at`."""
     if is_proxy_header(at, available):

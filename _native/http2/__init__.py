@@ -1,0 +1,6 @@
+"""HTTP/2 and the framing of gRPC, as bytes: requests and messages in, messages and statuses out.
+
+- `grpc_stream`: one gRPC call on a stream
+- `nghttp2`: the functions of libnghttp2, found at run time
+- `session`: what a connection speaks once it has sent HTTP/2's preface
+"""

@@ -1,0 +1,58 @@
+# GrpcStream: one gRPC call on a stream of HTTP/2, without its socket: messages in, messages and a status
+# out.
+#
+#   message   +---+---------+-----------+
+#             | C | L u32   | L bytes   |   C: 1 if compressed, which is refused
+#             +---+---------+-----------+
+#
+# A message that came in one piece is delivered from where it was received; parts collect in `partial`,
+# whose capacity grows with what has come, never with what L claims. Answers wait in `unsent` until HTTP/2's
+# windows take them.
+#
+# Ownership: the session owns the stream until HTTP/2 has closed it; `call` is whom it belongs to in Python,
+# and gets `message(bytes)`, `half_closed()` when the client sends no more, and `cancelled()` once when the
+# stream ends before its status was given. StreamOwner: the session, for the stream. Thread: the loop's.
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+
+from firearrow._native.wire.write_buffer cimport Writer
+
+cdef enum:
+    PREFIX_BYTES = 5
+    STREAM_BYTES = 4096                   # of memory that an open stream counts for, its headers included
+    HEADER_BYTES_MAX = 16384              # of a request: names, values and 32 for each, as HTTP/2 counts
+    UNSENT_MAX = 1048576                  # bytes that wait for the peer; then their producer should pause
+
+cdef class StreamOwner:
+    cdef int answer(self, GrpcStream stream) except -1
+    cdef int reset(self, GrpcStream stream, uint32_t error) except -1
+    cdef int held_changed(self, Py_ssize_t more) except -1
+
+cdef class GrpcStream:
+    cdef StreamOwner owner                # None once it is closed
+    cdef int32_t id
+    cdef readonly str path  # type: str  # Of the request, such as `/package.Service/Method`.
+    cdef readonly str method  # type: str  # Of HTTP.
+    cdef readonly dict headers  # type: dict[str, str]  # Of the request, without pseudo-headers.
+    cdef public object call  # type: object  # Gets what happens (see grpc_stream.pxd).
+    cdef Py_ssize_t header_bytes
+    cdef Writer partial                   # None: no part of a message has come
+    cdef list unsent                      # bytes objects, each a message with its prefix; from `next` on
+    cdef Py_ssize_t next, position        # of `unsent`, and in that one
+    cdef Py_ssize_t unsent_bytes
+    cdef readonly bint finished  # The status was given: nothing more can be sent.
+    cdef bint begun                       # the response's headers were submitted
+    cdef bint trailed                     # and the trailers
+    cdef bint refused                     # its request is dropped: a reset would overtake the status
+    cdef int status
+    cdef bytes reason
+    cdef Py_ssize_t message_bytes_max
+
+    cdef int add_header(
+        self, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
+    ) except -1
+    cdef int data(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef Py_ssize_t claimed(self, const uint8_t *prefix) except -1
+    cdef Py_ssize_t take_unsent(self, uint8_t *to, Py_ssize_t capacity) noexcept
+    cdef int closed(self) except -1

@@ -1,0 +1,233 @@
+"""GrpcStream: one gRPC call on a stream of HTTP/2 (see grpc_stream.pxd). StreamOwner: its session."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeLatin1
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from firearrow._native.base.endian cimport get_i32, put_i32
+from firearrow._native.wire.write_buffer cimport Writer
+
+cdef enum:
+    HEADER_OVERHEAD = 32                  # RFC 9113, 6.5.2
+    ERROR_CANCEL = 8                      # RFC 9113, 7
+    COMPRESSED = 1
+    RESOURCE_EXHAUSTED = 8                # codes of gRPC
+    UNIMPLEMENTED = 12
+
+UNSENT_BYTES_MAX = UNSENT_MAX  # type: int
+"""Once more than this waits for the client, a call that streams answers should wait as well."""
+
+
+cdef class StreamOwner:
+    """The session of streams."""
+
+    cdef int answer(self, GrpcStream stream) except -1:
+        """The stream has more to send, or was finished."""
+        raise NotImplementedError
+
+    cdef int reset(self, GrpcStream stream, uint32_t error) except -1:
+        raise NotImplementedError
+
+    cdef int held_changed(self, Py_ssize_t more) except -1:
+        """The number of bytes that the stream holds has grown by this."""
+        raise NotImplementedError
+
+
+cdef class GrpcStream:
+    """One call. `call` gets `message(bytes)`, `half_closed()` and `cancelled()`; None: it was refused."""
+
+    def __cinit__(self):
+        self.headers = {}
+        self.path = self.method = ""
+        self.unsent = []
+
+    @property
+    def is_slow(self):
+        # type: (...) -> bool
+        """Whether so much waits for the client that no more should be sent now."""
+        return self.unsent_bytes > UNSENT_MAX
+
+    @property
+    def is_open(self):
+        # type: (...) -> bool
+        """Whether something can still be sent."""
+        return self.owner is not None and not self.finished
+
+    # ---- answers ----
+
+    def send(self, bytes message not None):
+        # type: (...) -> None
+        """Send one message; nothing happens once the call has ended."""
+        cdef Py_ssize_t length = len(message)
+        cdef bytes framed
+        cdef uint8_t *to
+        if self.owner is None or self.finished:
+            return
+        framed = PyBytes_FromStringAndSize(NULL, PREFIX_BYTES + length)
+        to = <uint8_t *> PyBytes_AS_STRING(framed)
+        to[0] = 0
+        put_i32(to + 1, <int> length)
+        memcpy(to + PREFIX_BYTES, PyBytes_AS_STRING(message), length)
+        self.unsent.append(framed)
+        self.unsent_bytes += PREFIX_BYTES + length
+        self.owner.held_changed(PREFIX_BYTES + length)
+        self.owner.answer(self)
+
+    def finish(self, int status=0, str reason=""):
+        # type: (...) -> None
+        """End the call with a gRPC status, after the messages that were sent."""
+        if self.owner is None or self.finished:
+            return
+        self.finished = True
+        self.status, self.reason = status, percent_encoded(reason)
+        self.owner.answer(self)
+
+    def reset(self, uint32_t error=ERROR_CANCEL):
+        # type: (...) -> None
+        """End the stream without a status."""
+        if self.owner is not None:
+            self.finished = True
+            self.owner.reset(self, error)
+
+    cdef Py_ssize_t take_unsent(self, uint8_t *to, Py_ssize_t capacity) noexcept:
+        """Move unsent bytes to the buffer; returns their count."""
+        cdef Py_ssize_t taken = 0, part, left
+        cdef bytes message
+        while taken < capacity and self.next < len(self.unsent):
+            message = <bytes> self.unsent[self.next]
+            left = PyBytes_GET_SIZE(message) - self.position
+            part = min(left, capacity - taken)
+            memcpy(to + taken, PyBytes_AS_STRING(message) + self.position, part)
+            taken += part
+            if part < left:
+                self.position += part
+                break
+            self.unsent[self.next] = None
+            self.next += 1
+            self.position = 0
+        if self.next == len(self.unsent) and self.next > 0:
+            self.unsent.clear()
+            self.next = 0
+        self.unsent_bytes -= taken
+        return taken
+
+    # ---- the request ----
+
+    cdef int add_header(
+        self, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
+    ) except -1:
+        """0: the headers are too long."""
+        cdef str text
+        self.header_bytes += length + value_length + HEADER_OVERHEAD
+        if self.header_bytes > HEADER_BYTES_MAX:
+            return 0
+        text = PyUnicode_DecodeLatin1(<const char *> value, value_length, NULL)
+        if length > 0 and name[0] != b":":
+            self.headers[PyUnicode_DecodeLatin1(<const char *> name, length, NULL)] = text
+        elif length == 5 and name[1] == b"p":
+            self.path = text
+        elif length == 7 and name[1] == b"m":
+            self.method = text
+        return 1
+
+    cdef int data(self, const uint8_t *at, Py_ssize_t length) except -1:
+        """Some bytes of the request's body."""
+        cdef Py_ssize_t size
+        while length > 0 and not self.refused and self.owner is not None:
+            if self.partial is not None:
+                size = self.keep(at, length)
+                at += size
+                length -= size
+                continue
+            size = PREFIX_BYTES + self.claimed(at) if length >= PREFIX_BYTES else length + 1
+            if self.refused:
+                return 0
+            if length < size:
+                self.partial = Writer()
+                continue
+            if self.call is not None:
+                self.call.message(bytes_at(at + PREFIX_BYTES, size - PREFIX_BYTES))
+            at += size
+            length -= size
+        return 0
+
+    cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1:
+        """Add bytes to the partial message; deliver it once it is whole. Returns how many were its own."""
+        cdef Writer partial = self.partial
+        cdef Py_ssize_t missing = PREFIX_BYTES - partial.size
+        cdef Py_ssize_t taken
+        if missing > 0:
+            taken = min(missing, length)
+            partial.put(at, taken)
+            if partial.size == PREFIX_BYTES and self.claimed(partial.data) == 0:
+                self.partial = None
+                if self.call is not None and not self.refused:
+                    self.call.message(b"")
+            return <int> taken
+        missing = PREFIX_BYTES + self.claimed(partial.data) - partial.size
+        if self.refused:
+            return <int> length
+        taken = min(missing, length)
+        partial.put(at, taken)
+        if taken < missing:
+            self.owner.held_changed(taken)
+            return <int> taken
+        self.owner.held_changed(taken - (partial.size - PREFIX_BYTES))
+        self.partial = None
+        if self.call is not None:
+            self.call.message(bytes_at(partial.data + PREFIX_BYTES, partial.size - PREFIX_BYTES))
+        return <int> taken
+
+    cdef Py_ssize_t claimed(self, const uint8_t *prefix) except -1:
+        """The message's length; `refused` is set if it may not be read."""
+        cdef uint32_t length = <uint32_t> get_i32(prefix + 1)
+        if prefix[0] & COMPRESSED:
+            return self.refuse(
+                UNIMPLEMENTED, "messages with grpc-encoding are not supported: send them uncompressed"
+            )
+        if length > self.message_bytes_max:
+            return self.refuse(
+                RESOURCE_EXHAUSTED, f"gRPC message exceeds maximum size {self.message_bytes_max}: {length}"
+            )
+        return length
+
+    def refuse(self, int status, str reason):
+        # type: (...) -> int
+        """End the call before its request was read."""
+        self.refused = True
+        self.partial = None
+        self.finish(status, reason)
+        return 0
+
+    cdef int closed(self) except -1:
+        """HTTP/2 has closed the stream."""
+        cdef object call = self.call
+        cdef bint finished = self.finished
+        cdef Py_ssize_t held = self.unsent_bytes
+        if self.partial is not None and self.partial.size > PREFIX_BYTES:
+            held += self.partial.size - PREFIX_BYTES
+        self.owner.held_changed(-held)
+        self.owner = None
+        self.call = self.partial = None
+        self.unsent.clear()
+        self.next = self.unsent_bytes = 0
+        self.finished = True
+        if call is not None and not finished:
+            call.cancelled()
+        return 0
+
+
+cdef inline bytes bytes_at(const uint8_t *at, Py_ssize_t length):
+    return PyBytes_FromStringAndSize(<const char *> at, length)
+
+
+cdef bytes percent_encoded(str text):
+    """As `grpc-message` is sent: bytes of UTF-8 that are not printable, and the percent sign, as `%XX`."""
+    cdef bytes raw
+    if not text:
+        return b""
+    raw = text.encode("utf-8", "replace")
+    if raw.isascii() and text.isprintable() and b"%" not in raw:
+        return raw
+    return b"".join([b"%c" % byte if 32 <= byte < 127 and byte != 37 else b"%%%02X" % byte for byte in raw])

@@ -1,0 +1,70 @@
+# Http2Session: HTTP/2 on a connection, by libnghttp2: bytes in, calls out, and back.
+#
+#   feed      bytes of the connection, in slices: nghttp2 decodes them and calls back: headers, data, end of a
+#             stream
+#   flush     once at the end of a pass: what nghttp2 has to send, and the messages that its windows admit
+#
+# The callbacks run inside nghttp2's `mem_recv` and `mem_send`. A call that answers there only queues the
+# answer: `flush` runs later. An exception in a callback is kept in `failure`, ends `feed` and with it the
+# connection.
+#
+# Ownership: the connection owns the session, which owns its streams; nghttp2 has a borrowed pointer to
+# each, until it closes the stream. All sessions of a thread send from one buffer. `held`: the bytes that
+# streams hold, which count in the connection's budget.
+#
+# Abuse: open streams, headers, CONTINUATION frames, resets and malformed requests are bounded by
+# what is below, frames that ask for an answer by nghttp2. The CPU time of a slice counts as that of a slow
+# request in the fair queue, so that other connections are served between two slices. Thread: the loop's.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from firearrow._native.http2.grpc_stream cimport GrpcStream, StreamOwner
+from firearrow._native.http2.nghttp2 cimport nghttp2_nv, nghttp2_session
+from firearrow._native.wire.connection cimport ByteProtocol, Connection
+
+cdef enum:
+    STREAMS_MAX = 4096                    # open at once; a consumer has one for each queue that it receives
+    CONTINUATIONS_MAX = 4                 # frames of one header block; libraries since 2024 allow 8
+    RESETS_MAX = 1000                     # streams that the peer may reset at once, and
+    RESETS_PER_S = 33                     # in each second after that, as nghttp2 limits them
+    FAULTS_MAX = 100                      # requests that are refused for their form; then the connection ends
+    SLICE_BYTES = 16384                   # read at once; then other connections are served
+    STREAM_WINDOW = 1048576               # what a peer may send before it has to wait, for each stream
+    CONNECTION_WINDOW = 4194304           # and for all of them
+
+cdef class SessionStreams(StreamOwner):
+    cdef Http2Session session             # None once the connection is lost
+
+cdef class Http2Session(ByteProtocol):
+    cdef Connection connection
+    cdef object accept                    # called with each new stream: returns its call
+    cdef nghttp2_session *session
+    cdef SessionStreams owner
+    cdef dict streams                     # id → GrpcStream
+    cdef object failure                   # of a callback
+    cdef Py_ssize_t message_bytes_max
+    cdef bint flush_planned
+    cdef bint ending                      # closed once everything was sent
+    cdef int continuations                # of the header block that is being received
+    cdef int faults
+    cdef double resets                    # that are left; see RESETS_MAX
+    cdef double resets_at
+    cdef Py_ssize_t held
+
+    cdef int begin(self) except -1
+    cdef int receive(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef int plan_flush(self) except -1
+    cdef int send_all(self) except -1
+    cdef int report(self) except -1
+    cdef int check(self, ssize_t result) except -1
+    cdef int begin_stream(self, int32_t stream_id) except -1
+    cdef int request(self, GrpcStream stream) except -1
+    cdef int fault(self, str what) except -1
+    cdef int count_reset(self) except -1
+    cdef int respond(self, GrpcStream stream) except -1
+    cdef int trail(self, GrpcStream stream) except -1
+    cdef int submit_status(
+        self, GrpcStream stream, nghttp2_nv *headers, int count, bint is_trailer
+    ) except -1
+    cdef int push(self) except -1
+    cdef int end_stream(self, int32_t stream_id) except -1
