@@ -5,6 +5,7 @@
 - `controller_mode`: the connections to controllers, and one start of the broker under them
 - `fast_path`: builds the fast path and sets its plain topics
 - `foundation`: Foundation: store, journal, flusher, saver, server, write batch
+- `grpc_services`: the clients of gRPC, loaded when the first one connects
 - `message_services`: builds what handles messages beyond a plain send: delays, timers, transactions, POP
 - `metrics_services`: builds metrics, status, history and the HTTP listener
 - `name_server`: the tables and handlers of one name server, and its scan for silent brokers

@@ -24,6 +24,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 
 from firearrow.broker.app.foundation import STOP_S, Foundation, Lifecycle, Start, foundation
+from firearrow.broker.app.grpc_services import GrpcServices
 from firearrow.broker.app.metrics_services import MetricsServices, make_metrics
 from firearrow.broker.app.ports import Ports, hint_at_loopback, listen
 from firearrow.broker.app.replication import Replication, make_replication, replication_port
@@ -124,6 +125,10 @@ async def serving(start: Start, lifecycle: Lifecycle) -> AsyncIterator[Broker]:
         if not is_isolated:
             serve_fast_path(base, ports, services)
         replication.start(running)
+        grpc = GrpcServices(base, state, ports)
+        await grpc.listen()
+        grpc.serve()
+        running.callback(grpc.stop)
         base.server.start_serving()
         gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
         gc.freeze()

@@ -67,6 +67,7 @@ class Ports:
     store_host: bytes
     dispatch: Dispatch
     vip_dispatch: Dispatch
+    grpc_dispatch: Dispatch
     fast_handlers: FastHandlers
     refusals: RefusalLog
 
@@ -75,14 +76,20 @@ class Ports:
         routes = [*broker_routes, *self.naming_routes]
         self.dispatch.add(routes)
         self.vip_dispatch.add(routes, without=NOT_ON_VIP)
+        self.grpc_dispatch.add(routes)
 
     def set_memory(self, shares: Shares) -> None:
-        for dispatch in (self.dispatch, self.vip_dispatch):
+        for dispatch in (self.dispatch, self.vip_dispatch, self.grpc_dispatch):
             dispatch.running_bytes_max = max(shares.requests // 2, LEAST.requests)
 
     def in_progress(self) -> int:
         """How many requests are being handled."""
-        return self.dispatch.in_progress
+        return self.dispatch.in_progress + self.grpc_dispatch.in_progress
+
+    async def drain(self) -> None:
+        """Wait for the handlers that are still running."""
+        await self.dispatch.drain()
+        await self.grpc_dispatch.drain()
 
 
 async def listen(base: Foundation, state: State) -> Ports:
@@ -97,6 +104,7 @@ async def listen(base: Foundation, state: State) -> Ports:
     dispatch, vip_dispatch = (
         Dispatch((), refusals, access.check, state.quotas, access.held) for _ in range(2)
     )
+    grpc_dispatch = Dispatch((), refusals, None, state.quotas, access.held)  # calls are checked before it
     fast_handlers = FastHandlers(CompleteDispatch(base.held_pulls))
     address, vip = await _listen_with_vip(base.server, options, dispatch, vip_dispatch, fast_handlers)
     start.passed.close()
@@ -111,6 +119,7 @@ async def listen(base: Foundation, state: State) -> Ports:
         host_bytes(_advertised_address(options), base.options.client_port),
         dispatch,
         vip_dispatch,
+        grpc_dispatch,
         fast_handlers,
         refusals,
     )

@@ -166,4 +166,4 @@ async def _answer_all(base: Foundation, ports: Ports) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_S / 2):
             await base.write_batch.settled()
-            await ports.dispatch.drain()
+            await ports.drain()

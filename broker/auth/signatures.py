@@ -1,4 +1,6 @@
-"""The signature of a request: base64 of HMAC-SHA1 over the values of its fields and its body. Pure functions."""
+"""The signature of a request: base64 of HMAC-SHA1 over the values of its fields and its body; of a client of gRPC,
+whose requests have another form, over the text of `x-mq-date-time` alone, in hexadecimal. Pure functions.
+"""
 
 import base64
 import binascii
@@ -8,6 +10,9 @@ from firearrow._native.protocol.message_queue import java_order
 from firearrow._native.wire.command import RemotingCommand
 
 ACCESS_KEY, SIGNATURE, SECURITY_TOKEN = "AccessKey", "Signature", "SecurityToken"
+DATE_TIME = "x-mq-date-time"
+OF_GRPC = 2
+"""The serializer of requests that are made for a call of gRPC; no frame of remoting has it."""
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 V4_9_3 = 399
 """Clients up to this version add `_UNIQUE_KEY_QUERY` after they sign."""
@@ -34,6 +39,8 @@ def is_signed(request: RemotingCommand, secret: str, *, always_without_query: bo
     given = request.ext.get(SIGNATURE)
     if given is None:
         return False
+    if request.serializer == OF_GRPC:
+        return _is_date_signed(request, given, secret)
     try:
         digest = base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
@@ -50,6 +57,11 @@ def is_signed(request: RemotingCommand, secret: str, *, always_without_query: bo
     data = content(request, always_without_query=always_without_query)
     request.ext[SECURITY_TOKEN] = token
     return hmac.compare_digest(hmac.digest(key, data, "sha1"), digest)
+
+
+def _is_date_signed(request: RemotingCommand, given: str, secret: str) -> bool:
+    expected = hmac.digest(secret.encode(), request.ext.get(DATE_TIME, "").encode("utf-8", "replace"), "sha1")
+    return hmac.compare_digest(expected.hex().encode(), given.lower().encode("utf-8", "replace"))
 
 
 def sign(request: RemotingCommand, access_key: str, secret: str) -> None:

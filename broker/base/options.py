@@ -77,6 +77,13 @@ class Options:
     """Where the broker listens; Apache's default is `0.0.0.0`, all addresses."""
     listen_port: int = _option(10911, "listenPort", high=65535)
     """The broker's port; VIP clients use two below; 0 finds a free pair."""
+    grpc_port: int = _option(8081, "grpcServerPort", high=65535)
+    """A port for 5.x clients alone, whom the broker's port serves as well; 0: none; the default one is left out with
+    `listenPort=0`, or if it is in use."""
+    grpc_message_bytes_max: int = _option(
+        130 << 20, "grpcMaxInboundMessageSize", "running", low=1 << 16, high=1 << 30
+    )
+    """Largest request of a 5.x client; of its proxy in Apache, as is `grpcServerPort`."""
     advertised_port: int = _option(0, "advertisedPort", high=65535)
     """The port given to clients, where a container or router maps another one; 0: the broker's own."""
     proxies: str = _option("", "proxyProtocolTrustedAddresses")

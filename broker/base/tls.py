@@ -222,6 +222,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         _load_made(context)
     else:
         _load_own(context, settings.server, "tls.server")
+    context.set_alpn_protocols(["http/1.1", "h2"])  # clients of gRPC offer h2 alone; of remoting, nothing
     context.verify_mode = settings.client_auth
     if settings.client_auth is not ssl.CERT_NONE:
         _trust(context, settings.server.authorities, "tls.server", ssl.Purpose.CLIENT_AUTH)

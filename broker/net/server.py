@@ -19,6 +19,7 @@ from firearrow._native.fastpath.fast_connection import FastConnection, FastHandl
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.connection import ByteProtocol
 from firearrow._native.wire.frame import PROXY_HEADER_REFUSED
 from firearrow._native.wire.keep_alive import keep_alive
 from firearrow._native.wire.poller import EpollPoller
@@ -114,6 +115,9 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
             callback(self)
         self._on_close.clear()
 
+    def http2(self) -> ByteProtocol | None:
+        return None if self._outgoing else self._server.http2(self)
+
     def broken(self, fault: str) -> None:
         log.info("closed %s:%d: %s", *self.remote, fault)
 
@@ -202,6 +206,8 @@ class Server:
         self._connections: set[ServerConnection] = set()
         self._by_address: Counter[str] = Counter()
         """Connections of each address, and of each network that is counted as one."""
+        self.http2: Callable[[ServerConnection], ByteProtocol | None] = lambda connection: None
+        """What a connection speaks that has sent HTTP/2's preface; None: it is closed."""
         self._admits_address: Callable[[str, Mapping[str, int]], bool] = lambda address, others: True
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()

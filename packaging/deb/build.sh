@@ -119,7 +119,7 @@ Architecture: $(dpkg --print-architecture)
 Maintainer: $maintainer
 Section: net
 Priority: optional
-Depends: python$minor, libc6 (>= $libc), passwd
+Depends: python$minor, libc6 (>= $libc), libnghttp2-14, passwd
 Recommends: openssl
 Installed-Size: $installed
 Description: message broker for one machine that speaks Apache RocketMQ

@@ -39,7 +39,7 @@ mkdir -p "$work"
 
 # Debian: without documentation, except licences, and without translations
 # (usr-is-merged instead of usrmerge, which would bring all of Perl)
-mmdebstrap --quiet --variant=essential --include="$python,passwd,usr-is-merged" \
+mmdebstrap --quiet --variant=essential --include="$python,passwd,libnghttp2-14,usr-is-merged" \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
@@ -66,7 +66,7 @@ umoci repack --image "$image" "$work/bundle"
 
 umoci config --image "$image" --os linux --architecture "$machine" --author "The FireArrow project" \
     --config.user "$uid:0" --config.workingdir /var/lib/firearrow --config.volume /var/lib/firearrow \
-    --config.exposedports 10911/tcp --config.exposedports 10909/tcp --config.exposedports 9876/tcp \
+    --config.exposedports 10911/tcp --config.exposedports 10909/tcp --config.exposedports 9876/tcp --config.exposedports 8081/tcp \
     --config.env LANG=C.UTF-8 --config.env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     --config.stopsignal SIGTERM \
     --config.entrypoint /usr/bin/firearrow --config.entrypoint broker \

@@ -1,0 +1,147 @@
+"""AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue. Loop thread.
+
+They are requests of remoting with what the receipt handle states. A message whose invisible time the broker has renewed
+has a newer handle than its client knows, which counts.
+"""
+
+from collections.abc import Callable
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.grpc import messages
+from firearrow.broker.grpc.call import Call
+from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
+from firearrow.broker.grpc.receipts import NOT_KNOWN, Receipt
+from firearrow.broker.grpc.statuses import CODES, GrpcRefusal, expect, group_name, topic_name
+
+ENTRIES_MAX = 1024
+INVISIBLE_MS_MAX = 43_200_000
+NO_RETRY = {"delayLevel": "-1", "maxReconsumeTimes": "0", "unitMode": "false"}
+"""A send-back that goes to the dead letters at once."""
+
+
+class AcknowledgingMethods:
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+
+    def _receipt(self, call: Call, text: str, topic: str, group: str) -> Receipt:
+        """The newest handle of the message. GrpcRefusal."""
+        receipt = Receipt.of(text, topic, group)
+        receipt = self._context.renewals.newest(call.client, group, receipt)
+        if receipt.visible_ms <= self._context.clock.now_ms():
+            raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "receipt handle is expired")
+        return receipt
+
+    # ---- AckMessage ----
+
+    def ack(self, call: Call, request: ProtoMessage) -> None:
+        group, topic = group_name(request.group.name), topic_name(request.topic.name)
+        if not request.entries:
+            raise GrpcRefusal("BAD_REQUEST", "the request has no entries")
+        if len(request.entries) > ENTRIES_MAX:
+            text = f"{len(request.entries)} entries in one request, at most {ENTRIES_MAX} are allowed"
+            raise GrpcRefusal("BAD_REQUEST", text)
+        response = call.method.response()
+        left = len(request.entries)
+
+        def done(result: ProtoMessage, code: str, text: str) -> None:
+            nonlocal left
+            result.status.CopyFrom(messages.status(code, text))
+            left -= 1
+            if left == 0:
+                _set_common(response)
+                call.finish(response)
+
+        for entry in request.entries:
+            result = response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
+            self._ack_one(call, group, topic, entry.receipt_handle, _bind(done, result))
+
+    def _ack_one(
+        self, call: Call, group: str, topic: str, handle: str, done: Callable[[str, str], None]
+    ) -> None:
+        try:
+            receipt = self._receipt(call, handle, topic, group)
+        except GrpcRefusal as refusal:
+            return done(refusal.code, refusal.text)
+
+        def acknowledged(answer: RemotingCommand) -> None:
+            if answer.code == ResponseCode.SUCCESS:
+                self._context.renewals.end(call.client, group, receipt)
+            done(*_result(answer))
+
+        command = RemotingCommand.request(RequestCode.ACK_MESSAGE, receipt.fields(group))
+        return call.ask(command, acknowledged)
+
+    # ---- ChangeInvisibleDuration ----
+
+    def change(self, call: Call, request: ProtoMessage) -> None:
+        group, topic = group_name(request.group.name), topic_name(request.topic.name)
+        invisible_ms = milliseconds(request.invisible_duration)
+        if invisible_ms > INVISIBLE_MS_MAX:
+            text = f"the invisibleTime is too large. max is {INVISIBLE_MS_MAX}"
+            raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", text)
+        if invisible_ms < 0:
+            raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", "the invisibleTime is too small. min is 0")
+        receipt = self._receipt(call, request.receipt_handle, topic, group)
+        fields = receipt.fields(group) | {"invisibleTime": str(invisible_ms)}
+        if request.suspend:
+            fields["suspend"] = "true"
+
+        def changed(answer: RemotingCommand) -> None:
+            code, text = _result(answer)
+            response = call.method.response(status=messages.status(code, text))
+            response.receipt_handle = request.receipt_handle
+            if answer.code == ResponseCode.SUCCESS:
+                self._context.renewals.end(call.client, group, receipt)
+                response.receipt_handle = receipt.changed(answer).text
+            call.finish(response)
+
+        call.ask(RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields), changed)
+
+    # ---- ForwardMessageToDeadLetterQueue ----
+
+    def forward(self, call: Call, request: ProtoMessage) -> None:
+        group, topic = group_name(request.group.name), topic_name(request.topic.name)
+        receipt = self._receipt(call, request.receipt_handle, topic, group)
+        if receipt.log_offset == NOT_KNOWN:
+            raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "commit log offset is empty")
+        fields = NO_RETRY | {
+            "offset": str(receipt.log_offset),
+            "group": group,
+            "originMsgId": request.message_id,
+            "originTopic": receipt.topic,
+        }
+
+        def forwarded(answer: RemotingCommand) -> None:
+            expect(answer)
+            call.ask(RemotingCommand.request(RequestCode.ACK_MESSAGE, receipt.fields(group)), acknowledged)
+
+        def acknowledged(answer: RemotingCommand) -> None:
+            self._context.renewals.end(call.client, group, receipt)
+            call.finish(call.method.response(status=messages.status("OK")))
+
+        call.ask(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields), forwarded)
+
+
+def _bind(done: Callable[[ProtoMessage, str, str], None], result: ProtoMessage) -> Callable[[str, str], None]:
+    return lambda code, text: done(result, code, text)
+
+
+def _result(answer: RemotingCommand) -> tuple[str, str]:
+    if answer.code == ResponseCode.SUCCESS:
+        return "OK", "OK"
+    if answer.code == ResponseCode.NO_MESSAGE:  # its offset is not one of the queue's
+        return "INVALID_RECEIPT_HANDLE", answer.remark or "there is no such message"
+    code = CODES.get(answer.code, "INTERNAL_SERVER_ERROR")
+    return code, answer.remark or code
+
+
+def _set_common(response: ProtoMessage) -> None:
+    """The status of all entries, if they agree."""
+    codes = {entry.status.code for entry in response.entries}
+    if len(codes) == 1:
+        name = next(name for name, code in messages.CODES.items() if code in codes)
+        response.status.CopyFrom(messages.status(name, name))
+    else:
+        response.status.CopyFrom(messages.status("MULTIPLE_RESULTS", "MULTIPLE_RESULTS"))

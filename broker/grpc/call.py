@@ -1,0 +1,186 @@
+"""Call: one gRPC call of a client: parses its request, gives it to its method, and sends what comes of it.
+
+A method that needs what remoting's requests do makes such a request (`ask`): it is checked, limited and handled as if a
+client of remoting had sent it, and its answer comes to the method. So no rule is written twice. InnerPeer is the peer
+of such a request. Loop thread.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from firearrow._native.http2.grpc_stream import GrpcStream
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Address, Peer
+from firearrow.broker.grpc import messages
+from firearrow.broker.grpc.client import Connection, GrpcClient
+from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.messages import ProtoClass, ProtoMessage
+from firearrow.broker.grpc.statuses import GrpcRefusal
+
+log = logging.getLogger("firearrow.grpc")
+
+INTERNAL = 13
+TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
+TIMEOUT_UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+Then = Callable[[RemotingCommand], None]
+Handle = Callable[["Call", ProtoMessage], None]
+
+
+class Method(NamedTuple):
+    """`handle(call, request)` is called with each message of the client's. `refused(status)`: how a stream of answers
+    states a refusal; None: by an answer with the status. `streams`: the client may send several messages."""
+
+    name: str
+    handle: Handle
+    request: ProtoClass
+    response: ProtoClass
+    streams: bool = False
+    ended: Callable[["Call"], None] = lambda call: None
+
+
+class InnerPeer:
+    """The peer of a request that a call makes: gets its answer. It is closed once the call has ended."""
+
+    def __init__(self, call: "Call", then: Then) -> None:
+        self._call = call
+        self._then = then
+        client = call.client
+        self.remote: Address = client.remote
+        self.local: Address = client.local
+        self.number = client.number
+
+    @property
+    def closed(self) -> bool:
+        return not self._call.stream.is_open
+
+    @property
+    def write_paused(self) -> bool:
+        return self._call.stream.is_slow
+
+    def reply(self, answer: RemotingCommand) -> None:
+        self._call.client.count_answer(answer)
+        self._call.client.when_allowed(lambda: self._call.run(lambda: self._then(answer)))
+
+    def oneway(self, command: RemotingCommand) -> None:
+        self._call.client.oneway(command)
+
+    async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        return await self._call.client.ask(command, timeout_s)
+
+    def on_close(self, callback: Callable[[Peer], None]) -> None:
+        self._call.on_end(lambda: callback(self))
+
+    def close(self) -> None:
+        self._call.stream.reset()
+
+    def throttle(self, delay_s: float) -> None:
+        self._call.client.throttle(delay_s)
+
+
+class Call:
+    """What HTTP/2's stream calls (see grpc_stream.pxd). `client`: the one that the headers name."""
+
+    def __init__(
+        self,
+        context: GrpcContext,
+        connection: Connection,
+        method: Method,
+        client: GrpcClient,
+        stream: GrpcStream,
+    ) -> None:
+        self._context = context
+        self._connection = connection
+        self.method = method
+        self.client = client
+        self.stream = stream
+        self._on_end: list[Callable[[], None]] = []
+        self._has_request = False
+
+    # ---- called by the stream ----
+
+    def message(self, data: bytes) -> None:
+        if self._has_request and not self.method.streams:
+            return
+        self._has_request = True
+        try:
+            request = self.method.request.FromString(data)
+        except messages.DecodeError:
+            return self.stream.finish(INTERNAL, f"the request is not a {self.method.request.DESCRIPTOR.name}")
+        return self.run(lambda: self.method.handle(self, request))
+
+    def half_closed(self) -> None:
+        if self.method.streams:
+            self.stream.finish()
+            self.method.ended(self)
+        elif not self._has_request:
+            self.stream.finish(INTERNAL, "the call has no request")
+
+    def cancelled(self) -> None:
+        self.end()
+        self.method.ended(self)
+
+    # ---- called by methods ----
+
+    @property
+    def timeout_s(self) -> float | None:
+        """How long the client waits; None: for ever."""
+        found = TIMEOUT.fullmatch(self.stream.headers.get("grpc-timeout", ""))
+        return None if found is None else int(found[1]) * TIMEOUT_UNITS_S[found[2]]
+
+    def run(self, step: Callable[[], None]) -> None:
+        """Do a step of the method; what it raises becomes the answer."""
+        if not self.stream.is_open:
+            return
+        try:
+            step()
+        except GrpcRefusal as refusal:
+            self.refuse(refusal)
+        except Exception as error:  # the client gets an answer in any case
+            log.exception("%s of %s failed", self.method.name, self.client.client_id[:80])
+            self.refuse(GrpcRefusal("INTERNAL_SERVER_ERROR", f"{type(error).__name__}: {error}"))
+
+    def ask(self, request: RemotingCommand, then: Then) -> None:
+        """Serve a request of remoting by the rights of this call's client; `then(answer)`. GrpcRefusal."""
+        self.check(request)
+        self._context.dispatch(request, InnerPeer(self, then))
+
+    def check(self, request: RemotingCommand) -> None:
+        """GrpcRefusal: the client may not make this request."""
+        if self._context.check is not None:
+            self.client.sign(request, self.stream.headers)
+            try:
+                self._context.check(request, self.client, True)
+            except Refusal as refusal:
+                raise GrpcRefusal("UNAUTHORIZED", refusal.remark, refusal.delay_s) from None
+        self.client.verified(self._connection)
+
+    def send(self, answer: ProtoMessage) -> None:
+        self.stream.send(answer.SerializeToString())
+
+    def finish(self, answer: ProtoMessage) -> None:
+        """Send the last answer."""
+        self.send(answer)
+        self.stream.finish()
+        self.end()
+
+    def refuse(self, refusal: GrpcRefusal) -> None:
+        if refusal.delay_s > 0:  # a failed login
+            self._context.loop.call_later(refusal.delay_s, self._refuse, refusal)
+        else:
+            self._refuse(refusal)
+
+    def _refuse(self, refusal: GrpcRefusal) -> None:
+        if self.stream.is_open:
+            self.finish(self.method.response(status=messages.status(refusal.code, refusal.text)))
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call it when the call is cancelled or has its answer."""
+        self._on_end.append(callback)
+
+    def end(self) -> None:
+        callbacks, self._on_end = self._on_end, []
+        for callback in callbacks:
+            callback()

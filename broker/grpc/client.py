@@ -1,0 +1,210 @@
+"""GrpcClient: a client of gRPC, as handlers and tables see it: a Peer, with its settings and its Telemetry stream.
+GrpcClients: those that are online.
+
+A client is an id and the user that it logs in as; several may share a connection, and one may have several. It ends
+with its last connection, with NotifyClientTermination, or without heartbeats, as a client of remoting does. Loop
+thread.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from firearrow._native.fastpath.request_times import RequestTimes
+from firearrow._native.http2.grpc_stream import GrpcStream
+from firearrow._native.wire.codes import PROTOCOL_VERSION, LanguageCode, RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import OF_GRPC
+from firearrow.broker.base.peer import Address, Peer
+from firearrow.broker.grpc import authorization, messages
+from firearrow.broker.grpc.commands import command_of, result_of
+from firearrow.broker.grpc.messages import ProtoMessage
+
+log = logging.getLogger("firearrow.grpc")
+
+Receive = Callable[[RemotingCommand, Peer], None]
+OPAQUE_MAX = 0x7FFFFFFF
+ASKED_MAX = 64
+"""Most commands that a client may leave unanswered."""
+LANGUAGES = {language.name: int(language) for language in LanguageCode}
+NOT_ASKED = "a client of gRPC does not answer this request"
+
+
+class Connection(Protocol):
+    """What a client makes its calls on."""
+
+    def keep(self, client: "GrpcClient") -> bool:
+        """The client ends with its last connection; False: this one has too many already."""
+
+
+class GrpcClient:
+    """`settings`: as the client sent them last; None: not yet. `telemetry`: the stream of commands to it."""
+
+    def __init__(
+        self, clients: "GrpcClients", peer: Peer, client_id: str, user: str, headers: dict[str, str]
+    ) -> None:
+        self.client_id = client_id
+        self.user = user
+        self.settings: ProtoMessage | None = None
+        self.heartbeat = b""
+        """The body of its heartbeats, by these settings."""
+        self.telemetry: GrpcStream | None = None
+        self.closed = False
+        self._clients = clients
+        self._connections: set[Connection] = set()
+        self.remote: Address = peer.remote
+        self.local: Address = peer.local
+        self.number = peer.number
+        self._language = LANGUAGES.get(headers.get("x-mq-language", ""), int(LanguageCode.OTHER))
+        self._throttled_until = 0.0
+        self._on_close: list[Callable[[Peer], None]] = []
+        self._nonces = itertools.count()
+        self._asked: dict[str, tuple[RemotingCommand, asyncio.Future[RemotingCommand]]] = {}
+        self._own_requests: dict[int, Callable[[RemotingCommand], None]] = {}
+        self._opaques = itertools.count(1)
+
+    # ---- its requests ----
+
+    def sign(self, request: RemotingCommand, headers: dict[str, str]) -> None:
+        """Complete a request that is made for a call with these headers. GrpcRefusal."""
+        request.language, request.version = self._language, PROTOCOL_VERSION
+        request.serializer = OF_GRPC
+        if authorization.HEADER in headers:
+            authorization.sign(request, headers)
+
+    def verified(self, connection: Connection) -> None:
+        """A call on this connection was let through: the client is who it claims to be."""
+        if not self.closed and connection not in self._connections and connection.keep(self):
+            self._connections.add(connection)
+            self._clients.add(self)
+
+    def make(
+        self, dispatch: Receive, request: RemotingCommand, then: Callable[[RemotingCommand], None]
+    ) -> None:
+        """Make a request that registers the client itself, such as a heartbeat; `then(answer)`."""
+        request.opaque = next(self._opaques) & OPAQUE_MAX
+        self._own_requests[request.opaque] = then
+        dispatch(request, self)
+
+    def count_answer(self, answer: RemotingCommand) -> None:
+        self._clients.times.answer(answer, self.closed)
+
+    def when_allowed(self, send: Callable[[], None]) -> None:
+        """Send an answer: at once, or when the client's quotas allow it."""
+        loop = self._clients.loop
+        wait_s = self._throttled_until - loop.time() if self._throttled_until else 0.0
+        if wait_s > 0:
+            loop.call_later(wait_s, send)
+        else:
+            self._throttled_until = 0.0
+            send()
+
+    # ---- Peer ----
+
+    @property
+    def write_paused(self) -> bool:
+        return self.telemetry is None or self.telemetry.is_slow
+
+    def reply(self, answer: RemotingCommand) -> None:
+        then = self._own_requests.pop(answer.opaque, None)
+        if then is not None:
+            then(answer)
+
+    def oneway(self, command: RemotingCommand) -> None:
+        """Clients of gRPC get the checks of transactions; they need no other notification."""
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._tell(command_of(command, ""))
+
+    async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        if self.closed or self.telemetry is None:
+            raise ConnectionError("the client has no Telemetry stream")
+        if len(self._asked) >= ASKED_MAX:
+            raise ConnectionError(f"the client has {ASKED_MAX} commands to answer already")
+        nonce = str(next(self._nonces))
+        telling = command_of(command, nonce)
+        if telling is None:
+            raise ConnectionError(NOT_ASKED)
+        future: asyncio.Future[RemotingCommand] = self._clients.loop.create_future()
+        self._asked[nonce] = command, future
+        self._tell(telling)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        finally:
+            self._asked.pop(nonce, None)
+
+    def answered(self, message: ProtoMessage) -> None:
+        """The client answers a command, by its nonce."""
+        kind = message.WhichOneof("command")
+        command, future = self._asked.pop(getattr(message, kind).nonce, (None, None))
+        if command is not None and future is not None and not future.done():
+            future.set_result(result_of(command, message))
+
+    def _tell(self, message: ProtoMessage) -> None:
+        if message is not None and self.telemetry is not None:
+            self.telemetry.send(message.SerializeToString())
+
+    def on_close(self, callback: Callable[[Peer], None]) -> None:
+        self._on_close.append(callback)
+
+    def throttle(self, delay_s: float) -> None:
+        self._throttled_until = max(self._throttled_until, self._clients.loop.time() + delay_s)
+
+    def close(self) -> None:
+        """The client ends: it leaves its groups and producers."""
+        if self.closed:
+            return
+        self.closed = True
+        self.settings = None
+        self._clients.remove(self)
+        if self.telemetry is not None:
+            self.telemetry.finish()
+            self.telemetry = None
+        for _, future in self._asked.values():
+            if not future.done():
+                future.set_exception(ConnectionError("the client has ended"))
+        self._asked.clear()
+        self._own_requests.clear()
+        for callback in self._on_close:
+            callback(self)
+        self._on_close.clear()
+
+    def lost(self, connection: Connection) -> None:
+        """One of its connections was lost."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self.close()
+
+    @property
+    def is_producer(self) -> bool:
+        return self.settings is not None and self.settings.client_type == messages.CLIENT_TYPES["PRODUCER"]
+
+
+class GrpcClients:
+    """The clients that are online, by id and user. `ClientTable` has their groups, as of all clients: they are members
+    with a GrpcClient as their peer. `times`: what is measured of answers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, times: RequestTimes) -> None:
+        self.loop = loop
+        self.times = times
+        self._clients: dict[tuple[str, str], GrpcClient] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def find(self, peer: Peer, client_id: str, user: str, headers: dict[str, str]) -> GrpcClient:
+        """The client that is online; else a new one, which is kept once a call of it is let through."""
+        found = self._clients.get((client_id, user))
+        return GrpcClient(self, peer, client_id, user, headers) if found is None else found
+
+    def add(self, client: GrpcClient) -> None:
+        self._clients.setdefault((client.client_id, client.user), client)
+
+    def remove(self, client: GrpcClient) -> None:
+        if self._clients.get((client.client_id, client.user)) is client:
+            del self._clients[client.client_id, client.user]
+
+    def is_online(self, client_id: str, user: str) -> bool:
+        return (client_id, user) in self._clients

@@ -1,0 +1,61 @@
+"""GrpcConnection: the calls of one connection of HTTP/2, each given to its method and its client. Loop thread."""
+
+from collections.abc import Mapping
+
+from firearrow._native.http2.grpc_stream import GrpcStream
+from firearrow.broker.base.peer import Peer
+from firearrow.broker.grpc import authorization, messages
+from firearrow.broker.grpc.call import Call, Method
+from firearrow.broker.grpc.client import GrpcClient
+from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.statuses import GrpcRefusal
+
+CLIENTS_MAX = 1024
+"""Clients of one connection; calls of further ones are served, but they cannot register."""
+UNKNOWN, UNIMPLEMENTED = 2, 12
+CONTENT_TYPE = "application/grpc"
+SERVICE_PATH = f"/{messages.SERVICE}"
+
+
+class GrpcConnection:
+    """`methods`: by their names. `peer`: the connection of the server."""
+
+    def __init__(self, context: GrpcContext, methods: Mapping[str, Method], peer: Peer) -> None:
+        self._context = context
+        self._methods = methods
+        self._peer = peer
+        self._clients: set[GrpcClient] = set()
+        peer.on_close(self._lost)
+
+    def accept(self, stream: GrpcStream) -> Call | None:
+        """The call of a new stream; None: it was refused."""
+        headers = stream.headers
+        if stream.method != "POST" or not headers.get("content-type", "").startswith(CONTENT_TYPE):
+            stream.finish(UNKNOWN, "only gRPC is served here: POST with content-type application/grpc")
+            return None
+        service, _, name = stream.path.rpartition("/")
+        method = self._methods.get(name) if service == SERVICE_PATH else None
+        if method is None:
+            stream.finish(UNIMPLEMENTED, f"Method not found: {stream.path[1:256]}")
+            return None
+        client_id, user = authorization.client_of(headers)
+        client = self._context.clients.find(self._peer, client_id, user, headers)
+        call = Call(self._context, self, method, client, stream)
+        fault = authorization.client_fault(client_id)
+        if fault is not None:
+            call.refuse(GrpcRefusal("CLIENT_ID_REQUIRED", fault))
+            return None
+        return call
+
+    def keep(self, client: GrpcClient) -> bool:
+        """The client ends with its last connection; False: this one has too many already."""
+        if len(self._clients) >= CLIENTS_MAX and client not in self._clients:
+            return False
+        self._clients.add(client)
+        client.on_close(lambda _: self._clients.discard(client))
+        return True
+
+    def _lost(self, peer: Peer) -> None:
+        for client in list(self._clients):
+            client.lost(self)
+        self._clients.clear()

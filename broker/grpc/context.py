@@ -1,0 +1,64 @@
+"""GrpcContext: what the methods of gRPC share: the broker's tables and dispatch, the clients, their renewals.
+
+A frozen value, made at the first connection. Loop thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from firearrow._native.fastpath.request_times import RequestTimes
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.peer import Address, Check, Peer
+from firearrow.broker.context.broker_context import Tables
+from firearrow.broker.grpc.client import GrpcClients
+from firearrow.broker.grpc.renewals import BackgroundPeer, Renewals
+
+
+class GrpcParts(NamedTuple):
+    """What gRPC needs of the broker. `dispatch` handles requests of remoting, which `check` has let through; None:
+    everyone may do everything. `address`: the broker's."""
+
+    loop: asyncio.AbstractEventLoop
+    tables: Tables
+    config: Config
+    clock: Clock
+    times: RequestTimes
+    dispatch: Callable[[RemotingCommand, Peer], None]
+    check: Check | None
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcContext:
+    """`requests`: makes those of the broker itself, for clients."""
+
+    loop: asyncio.AbstractEventLoop
+    tables: Tables
+    config: Config
+    clock: Clock
+    dispatch: Callable[[RemotingCommand, Peer], None]
+    check: Check | None
+    clients: GrpcClients
+    requests: BackgroundPeer
+    renewals: Renewals
+
+    @staticmethod
+    def of(parts: GrpcParts) -> "GrpcContext":
+        clients = GrpcClients(parts.loop, parts.times)
+        requests = BackgroundPeer(parts.dispatch, parts.address)
+        renewals = Renewals(parts.loop, parts.clock, clients, requests)
+        return GrpcContext(
+            parts.loop,
+            parts.tables,
+            parts.config,
+            parts.clock,
+            parts.dispatch,
+            parts.check,
+            clients,
+            requests,
+            renewals,
+        )

@@ -1,0 +1,80 @@
+"""The message classes of Apache RocketMQ's gRPC protocol, made from their descriptors by `protobuf`.
+
+Imported at the first gRPC connection: nothing else needs `protobuf`. The classes belong to a pool of their own, so that
+a client of Apache's in the same process can have its own. mypy does not know their fields.
+"""
+
+import datetime
+from typing import Any
+
+from google.protobuf import descriptor_pool, duration_pb2, message_factory, timestamp_pb2
+from google.protobuf.message import DecodeError
+
+from firearrow.broker.grpc import descriptors
+
+__all__ = ["DecodeError", "ProtoClass", "ProtoMessage"]
+
+ProtoMessage = Any
+"""A message of the protocol."""
+ProtoClass = Any
+PACKAGE = "apache.rocketmq.v2"
+SERVICE = f"{PACKAGE}.MessagingService"
+
+_pool = descriptor_pool.DescriptorPool()
+for _known in (duration_pb2, timestamp_pb2):
+    _pool.AddSerializedFile(_known.DESCRIPTOR.serialized_pb)
+for _own in (descriptors.DEFINITION, descriptors.SERVICE):
+    _pool.AddSerializedFile(descriptors.serialized(_own))
+
+
+def message(name: str) -> ProtoClass:
+    """The class of a message of the package."""
+    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+
+
+def enum(name: str) -> dict[str, int]:
+    """The values of an enum of the package by their names."""
+    values = _pool.FindEnumTypeByName(f"{PACKAGE}.{name}").values
+    return {value.name: value.number for value in values}
+
+
+Status = message("Status")
+Message = message("Message")
+MessageQueue = message("MessageQueue")
+Settings = message("Settings")
+Resource = message("Resource")
+Endpoints = message("Endpoints")
+TelemetryCommand = message("TelemetryCommand")
+CODES = enum("Code")
+CLIENT_TYPES = enum("ClientType")
+MESSAGE_TYPES = enum("MessageType")
+ENCODINGS = enum("Encoding")
+DIGESTS = enum("DigestType")
+PERMISSIONS = enum("Permission")
+SCHEMES = enum("AddressScheme")
+
+
+def method_classes(name: str) -> tuple[ProtoClass, ProtoClass]:
+    """The classes of a method's requests and answers."""
+    method = _pool.FindServiceByName(SERVICE).methods_by_name[name]
+    return tuple(message_factory.GetMessageClass(kind) for kind in (method.input_type, method.output_type))
+
+
+def status(code: str, text: str = "OK") -> ProtoMessage:
+    """A status with the code of this name."""
+    return Status(code=CODES[code], message=text)
+
+
+def milliseconds(time: ProtoMessage) -> int:
+    """Of a Timestamp or a Duration."""
+    return time.seconds * 1000 + time.nanos // 1_000_000  # type: ignore[no-any-return]
+
+
+def set_ms(time: ProtoMessage, ms: int) -> None:
+    """Set a Timestamp or a Duration of at least 0."""
+    time.seconds, rest = divmod(ms, 1000)
+    time.nanos = rest * 1_000_000
+
+
+def utc_text(ms: int) -> str:
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).isoformat()

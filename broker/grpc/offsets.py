@@ -1,0 +1,108 @@
+"""PullMessage, UpdateOffset, GetOffset and QueryOffset, which Apache's proxy does not implement. Loop thread."""
+
+from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.grpc import messages
+from firearrow.broker.grpc.call import Call
+from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.message_codec import message_to
+from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
+from firearrow.broker.grpc.receiving import records
+from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name, refusal_of, topic_name
+
+BATCH_MAX = 32
+POLL_MS_MAX = 20_000
+SQL = 2
+NOTHING = frozenset((ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY))
+BEGINNING, END, TIMESTAMP = 0, 1, 2
+"""QueryOffsetPolicy."""
+
+
+class OffsetMethods:
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+
+    def pull(self, call: Call, request: ProtoMessage) -> None:
+        fields = _queue(request) | {
+            "queueOffset": str(request.offset),
+            "maxMsgNums": str(min(max(request.batch_size, 1), BATCH_MAX)),
+            "sysFlag": str(int(PullFlag.PULL_SUBSCRIPTION | PullFlag.PULL_SUSPEND)),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": str(min(max(milliseconds(request.long_polling_timeout), 0), POLL_MS_MAX)),
+            "subscription": request.filter_expression.expression or "*",
+            "expressionType": "SQL92" if request.filter_expression.type == SQL else "TAG",
+            "subVersion": "0",
+        }
+
+        def pulled(answer: RemotingCommand) -> None:
+            if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+                call.send(call.method.response(status=messages.status("ILLEGAL_OFFSET", answer.remark or "")))
+            elif answer.code in NOTHING:
+                call.send(call.method.response(status=messages.status("MESSAGE_NOT_FOUND", "no new message")))
+            elif answer.code != ResponseCode.SUCCESS:
+                raise refusal_of(answer)
+            else:
+                self._send(call, request, answer)
+            call.finish(call.method.response(next_offset=answer.integer("nextBeginOffset")))
+
+        call.ask(RemotingCommand.request(RequestCode.PULL_MESSAGE, fields), pulled)
+
+    def _send(self, call: Call, request: ProtoMessage, answer: RemotingCommand) -> None:
+        now_ms = self._context.clock.now_ms()
+        call.send(call.method.response(status=messages.status("OK")))
+        for record in records(answer.body):
+            message = message_to(record, record.topic, now_ms)
+            message.topic.CopyFrom(request.message_queue.topic)
+            call.send(call.method.response(message=message))
+
+    def update_offset(self, call: Call, request: ProtoMessage) -> None:
+        fields = _queue(request) | {"commitOffset": str(request.offset)}
+
+        def updated(answer: RemotingCommand) -> None:
+            expect(answer)
+            call.finish(call.method.response(status=messages.status("OK")))
+
+        call.ask(RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields), updated)
+
+    def get_offset(self, call: Call, request: ProtoMessage) -> None:
+        fields = _queue(request) | {"setZeroIfNotFound": "false"}
+
+        def found(answer: RemotingCommand) -> None:
+            if answer.code == ResponseCode.QUERY_NOT_FOUND:
+                raise GrpcRefusal("OFFSET_NOT_FOUND", "the group has no offset of this queue")
+            expect(answer)
+            self._finish(call, answer)
+
+        call.ask(RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, fields), found)
+
+    def query_offset(self, call: Call, request: ProtoMessage) -> None:
+        fields = _topic_queue(request)
+        policy = request.query_offset_policy
+        code = {BEGINNING: RequestCode.GET_MIN_OFFSET, END: RequestCode.GET_MAX_OFFSET}.get(policy)
+        if policy == TIMESTAMP:
+            code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+            fields["timestamp"] = str(milliseconds(request.timestamp))
+        if code is None:
+            raise GrpcRefusal("BAD_REQUEST", f"query_offset_policy {policy} is not one of 0, 1 and 2")
+
+        def found(answer: RemotingCommand) -> None:
+            expect(answer)
+            self._finish(call, answer)
+
+        call.ask(RemotingCommand.request(code, fields), found)
+
+    def _finish(self, call: Call, answer: RemotingCommand) -> None:
+        response = call.method.response(status=messages.status("OK"))
+        response.offset = answer.integer("offset")
+        call.finish(response)
+
+
+def _queue(request: ProtoMessage) -> dict[str, str]:
+    """GrpcRefusal."""
+    return _topic_queue(request) | {"consumerGroup": group_name(request.group.name)}
+
+
+def _topic_queue(request: ProtoMessage) -> dict[str, str]:
+    """GrpcRefusal."""
+    queue = request.message_queue
+    return {"topic": topic_name(queue.topic.name), "queueId": str(queue.id)}

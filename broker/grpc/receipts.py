@@ -1,0 +1,91 @@
+"""Receipt: the receipt handle that a client of gRPC gets: POP's, with where the message is. Pure functions.
+
+    <start offset> <pop time> <invisible ms> <revive queue> <kind> <broker> <queue> <queue offset> <log offset>
+
+`kind` is the kind of topic that the message waited in: 0 the topic itself, 1 and 2 the group's retry topic.
+"""
+
+from typing import NamedTuple
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.grpc.statuses import GrpcRefusal
+from firearrow.broker.pop.receipt_handles import (
+    InvalidReceiptHandle,
+    ReceiptHandle,
+    parse_number,
+    real_topic,
+    receipt_handle_text,
+)
+
+WORDS_MIN = 8
+NOT_KNOWN = -1
+
+
+class Receipt(NamedTuple):
+    """`topic`: the one in which the message waited. `log_offset`: NOT_KNOWN without one."""
+
+    handle: ReceiptHandle
+    topic: str
+    queue_id: int
+    queue_offset: int
+    log_offset: int
+
+    @staticmethod
+    def of(text: str, topic: str, group: str) -> "Receipt":
+        """GrpcRefusal: it is not a handle."""
+        words = text.split(" ")
+        try:
+            handle = ReceiptHandle.of(text)
+            if len(words) < WORDS_MIN:
+                raise InvalidReceiptHandle(f"{len(words)} words, at least {WORDS_MIN} are needed")
+            queue_id, offset = (parse_number(word, "receipt handle") for word in words[6:8])
+            log_offset = parse_number(words[-1], "receipt handle") if len(words) > WORDS_MIN else NOT_KNOWN
+            return Receipt(handle, real_topic(topic, group, handle.kind), queue_id, offset, log_offset)
+        except InvalidReceiptHandle as error:
+            raise GrpcRefusal("INVALID_RECEIPT_HANDLE", f"receipt handle is invalid: {error}") from None
+
+    @property
+    def visible_ms(self) -> int:
+        """When the message becomes visible again."""
+        return self.handle.pop_ms + self.handle.invisible_ms
+
+    @property
+    def text(self) -> str:
+        handle = self.handle
+        words = receipt_handle_text(
+            handle.start_offset,
+            handle.pop_ms,
+            handle.invisible_ms,
+            handle.revive_queue,
+            "",
+            handle.broker,
+            self.queue_id,
+            self.queue_offset,
+            self.log_offset,
+        ).split(" ")
+        words[4] = handle.kind
+        return " ".join(words)
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Of the message, whatever handle it has now."""
+        return self.topic, self.queue_id, self.queue_offset
+
+    def fields(self, group: str) -> dict[str, str]:
+        """Of the requests of remoting that name a popped message."""
+        return {
+            "consumerGroup": group,
+            "topic": self.topic,
+            "queueId": str(self.queue_id),
+            "offset": str(self.queue_offset),
+            "extraInfo": self.text,
+        }
+
+    def changed(self, answer: RemotingCommand) -> "Receipt":
+        """After CHANGE_MESSAGE_INVISIBLETIME with this answer."""
+        handle = self.handle._replace(
+            pop_ms=answer.integer_or("popTime", self.handle.pop_ms),
+            invisible_ms=answer.integer_or("invisibleTime", self.handle.invisible_ms),
+            revive_queue=answer.integer_or("reviveQid", self.handle.revive_queue),
+        )
+        return self._replace(handle=handle)

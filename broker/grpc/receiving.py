@@ -1,0 +1,205 @@
+"""ReceiveMessage: POP, with the messages of its answer as a stream. Loop thread.
+
+The call is the peer of the held pop: when its client cancels it or disconnects, the pop is dropped, and takes nothing.
+"""
+
+import struct
+from collections.abc import Iterator
+
+from firearrow._native.store.log.record import Record, decode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.message import Property
+from firearrow.broker.grpc import messages
+from firearrow.broker.grpc.call import Call
+from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.message_codec import message_to
+from firearrow.broker.grpc.messages import ProtoMessage, milliseconds, set_ms
+from firearrow.broker.grpc.receipts import Receipt
+from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_topic, refusal_of, topic_name
+from firearrow.broker.pop.receipt_handles import kind_of, receipt_handle_text
+from firearrow.broker.tables.groups import GroupConfig
+
+BATCH_MAX = 32
+POLL_MS_MIN, POLL_MS_MAX = 5000, 20_000
+AUTO_RENEWED_MS = 60_000
+INVISIBLE_MS_MIN, INVISIBLE_MS_MAX = 10_000, 43_200_000
+FROM_END = "1"
+SQL = 2
+NO_RETRY = {"delayLevel": "-1", "maxReconsumeTimes": "0", "unitMode": "false"}
+_SIZE = struct.Struct(">i")
+
+
+class ReceivingMethods:
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+        self._topics = context.tables.topics
+        self._groups = context.tables.groups
+
+    def receive(self, call: Call, request: ProtoMessage) -> None:
+        try:
+            self._receive(call, request)
+        except GrpcRefusal as refusal:
+            if refusal.code == "UNAUTHORIZED":
+                raise
+            self._end(call, refusal.code, refusal.text)
+
+    def _receive(self, call: Call, request: ProtoMessage) -> None:
+        group = group_name(request.group.name)
+        topic = topic_name(request.message_queue.topic.name)
+        fields = {"consumerGroup": group, "topic": topic}
+        call.check(RemotingCommand.request(RequestCode.POP_MESSAGE, dict(fields)))
+        settings = call.client.settings
+        if settings is None:
+            raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", "cannot find client settings for this client")
+        poll_ms, invisible_ms = _poll_ms(call, request, settings), _invisible_ms(request)
+        known_topic(self._topics, topic)
+        config = self._groups.get(group)
+        if config is None:
+            raise GrpcRefusal("CONSUMER_GROUP_NOT_FOUND", f"group not found: {group}")
+        if request.batch_size <= 0:
+            handle = self._context.loop.call_later(poll_ms / 1000, self._nothing, call)
+            return call.on_end(handle.cancel)
+        fields |= {
+            "queueId": "-1",
+            "maxMsgNums": str(min(request.batch_size, BATCH_MAX)),
+            "invisibleTime": str(invisible_ms),
+            "pollTime": str(poll_ms),
+            "bornTime": str(self._context.clock.now_ms()),
+            "initMode": FROM_END,
+            "exp": request.filter_expression.expression or "*",
+            "expType": "SQL92" if request.filter_expression.type == SQL else "TAG",
+            "order": "true" if config.consume_orderly else "false",
+            "attemptId": request.attempt_id,
+        }
+
+        def popped(answer: RemotingCommand) -> None:
+            self._answer(call, request, config, answer)
+
+        return call.ask(RemotingCommand.request(RequestCode.POP_MESSAGE, fields), popped)
+
+    def _answer(self, call: Call, request: ProtoMessage, group: GroupConfig, answer: RemotingCommand) -> None:
+        if answer.code in (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND):
+            return self._nothing(call)
+        if answer.code == ResponseCode.POLLING_FULL:
+            return self._end(call, "TOO_MANY_REQUESTS", "polling full")
+        if answer.code != ResponseCode.SUCCESS:
+            refusal = refusal_of(answer)
+            return self._end(call, refusal.code, refusal.text)
+        topic, now_ms = request.message_queue.topic.name, self._context.clock.now_ms()
+        starts = _starts(answer.text_or("startOffsetInfo", ""))
+        found: list[ProtoMessage] = []
+        for record in records(answer.body):
+            receipt = self._receipt(record, topic, group.name, answer, starts)
+            if group.retry_max_times >= 0 and record.reconsume_times > group.retry_max_times:
+                self._forward(group.name, receipt)
+                continue
+            message = message_to(record, topic, now_ms)
+            message.topic.CopyFrom(request.message_queue.topic)
+            message.system_properties.receipt_handle = receipt.text
+            found.append(message)
+            if request.auto_renew:
+                self._context.renewals.begin(call.client, group.name, receipt)
+        if not found:
+            return self._end(call, "MESSAGE_NOT_FOUND", "no match message")
+        call.send(call.method.response(status=messages.status("OK")))
+        for message in found:
+            call.send(call.method.response(message=message))
+        return self._timestamp(call)
+
+    def _receipt(
+        self,
+        record: Record,
+        topic: str,
+        group: str,
+        answer: RemotingCommand,
+        starts: dict[tuple[str, int], int],
+    ) -> Receipt:
+        """Of a message that was popped: a retried one has its handle with it."""
+        text = record.properties.get(Property.POP_CHECK_POINT)
+        if text is None:
+            kind = kind_of(record.topic)
+            text = receipt_handle_text(
+                starts.get((kind, record.queue_id), record.queue_offset),
+                answer.integer("popTime"),
+                answer.integer("invisibleTime"),
+                answer.integer("reviveQid"),
+                record.topic,
+                self._context.config.options.broker_name,
+                record.queue_id,
+                record.queue_offset,
+            )
+        return Receipt.of(f"{text} {record.physical_offset}", topic, group)
+
+    def _forward(self, group: str, receipt: Receipt) -> None:
+        """Put a message that was delivered too often to the dead letters."""
+        fields = NO_RETRY | {
+            "offset": str(receipt.log_offset),
+            "group": group,
+            "originTopic": receipt.topic,
+        }
+
+        def forwarded(answer: RemotingCommand) -> None:
+            if answer.code == ResponseCode.SUCCESS:
+                done = RemotingCommand.request(RequestCode.ACK_MESSAGE, receipt.fields(group))
+                self._context.requests.make(done, lambda _: None)
+
+        back = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+        self._context.requests.make(back, forwarded)
+
+    def _nothing(self, call: Call) -> None:
+        self._end(call, "MESSAGE_NOT_FOUND", "no new message")
+
+    def _end(self, call: Call, code: str, text: str) -> None:
+        call.send(call.method.response(status=messages.status(code, text)))
+        self._timestamp(call)
+
+    def _timestamp(self, call: Call) -> None:
+        last = call.method.response()
+        set_ms(last.delivery_timestamp, self._context.clock.now_ms())
+        call.finish(last)
+
+
+def records(body: bytes) -> Iterator[Record]:
+    """The records of an answer. RecordError."""
+    at = 0
+    while at < len(body):
+        size = _SIZE.unpack_from(body, at)[0]
+        yield decode(memoryview(body)[at : at + size], False)
+        at += size
+
+
+def _poll_ms(call: Call, request: ProtoMessage, settings: ProtoMessage) -> int:
+    """How long the call may wait for messages. GrpcRefusal."""
+    left_ms = POLL_MS_MAX + POLL_MS_MIN if call.timeout_s is None else int(call.timeout_s * 1000)
+    if request.HasField("long_polling_timeout"):
+        asked = milliseconds(request.long_polling_timeout)
+    else:
+        asked = left_ms - milliseconds(settings.request_timeout) // 2
+    asked = min(max(asked, POLL_MS_MIN), POLL_MS_MAX)
+    if asked <= left_ms:
+        return asked
+    if left_ms < POLL_MS_MIN:
+        text = "The deadline time remaining is not enough for polling, please check network condition"
+        raise GrpcRefusal("ILLEGAL_POLLING_TIME", text)
+    return left_ms
+
+
+def _invisible_ms(request: ProtoMessage) -> int:
+    """GrpcRefusal."""
+    if request.auto_renew:
+        return AUTO_RENEWED_MS
+    invisible_ms = milliseconds(request.invisible_duration)
+    if invisible_ms < INVISIBLE_MS_MIN:
+        text = f"the invisibleTime is too small. min is {INVISIBLE_MS_MIN}"
+        raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", text)
+    if invisible_ms > INVISIBLE_MS_MAX:
+        text = f"the invisibleTime is too large. max is {INVISIBLE_MS_MAX}"
+        raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", text)
+    return invisible_ms
+
+
+def _starts(text: str) -> dict[tuple[str, int], int]:
+    """`startOffsetInfo` of an answer: (kind of topic, queue) → where the pop began to read."""
+    found = (entry.split(" ") for entry in text.split(";") if entry)
+    return {(kind, int(queue_id)): int(start) for kind, queue_id, start in found}

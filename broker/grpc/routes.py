@@ -1,0 +1,151 @@
+"""QueryRoute and QueryAssignment: the queues of this broker, by the address at which the client reached it.
+QueueChoice: the queue of a message that is sent.
+
+Loop thread.
+"""
+
+from collections.abc import Sequence
+
+from firearrow._native.base.hash import java_hash
+from firearrow._native.protocol import name_rules
+from firearrow._native.protocol.fastjson import dumps
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.peer import Address
+from firearrow.broker.grpc import messages
+from firearrow.broker.grpc.call import Call
+from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.messages import MESSAGE_TYPES, PERMISSIONS, SCHEMES, ProtoMessage
+from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_topic, topic_name
+from firearrow.broker.tables.topics import TopicConfig
+
+ALL_QUEUES = -1
+MULTIPLIER, MASK = 2862933555777941757, (1 << 64) - 1
+SCALE = 1 << 31
+TOPICS_MAX = 100_000
+MIXED = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+
+
+class RouteMethods:
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+        self._topics = context.tables.topics
+        self._groups = context.tables.groups
+
+    def query_route(self, call: Call, request: ProtoMessage) -> None:
+        name = topic_name(request.topic.name)
+        call.check(RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": name}))
+        topic = known_topic(self._topics, name)
+        response = call.method.response(status=messages.status("OK"))
+        endpoints = self._endpoints(call, request.endpoints)
+        types = _types(topic)
+        for queue_id, permission in enumerate(self._permissions(topic)):
+            queue = response.message_queues.add()
+            self._set_queue(queue, request.topic, queue_id, permission, endpoints)
+            queue.accept_message_types.extend(types)
+        call.finish(response)
+
+    def query_assignment(self, call: Call, request: ProtoMessage) -> None:
+        """All queues at once, by one receive; of a group in order, each queue."""
+        name, group = topic_name(request.topic.name), group_name(request.group.name)
+        asked = dumps({"consumerGroup": group, "topic": name})
+        call.check(RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, {}, asked))
+        topic = known_topic(self._topics, name)
+        permissions = [
+            (queue_id, permission)
+            for queue_id, permission in enumerate(self._permissions(topic))
+            if permission in ("READ", "READ_WRITE")
+        ]
+        if not permissions:
+            raise GrpcRefusal("FORBIDDEN", "no readable queue")
+        config = self._groups.get(group)
+        if config is None or not config.consume_orderly:
+            permissions = [(ALL_QUEUES, permissions[0][1])]
+        response = call.method.response(status=messages.status("OK"))
+        endpoints = self._endpoints(call, request.endpoints)
+        for queue_id, permission in permissions:
+            queue = response.assignments.add().message_queue
+            self._set_queue(queue, request.topic, queue_id, permission, endpoints)
+        call.finish(response)
+
+    def _permissions(self, topic: TopicConfig) -> list[str]:
+        """Of each queue by its number: those that are only read first, then those that are only written."""
+        perm = topic.perm & self._context.config.options.broker_permission
+        reads = topic.read_queues if perm & name_rules.PERM_READ and topic.readable else 0
+        writes = topic.write_queues if perm & name_rules.PERM_WRITE else 0
+        both = min(reads, writes)
+        return ["READ"] * (reads - both) + ["WRITE"] * (writes - both) + ["READ_WRITE"] * both
+
+    def _set_queue(
+        self,
+        queue: ProtoMessage,
+        topic: ProtoMessage,
+        queue_id: int,
+        permission: str,
+        endpoints: ProtoMessage,
+    ) -> None:
+        queue.topic.CopyFrom(topic)
+        queue.id = queue_id
+        queue.permission = PERMISSIONS[permission]
+        queue.broker.name = self._context.config.options.broker_name
+        queue.broker.endpoints.CopyFrom(endpoints)
+
+    def _endpoints(self, call: Call, asked: ProtoMessage) -> ProtoMessage:
+        """The address that the client knows, whatever maps it to ours; without one, ours."""
+        return asked if asked.addresses else endpoints_of(call.client.local)
+
+
+def endpoints_of(address: Address) -> ProtoMessage:
+    host = address[0].removeprefix("::ffff:")
+    found = messages.Endpoints(scheme=SCHEMES["IPv6" if ":" in host else "IPv4"])
+    found.addresses.add(host=host, port=address[1])
+    return found
+
+
+def _types(topic: TopicConfig) -> list[int]:
+    """The types of messages that the topic takes."""
+    stated = topic.attributes.get("message.type", "NORMAL")
+    names = MIXED if stated == "MIXED" else (stated,)
+    return [MESSAGE_TYPES.get(name, MESSAGE_TYPES["MESSAGE_TYPE_UNSPECIFIED"]) for name in names]
+
+
+class QueueChoice:
+    """The queue of messages that are sent, which clients leave to the server. Messages of one message group go to one
+    queue, by the consistent hash of Apache's proxy, so that they stay in order when both serve a topic; others take
+    turns."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+        """By topic, of the queues that take turns."""
+
+    def choose(self, topic: TopicConfig, sent: Sequence[ProtoMessage]) -> int:
+        """GrpcRefusal: no queue may be written."""
+        queues = topic.write_queues if topic.perm & name_rules.PERM_WRITE else 0
+        if queues <= 0:
+            raise GrpcRefusal("FORBIDDEN", "no writable queue")
+        if len(sent) == 1:
+            own = sent[0].system_properties
+            key = own.message_group or own.lite_topic
+            if key:
+                return consistent_hash(java_hash(key), queues)
+        return self._turn(topic.name, queues)
+
+    def _turn(self, topic: str, queues: int) -> int:
+        if topic not in self._next and len(self._next) >= TOPICS_MAX:
+            self._next.clear()
+        found = self._next.get(topic, 0) % queues
+        self._next[topic] = found + 1
+        return found
+
+
+def consistent_hash(state: int, buckets: int) -> int:
+    """The bucket of a hash, of 32 bits and signed (Guava: Hashing.consistentHash)."""
+    state &= MASK
+    candidate = 0
+    while True:
+        state = (MULTIPLIER * state + 1) & MASK
+        drawn = ((state >> 33) + 1) / SCALE
+        following = int((candidate + 1) / drawn)
+        if not 0 <= following < buckets:
+            return candidate
+        candidate = following

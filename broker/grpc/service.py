@@ -1,0 +1,67 @@
+"""GrpcService: the methods of `apache.rocketmq.v2.MessagingService`, by their names, and what they share. Loop thread.
+
+Made at the first connection of HTTP/2, since it needs `protobuf`.
+"""
+
+from firearrow._native.http2.session import Http2Session
+from firearrow._native.wire.connection import Connection
+from firearrow.broker.base.peer import Peer
+from firearrow.broker.grpc import messages
+from firearrow.broker.grpc.acknowledging import AcknowledgingMethods
+from firearrow.broker.grpc.call import Call, Handle, Method
+from firearrow.broker.grpc.connection import GrpcConnection
+from firearrow.broker.grpc.context import GrpcContext, GrpcParts
+from firearrow.broker.grpc.messages import ProtoMessage
+from firearrow.broker.grpc.offsets import OffsetMethods
+from firearrow.broker.grpc.receiving import ReceivingMethods
+from firearrow.broker.grpc.routes import RouteMethods
+from firearrow.broker.grpc.sending import SendingMethods
+from firearrow.broker.grpc.sessions import SessionMethods
+from firearrow.broker.grpc.statuses import GrpcRefusal
+
+
+class GrpcService:
+    def __init__(self, parts: GrpcParts) -> None:
+        self._context = GrpcContext.of(parts)
+        self._methods = {method.name: method for method in methods(self._context)}
+
+    def session(self, connection: Connection, peer: Peer) -> Http2Session:
+        """What a connection speaks from now on. Http2Unavailable."""
+        calls = GrpcConnection(self._context, self._methods, peer)
+        return Http2Session(connection, calls.accept, self._context.config.options.grpc_message_bytes_max)
+
+    def stop(self) -> None:
+        self._context.renewals.stop()
+
+
+def methods(context: GrpcContext) -> list[Method]:
+    routes, sending, receiving = RouteMethods(context), SendingMethods(context), ReceivingMethods(context)
+    acks, sessions, offsets = AcknowledgingMethods(context), SessionMethods(context), OffsetMethods(context)
+    handles: dict[str, Handle] = {
+        "QueryRoute": routes.query_route,
+        "QueryAssignment": routes.query_assignment,
+        "SendMessage": sending.send,
+        "EndTransaction": sending.end_transaction,
+        "RecallMessage": sending.recall,
+        "ReceiveMessage": receiving.receive,
+        "AckMessage": acks.ack,
+        "ChangeInvisibleDuration": acks.change,
+        "ForwardMessageToDeadLetterQueue": acks.forward,
+        "Heartbeat": sessions.heartbeat,
+        "NotifyClientTermination": sessions.terminate,
+        "PullMessage": offsets.pull,
+        "UpdateOffset": offsets.update_offset,
+        "GetOffset": offsets.get_offset,
+        "QueryOffset": offsets.query_offset,
+        "SyncLiteSubscription": _no_lite_topics,
+    }
+    found = [Method(name, handle, *messages.method_classes(name)) for name, handle in handles.items()]
+    classes = messages.method_classes("Telemetry")
+    telemetry = Method(
+        "Telemetry", sessions.telemetry, *classes, streams=True, ended=sessions.telemetry_ended
+    )
+    return [*found, telemetry]
+
+
+def _no_lite_topics(call: Call, request: ProtoMessage) -> None:
+    raise GrpcRefusal("NOT_IMPLEMENTED", "this broker has no lite topics yet: use a topic of another type")

@@ -1,0 +1,97 @@
+"""Telemetry, Heartbeat and NotifyClientTermination: clients register, stay and leave. Loop thread.
+
+A client's settings are the heartbeat of a client of remoting, and are registered as one.
+"""
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.grpc import messages, settings
+from firearrow.broker.grpc.call import Call, Then
+from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.messages import ProtoMessage
+from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name
+
+INVALID_ARGUMENT, INTERNAL = 3, 13
+UNKNOWN_CLIENT = "cannot find client settings for this client"
+FAILED = "process client telemetryCommand failed."
+
+
+class SessionMethods:
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+        self._groups = context.tables.groups
+
+    # ---- Telemetry ----
+
+    def telemetry(self, call: Call, command: ProtoMessage) -> None:
+        kind = command.WhichOneof("command")
+        if kind in ("thread_stack_trace", "verify_message_result"):
+            return call.client.answered(command)
+        if kind != "settings":
+            return None
+        try:
+            return self._settings(call, command.settings)
+        except settings.WrongClientType as error:
+            return call.stream.finish(INTERNAL, f"{FAILED} {error}")
+        except GrpcRefusal as refusal:
+            if refusal.code == "UNAUTHORIZED":
+                raise
+            return call.stream.finish(INVALID_ARGUMENT, f"{FAILED} {refusal.text}")
+
+    def telemetry_ended(self, call: Call) -> None:
+        """The stream ended; the client may open another one."""
+        if call.client.telemetry is call.stream:
+            call.client.telemetry = None
+
+    def _settings(self, call: Call, given: ProtoMessage) -> None:
+        if not given.HasField("publishing") and not given.HasField("subscription"):
+            text = "there is no publishing or subscription data in settings"
+            return call.stream.finish(INVALID_ARGUMENT, text)
+        settings.check(given, self._groups)
+        for topic in given.publishing.topics:
+            call.check(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, {"b": topic.name}))
+        client = call.client
+        body = settings.heartbeat(given, client.client_id, self._context.clock.now_ms())
+
+        def registered(answer: RemotingCommand) -> None:
+            expect(answer)
+            client.settings, client.heartbeat, client.telemetry = given, body, call.stream
+            group = self._groups.get(given.subscription.group.name)
+            reply = messages.TelemetryCommand(status=messages.status("OK"))
+            reply.settings.CopyFrom(settings.completed(given, group, self._context.config.options))
+            call.send(reply)
+
+        return self._register(call, body, registered)
+
+    def _register(self, call: Call, body: bytes, then: Then) -> None:
+        request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, body)
+        call.check(request)
+        call.client.make(self._context.dispatch, request, lambda answer: call.run(lambda: then(answer)))
+
+    # ---- Heartbeat ----
+
+    def heartbeat(self, call: Call, request: ProtoMessage) -> None:
+        client = call.client
+        call.check(RemotingCommand.request(RequestCode.HEART_BEAT, {}, b"{}"))
+        if client.settings is None:
+            raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
+        if client.settings.HasField("subscription"):
+            group_name(request.group.name)
+
+        def registered(answer: RemotingCommand) -> None:
+            expect(answer)
+            call.finish(call.method.response(status=messages.status("OK")))
+
+        self._register(call, client.heartbeat, registered)
+
+    # ---- NotifyClientTermination ----
+
+    def terminate(self, call: Call, request: ProtoMessage) -> None:
+        client = call.client
+        group = request.group.name
+        call.check(RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, {"consumerGroup": group}))
+        if client.settings is None:
+            raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
+        self._context.renewals.give_back(client)
+        call.finish(call.method.response(status=messages.status("OK")))
+        client.close()

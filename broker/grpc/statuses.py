@@ -1,0 +1,84 @@
+"""GrpcRefusal: why a call is refused; and the codes of gRPC clients for those of remoting. Pure functions."""
+
+from firearrow._native.protocol import name_rules
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
+
+CODES: dict[int, str] = {
+    ResponseCode.SUCCESS: "OK",
+    ResponseCode.SYSTEM_BUSY: "TOO_MANY_REQUESTS",
+    ResponseCode.FLOW_CONTROL: "TOO_MANY_REQUESTS",
+    ResponseCode.POLLING_FULL: "TOO_MANY_REQUESTS",
+    ResponseCode.FLUSH_DISK_TIMEOUT: "MASTER_PERSISTENCE_TIMEOUT",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "SLAVE_PERSISTENCE_TIMEOUT",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "HA_NOT_AVAILABLE",
+    ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "CONSUMER_GROUP_NOT_FOUND",
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ILLEGAL_FILTER_EXPRESSION",
+    ResponseCode.NO_PERMISSION: "FORBIDDEN",
+}
+"""Others become INTERNAL_SERVER_ERROR, as at Apache's proxy."""
+TOPIC_CHARS_MAX, GROUP_CHARS_MAX = name_rules.TOPIC_CHARS_MAX, name_rules.GROUP_CHARS_MAX
+
+
+class GrpcRefusal(Exception):
+    """A call is refused: the name of its code, and what to do. `delay_s`: the answer waits so long."""
+
+    def __init__(self, code: str, text: str, delay_s: float = 0.0) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+        self.delay_s = delay_s
+
+
+def refusal_of(answer: RemotingCommand) -> GrpcRefusal:
+    """Of an answer of remoting that states a failure."""
+    return GrpcRefusal(
+        CODES.get(answer.code, "INTERNAL_SERVER_ERROR"), answer.remark or f"code {answer.code}"
+    )
+
+
+def expect(answer: RemotingCommand) -> RemotingCommand:
+    """The answer, if it is a success. GrpcRefusal."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal_of(answer)
+    return answer
+
+
+def topic_name(name: str) -> str:
+    """A topic that clients may name. GrpcRefusal."""
+    if not name.strip():
+        raise GrpcRefusal("ILLEGAL_TOPIC", "The specified topic is blank")
+    if len(name) > TOPIC_CHARS_MAX:
+        text = f"The specified topic is longer than topic max length {TOPIC_CHARS_MAX}."
+        raise GrpcRefusal("ILLEGAL_TOPIC", text)
+    if name_rules.topic_fault(name) is not None:
+        text = f"The specified topic[{name}] contains illegal characters, allowing only {name_rules.ALPHABET}"
+        raise GrpcRefusal("ILLEGAL_TOPIC", text)
+    if name_rules.is_system_topic(name):
+        raise GrpcRefusal("ILLEGAL_TOPIC", "cannot access system topic")
+    return name
+
+
+def group_name(name: str) -> str:
+    """A consumer group that clients may name. GrpcRefusal."""
+    if not name.strip():
+        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", "the specified group is blank")
+    if len(name) > GROUP_CHARS_MAX:
+        text = f"the specified group is longer than group max length {GROUP_CHARS_MAX}."
+        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", text)
+    if name_rules.group_fault(name) is not None:
+        text = f"the specified group[{name}] contains illegal characters, allowing only {name_rules.ALPHABET}"
+        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", text)
+    if name_rules.is_system_group(name):
+        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", "cannot use system consumer group")
+    return name
+
+
+def known_topic(topics: TopicTable, name: str) -> TopicConfig:
+    """GrpcRefusal: there is none; gRPC clients create no topics."""
+    topic = topics.get(name)
+    if topic is None:
+        raise GrpcRefusal("TOPIC_NOT_FOUND", f"No topic route info in name server for the topic: {name}")
+    return topic
