@@ -98,6 +98,7 @@ class Call:
         self.stream = stream
         self._on_end: list[Callable[[], None]] = []
         self._has_request = False
+        self._is_refused = False
 
     # ---- called by the stream ----
 
@@ -113,8 +114,9 @@ class Call:
 
     def half_closed(self) -> None:
         if self.method.streams:
-            self.stream.finish()
             self.method.ended(self)
+            if not self._is_refused:
+                self.stream.finish()
         elif not self._has_request:
             self.stream.finish(INTERNAL, "the call has no request")
 
@@ -167,6 +169,7 @@ class Call:
         self.end()
 
     def refuse(self, refusal: GrpcRefusal) -> None:
+        self._is_refused = True
         if refusal.delay_s > 0:  # a failed login
             self._context.loop.call_later(refusal.delay_s, self._refuse, refusal)
         else:

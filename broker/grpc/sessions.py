@@ -72,7 +72,7 @@ class SessionMethods:
 
     def heartbeat(self, call: Call, request: ProtoMessage) -> None:
         client = call.client
-        call.check(RemotingCommand.request(RequestCode.HEART_BEAT, {}, b"{}"))
+        call.check(_of_group(request.group.name))
         if client.settings is None:
             raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
         if client.settings.HasField("subscription"):
@@ -88,10 +88,14 @@ class SessionMethods:
 
     def terminate(self, call: Call, request: ProtoMessage) -> None:
         client = call.client
-        group = request.group.name
-        call.check(RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, {"consumerGroup": group}))
+        call.check(_of_group(request.group.name))
         if client.settings is None:
             raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
         self._context.renewals.give_back(client)
         call.finish(call.method.response(status=messages.status("OK")))
         client.close()
+
+
+def _of_group(name: str) -> RemotingCommand:
+    """A request that needs what a member of the group may do; without a group, a login alone."""
+    return RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, {"consumerGroup": name})

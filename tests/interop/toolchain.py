@@ -28,11 +28,13 @@ CANNOT_FETCH = re.compile(r"Could not (?:transfer|resolve|find)|Non-resolvable|U
 """What Maven prints if it has to fetch something and cannot."""
 CPP_PACKAGE = "rocketmq==0.4.4"
 """Apache's C++ client 1.2 with a binding for Python; its wheel carries the library for x86-64 only."""
+PYTHON_PACKAGE = "rocketmq-python-client==5.1.2"
 PROGRAMS = {
     "client4": ("client4", "driver", "ending"),
     "client5": ("broker", "client5", "controller", "driver", "ending", "rules"),
     "broker4": ("broker", "ending"),
     "spring": ("spring",),
+    "grpc5": ("grpc5",),
 }
 """The folders of their sources, by that of the pom.xml."""
 
@@ -166,16 +168,27 @@ def fetch_go_modules(module: Path) -> None:
 @cache
 def cpp_python() -> Path:
     """The Python of an environment with the C++ client."""
+    return _environment("cpp", CPP_PACKAGE, "rocketmq.client")
+
+
+@cache
+def python5() -> Path:
+    """The Python of an environment with Apache's Python client of 5.x."""
+    return _environment("python5", PYTHON_PACKAGE, "rocketmq")
+
+
+def _environment(name: str, package: str, module: str) -> Path:
+    """The Python of an environment with that package."""
     with _alone():
-        folder = BUILT / "cpp"
+        folder = BUILT / name
         python = folder / "bin" / "python"
         stamp = folder / ".installed"
-        if not stamp.exists() or stamp.read_text() != CPP_PACKAGE:
+        if not stamp.exists() or stamp.read_text() != package:
             shutil.rmtree(folder, ignore_errors=True)
             _run("venv", [sys.executable, "-m", "venv", str(folder)])
-            _run("pip", [str(python), "-m", "pip", "install", "--quiet", CPP_PACKAGE])
-            _run("the C++ client", [str(python), "-c", "import rocketmq.client"])
-            stamp.write_text(CPP_PACKAGE)
+            _run("pip", [str(python), "-m", "pip", "install", "--quiet", package])
+            _run(package, [str(python), "-c", f"import {module}"])
+            stamp.write_text(package)
         return python
 
 
