@@ -119,7 +119,7 @@ class AcknowledgingMethods:
 
         def acknowledged(answer: RemotingCommand) -> None:
             self._context.renewals.end(call.client, group, receipt)
-            call.finish(call.method.response(status=messages.status("OK")))
+            call.finish(call.method.response(status=messages.status("OK", "0")))  # as Apache's proxy has it
 
         call.ask(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields), forwarded)
 

@@ -52,7 +52,6 @@ DIFFERENCES: dict[str, list[tuple[str, str, str]]] = {
         ("SyncLiteSubscription", "ILLEGAL_LITE_TOPIC", "NOT_IMPLEMENTED"),
         ("SendMessage", "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", "ILLEGAL_LITE_TOPIC"),
     ],
-    "the broker's own words": [("ForwardMessageToDeadLetterQueue", "OK", "OK")],
 }
 SERVED_HERE = {"PullMessage", "UpdateOffset", "GetOffset", "QueryOffset"}
 """UNIMPLEMENTED at Apache's."""
