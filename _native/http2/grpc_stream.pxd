@@ -7,7 +7,10 @@
 #
 # A message that came in one piece is delivered from where it was received; parts collect in `partial`,
 # whose capacity grows with what has come, never with what L claims. Answers wait in `unsent` until HTTP/2's
-# windows take them.
+# windows take them. What comes once the status was given is dropped, and so are trailers of the client.
+#
+# `held`, of which the owner knows: what the stream has in memory, headers, `partial`, `unsent`, and the last message, which a call
+# may keep until it ends.
 #
 # Ownership: the session owns the stream until HTTP/2 has closed it; `call` is whom it belongs to in Python,
 # and gets `message(bytes)`, `half_closed()` when the client sends no more, and `cancelled()` once when the
@@ -19,8 +22,11 @@ from firearrow._native.wire.write_buffer cimport Writer
 
 cdef enum:
     PREFIX_BYTES = 5
-    STREAM_BYTES = 4096                   # of memory that an open stream counts for, its headers included
+    STREAM_BYTES = 4096                   # of memory that an open stream counts for,
+    HEADER_MEMORY = 256                   # and each of its headers, beside its characters
+    HEADERS_MAX = 128                     # of a request
     HEADER_BYTES_MAX = 16384              # of a request: names, values and 32 for each, as HTTP/2 counts
+    MESSAGES_MAX = 64                     # of one DATA frame, which has at most 16 KiB
     UNSENT_MAX = 1048576                  # bytes that wait for the peer; then their producer should pause
 
 cdef class StreamOwner:
@@ -35,7 +41,9 @@ cdef class GrpcStream:
     cdef readonly str method  # type: str  # Of HTTP.
     cdef readonly dict headers  # type: dict[str, str]  # Of the request, without pseudo-headers.
     cdef public object call  # type: object  # Gets what happens (see grpc_stream.pxd).
+    cdef Py_ssize_t held
     cdef Py_ssize_t header_bytes
+    cdef int header_count
     cdef Writer partial                   # None: no part of a message has come
     cdef list unsent                      # bytes objects, each a message with its prefix; from `next` on
     cdef Py_ssize_t next, position        # of `unsent`, and in that one
@@ -46,12 +54,16 @@ cdef class GrpcStream:
     cdef bint refused                     # its request is dropped: a reset would overtake the status
     cdef int status
     cdef bytes reason
-    cdef Py_ssize_t message_bytes_max
+    cdef public Py_ssize_t message_bytes_max  # type: int  # Of a request; the call may lower it.
+    cdef Py_ssize_t message_bytes         # of the last one
+    cdef int messages                     # that were delivered
 
     cdef int add_header(
         self, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
     ) except -1
     cdef int data(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef int hold(self, Py_ssize_t more) except -1
+    cdef int deliver(self, bytes message) except -1
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef Py_ssize_t claimed(self, const uint8_t *prefix) except -1
     cdef Py_ssize_t take_unsent(self, uint8_t *to, Py_ssize_t capacity) noexcept

@@ -71,7 +71,7 @@ cdef class GrpcStream:
         memcpy(to + PREFIX_BYTES, PyBytes_AS_STRING(message), length)
         self.unsent.append(framed)
         self.unsent_bytes += PREFIX_BYTES + length
-        self.owner.held_changed(PREFIX_BYTES + length)
+        self.hold(PREFIX_BYTES + length)
         self.owner.answer(self)
 
     def finish(self, int status=0, str reason=""):
@@ -110,6 +110,7 @@ cdef class GrpcStream:
             self.unsent.clear()
             self.next = 0
         self.unsent_bytes -= taken
+        self.held -= taken                    # the session counts it itself
         return taken
 
     # ---- the request ----
@@ -117,11 +118,13 @@ cdef class GrpcStream:
     cdef int add_header(
         self, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
     ) except -1:
-        """0: the headers are too long."""
+        """0: the headers are too long, or too many."""
         cdef str text
         self.header_bytes += length + value_length + HEADER_OVERHEAD
-        if self.header_bytes > HEADER_BYTES_MAX:
+        self.header_count += 1
+        if self.header_bytes > HEADER_BYTES_MAX or self.header_count > HEADERS_MAX:
             return 0
+        self.hold(length + value_length + HEADER_MEMORY)
         text = PyUnicode_DecodeLatin1(<const char *> value, value_length, NULL)
         if length > 0 and name[0] != b":":
             self.headers[PyUnicode_DecodeLatin1(<const char *> name, length, NULL)] = text
@@ -132,9 +135,12 @@ cdef class GrpcStream:
         return 1
 
     cdef int data(self, const uint8_t *at, Py_ssize_t length) except -1:
-        """Some bytes of the request's body."""
+        """The bytes of a DATA frame, or some of them."""
         cdef Py_ssize_t size
-        while length > 0 and not self.refused and self.owner is not None:
+        cdef int messages = self.messages
+        while length > 0 and not self.refused and not self.finished and self.owner is not None:
+            if self.messages - messages > MESSAGES_MAX:
+                return self.refuse(RESOURCE_EXHAUSTED, f"more than {MESSAGES_MAX} messages in one DATA frame")
             if self.partial is not None:
                 size = self.keep(at, length)
                 at += size
@@ -146,10 +152,22 @@ cdef class GrpcStream:
             if length < size:
                 self.partial = Writer()
                 continue
-            if self.call is not None:
-                self.call.message(bytes_at(at + PREFIX_BYTES, size - PREFIX_BYTES))
+            self.deliver(bytes_at(at + PREFIX_BYTES, size - PREFIX_BYTES))
             at += size
             length -= size
+        return 0
+
+    cdef int hold(self, Py_ssize_t more) except -1:
+        self.held += more
+        return self.owner.held_changed(more)
+
+    cdef int deliver(self, bytes message) except -1:
+        cdef Py_ssize_t size = len(message)
+        self.messages += 1
+        self.hold(size - self.message_bytes)
+        self.message_bytes = size
+        if self.call is not None:
+            self.call.message(message)
         return 0
 
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1:
@@ -162,8 +180,8 @@ cdef class GrpcStream:
             partial.put(at, taken)
             if partial.size == PREFIX_BYTES and self.claimed(partial.data) == 0:
                 self.partial = None
-                if self.call is not None and not self.refused:
-                    self.call.message(b"")
+                if not self.refused:
+                    self.deliver(b"")
             return <int> taken
         missing = PREFIX_BYTES + self.claimed(partial.data) - partial.size
         if self.refused:
@@ -171,12 +189,11 @@ cdef class GrpcStream:
         taken = min(missing, length)
         partial.put(at, taken)
         if taken < missing:
-            self.owner.held_changed(taken)
+            self.hold(taken)
             return <int> taken
-        self.owner.held_changed(taken - (partial.size - PREFIX_BYTES))
+        self.hold(taken - (partial.size - PREFIX_BYTES))
         self.partial = None
-        if self.call is not None:
-            self.call.message(bytes_at(partial.data + PREFIX_BYTES, partial.size - PREFIX_BYTES))
+        self.deliver(bytes_at(partial.data + PREFIX_BYTES, partial.size - PREFIX_BYTES))
         return <int> taken
 
     cdef Py_ssize_t claimed(self, const uint8_t *prefix) except -1:
@@ -204,10 +221,7 @@ cdef class GrpcStream:
         """HTTP/2 has closed the stream."""
         cdef object call = self.call
         cdef bint finished = self.finished
-        cdef Py_ssize_t held = self.unsent_bytes
-        if self.partial is not None and self.partial.size > PREFIX_BYTES:
-            held += self.partial.size - PREFIX_BYTES
-        self.owner.held_changed(-held)
+        self.hold(-self.held)
         self.owner = None
         self.call = self.partial = None
         self.unsent.clear()

@@ -6,15 +6,18 @@
 #
 # The callbacks run inside nghttp2's `mem_recv` and `mem_send`. A call that answers there only queues the
 # answer: `flush` runs later. An exception in a callback is kept in `failure`, ends `feed` and with it the
-# connection.
+# connection. nghttp2 may not be called from there to receive or send: a connection that is closed in a callback
+# closes without a last frame (`inside`), and its loss is reported in a later iteration of the loop.
 #
 # Ownership: the connection owns the session, which owns its streams; nghttp2 has a borrowed pointer to
 # each, until it closes the stream. All sessions of a thread send from one buffer. `held`: the bytes that
 # streams hold, which count in the connection's budget.
 #
 # Abuse: open streams, headers, CONTINUATION frames, resets and malformed requests are bounded by
-# what is below, frames that ask for an answer by nghttp2. The CPU time of a slice counts as that of a slow
-# request in the fair queue, so that other connections are served between two slices. Thread: the loop's.
+# what is below, frames that ask for an answer by nghttp2. A stream that ends with an error counts as a reset,
+# whoever caused it: a peer can make us reset its streams, too. The CPU time of a slice, which has few calls,
+# counts as that of a slow request in the fair queue, so that other connections are served between two slices.
+# Thread: the loop's.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
@@ -25,10 +28,12 @@ from firearrow._native.wire.connection cimport ByteProtocol, Connection
 cdef enum:
     STREAMS_MAX = 4096                    # open at once; a consumer has one for each queue that it receives
     CONTINUATIONS_MAX = 4                 # frames of one header block; libraries since 2024 allow 8
-    RESETS_MAX = 1000                     # streams that the peer may reset at once, and
+    RESETS_MAX = 1000                     # streams that may end with an error at once, and
     RESETS_PER_S = 33                     # in each second after that, as nghttp2 limits them
     FAULTS_MAX = 100                      # requests that are refused for their form; then the connection ends
-    SLICE_BYTES = 16384                   # read at once; then other connections are served
+    SLICE_BYTES = 16384                   # read at once, or
+    SLICE_CALLS = 16                      # new streams and messages; then other connections are served
+    TURN_NS = 2000000                     # of one connection
     STREAM_WINDOW = 1048576               # what a peer may send before it has to wait, for each stream
     CONNECTION_WINDOW = 4194304           # and for all of them
 
@@ -45,6 +50,8 @@ cdef class Http2Session(ByteProtocol):
     cdef Py_ssize_t message_bytes_max
     cdef bint flush_planned
     cdef bint ending                      # closed once everything was sent
+    cdef bint inside                      # nghttp2 is receiving or sending
+    cdef int calls                        # of this slice
     cdef int continuations                # of the header block that is being received
     cdef int faults
     cdef double resets                    # that are left; see RESETS_MAX
@@ -52,7 +59,7 @@ cdef class Http2Session(ByteProtocol):
     cdef Py_ssize_t held
 
     cdef int begin(self) except -1
-    cdef int receive(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef Py_ssize_t receive(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef int plan_flush(self) except -1
     cdef int send_all(self) except -1
     cdef int report(self) except -1
@@ -67,4 +74,4 @@ cdef class Http2Session(ByteProtocol):
         self, GrpcStream stream, nghttp2_nv *headers, int count, bint is_trailer
     ) except -1
     cdef int push(self) except -1
-    cdef int end_stream(self, int32_t stream_id) except -1
+    cdef int end_stream(self, int32_t stream_id, uint32_t error) except -1

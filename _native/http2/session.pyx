@@ -3,7 +3,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from firearrow._native.base.clock cimport nanoseconds
-from firearrow._native.http2.grpc_stream cimport HEADER_BYTES_MAX, STREAM_BYTES, GrpcStream, StreamOwner
+from firearrow._native.http2.grpc_stream cimport (
+    HEADER_BYTES_MAX, HEADERS_MAX, STREAM_BYTES, GrpcStream, StreamOwner,
+)
 from firearrow._native.http2.nghttp2 cimport (
     Nghttp2, nghttp2_data_provider, nghttp2_data_source, nghttp2_frame, nghttp2_frame_hd, nghttp2_load,
     nghttp2_nv, nghttp2_option, nghttp2_session, nghttp2_session_callbacks, nghttp2_settings_entry,
@@ -15,7 +17,6 @@ from firearrow._native.wire.write_buffer cimport Writer
 cdef enum:                                # nghttp2/nghttp2.h
     DATA = 0
     HEADERS = 1
-    RST_STREAM = 3
     CONTINUATION = 9
     FLAG_END_STREAM = 1
     SETTINGS_MAX_STREAMS = 3
@@ -24,6 +25,7 @@ cdef enum:                                # nghttp2/nghttp2.h
     DATA_EOF = 1
     DATA_NO_END_STREAM = 2
     DEFERRED = -508
+    PAUSE = -526
     RESET_STREAM = -521                   # NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
     NO_MEMORY = -901
     FAILED = -902                         # NGHTTP2_ERR_CALLBACK_FAILURE
@@ -101,12 +103,16 @@ cdef int on_header(
 ) noexcept:
     cdef Http2Session own = <Http2Session> user
     cdef void *found = nghttp2.stream_user(session, frame.hd.stream_id)
+    cdef GrpcStream stream
     if found is NULL:
         return 0
     try:
-        if (<GrpcStream> found).add_header(name, name_length, value, value_length):
-            return 0
-        own.fault(f"HTTP/2: headers of more than {HEADER_BYTES_MAX} bytes")
+        stream = <GrpcStream> found
+        if stream.call is not None or stream.finished:
+            return 0                          # trailers of the client
+        if stream.add_header(name, name_length, value, value_length):
+            return PAUSE if own.calls >= SLICE_CALLS else 0
+        own.fault(f"HTTP/2: more than {HEADERS_MAX} headers, or {HEADER_BYTES_MAX} bytes of them")
     except BaseException as error:
         own.failure = error
         return FAILED
@@ -118,9 +124,6 @@ cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *us
     cdef void *found
     cdef GrpcStream stream
     try:
-        if frame.hd.type == RST_STREAM:
-            own.count_reset()
-            return 0
         if frame.hd.type != HEADERS and frame.hd.type != DATA:
             return 0
         found = nghttp2.stream_user(session, frame.hd.stream_id)
@@ -144,18 +147,23 @@ cdef int on_data(
     cdef void *found = nghttp2.stream_user(session, stream_id)
     if found is NULL:
         return 0
+    cdef GrpcStream stream
+    cdef int messages
     try:
-        (<GrpcStream> found).data(data, length)
+        stream = <GrpcStream> found
+        messages = stream.messages
+        stream.data(data, length)
+        own.calls += stream.messages - messages
     except BaseException as error:
         own.failure = error
         return FAILED
-    return 0
+    return PAUSE if own.calls >= SLICE_CALLS else 0
 
 
 cdef int on_close(nghttp2_session *session, int32_t stream_id, uint32_t code, void *user) noexcept:
     cdef Http2Session own = <Http2Session> user
     try:
-        own.end_stream(stream_id)
+        own.end_stream(stream_id, code)
     except BaseException as error:
         own.failure = error
         return FAILED
@@ -250,19 +258,28 @@ cdef class Http2Session(ByteProtocol):
     cdef Py_ssize_t feed(self, const uint8_t *at, Py_ssize_t available) except -1:
         """Use bytes while there is time and the peer reads; returns their count."""
         cdef Py_ssize_t used = 0, size
-        cdef int64_t began
-        while used < available and not self.ending and self.connection.has_time():
-            began = nanoseconds()
+        cdef int64_t now = nanoseconds(), deadline = now + TURN_NS, began
+        while used < available and now < deadline and not self.ending and self.connection.has_time():
+            began = now
             size = min(available - used, SLICE_BYTES)
-            self.receive(at + used, size)
-            used += size
-            self.connection.spend(nanoseconds() - began)
+            used += self.receive(at + used, size)
+            now = nanoseconds()
+            self.connection.spend(now - began)
         if self.ending:
             return available
         return used
 
-    cdef int receive(self, const uint8_t *at, Py_ssize_t length) except -1:
-        cdef ssize_t result = nghttp2.mem_recv(self.session, at, length)
+    cdef Py_ssize_t receive(self, const uint8_t *at, Py_ssize_t length) except -1:
+        """Returns how many bytes were used; fewer, if they had enough calls."""
+        cdef ssize_t result, rest
+        self.calls = 0
+        self.inside = True
+        result = nghttp2.mem_recv(self.session, at, length)
+        if result == length and self.calls >= SLICE_CALLS:
+            self.calls = 0
+            rest = nghttp2.mem_recv(self.session, at, 0)  # the end of a frame, after a pause
+            result = rest if rest < 0 else length
+        self.inside = False
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
@@ -270,7 +287,7 @@ cdef class Http2Session(ByteProtocol):
         self.report()
         if nghttp2.want_write(self.session) or not nghttp2.want_read(self.session):
             self.plan_flush()
-        return 0
+        return result
 
     cdef int check(self, ssize_t result) except -1:
         """WireError: the peer broke the protocol; MemoryError."""
@@ -291,6 +308,7 @@ cdef class Http2Session(ByteProtocol):
 
     cdef int request(self, GrpcStream stream) except -1:
         """All headers of a request have come."""
+        self.calls += 1
         stream.call = self.accept(stream)
         if stream.call is None and not stream.finished:
             stream.reset()
@@ -304,22 +322,25 @@ cdef class Http2Session(ByteProtocol):
         return 0
 
     cdef int count_reset(self) except -1:
-        """The peer has reset a stream. WireError: it does so too often, which costs us more than it."""
+        """A stream ended with an error. WireError: that costs us more than the peer, and happens too often."""
         cdef double now = self.connection.now()
         self.resets = min(self.resets + (now - self.resets_at) * RESETS_PER_S, RESETS_MAX) - 1
         self.resets_at = now
         if self.resets < 0:
             raise WireError(
-                f"HTTP/2: more than {RESETS_MAX} streams were reset, and {RESETS_PER_S} in each second"
+                f"HTTP/2: more than {RESETS_MAX} streams ended with an error, and {RESETS_PER_S} in each second"
             )
         return 0
 
-    cdef int end_stream(self, int32_t stream_id) except -1:
+    cdef int end_stream(self, int32_t stream_id, uint32_t error) except -1:
         cdef GrpcStream stream = self.streams.pop(stream_id, None)
+        cdef bint is_reset
         if stream is None:
             return 0
+        is_reset = error != NO_ERROR or not stream.finished
         self.held -= STREAM_BYTES
-        return stream.closed()
+        stream.closed()
+        return self.count_reset() if is_reset else 0
 
     # ---- bytes out ----
 
@@ -392,8 +413,10 @@ cdef class Http2Session(ByteProtocol):
         cdef const uint8_t *at
         cdef ssize_t size = 0
         outgoing.size = 0
-        while not self.connection.writing_paused:
+        while not self.connection.writing_paused and not self.connection.closed:
+            self.inside = True
             size = nghttp2.mem_send(self.session, &at)
+            self.inside = False
             if size <= 0:
                 break
             outgoing.put(at, size)
@@ -438,6 +461,8 @@ cdef class Http2Session(ByteProtocol):
         if self.session is NULL or self.ending:
             return 0
         self.ending = True
+        if self.inside:
+            return 0
         self.check(nghttp2.terminate(self.session, NO_ERROR))
         return self.send_all()
 
@@ -446,10 +471,14 @@ cdef class Http2Session(ByteProtocol):
         cdef GrpcStream stream
         if self.session is NULL:
             return 0
-        self.owner.session = None
-        self.streams.clear()
-        for stream in streams:
-            stream.closed()
         nghttp2.session_del(self.session)
         self.session = NULL
+        self.owner.session = None
+        self.streams.clear()
+        self.held = 0
+        for stream in streams:
+            try:
+                stream.closed()
+            except Exception as error:        # the other calls end as well
+                self.connection.loop.call_exception_handler({"message": "a call failed", "exception": error})
         return 0

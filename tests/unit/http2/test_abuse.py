@@ -2,12 +2,13 @@
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 
 import hpack
 import pytest
 
-from firearrow._native.http2.grpc_stream import UNSENT_BYTES_MAX
+from firearrow._native.http2.grpc_stream import UNSENT_BYTES_MAX, GrpcStream
 from tests.support.eventually import eventually
 from tests.support.http2_server import EchoCall, Http2Server
 
@@ -15,6 +16,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS = 1, 4
 STREAMS_MAX, HEADER_BYTES_MAX, CONTINUATIONS_MAX, RESETS_MAX, FAULTS_MAX = 4096, 16384, 4, 1000, 100
+HEADERS_MAX, MESSAGES_MAX, SLICE_CALLS = 128, 64, 16
+CANCEL = struct.pack(">I", 8)
 REQUEST = [
     (":method", "POST"),
     (":scheme", "http"),
@@ -171,7 +174,7 @@ def test_malformed_requests_are_bounded(server: Http2Server, enemy: Enemy) -> No
     )
     assert enemy.is_closed()
     assert server.connections[0].faults == [
-        "HTTP/2: headers of more than 16384 bytes, more than 100 times",
+        "HTTP/2: more than 128 headers, or 16384 bytes of them, more than 100 times",
     ]
 
 
@@ -198,7 +201,7 @@ def test_rapid_reset_ends_the_connection(server: Http2Server, enemy: Enemy) -> N
     enemy.send(*(reset(RESETS_MAX + n) for n in range(RESETS_MAX)))
     assert enemy.is_closed()
     assert server.connections[0].faults == [
-        "HTTP/2: more than 1000 streams were reset, and 33 in each second"
+        "HTTP/2: more than 1000 streams ended with an error, and 33 in each second"
     ]
     assert all(call.was_cancelled for call in server.calls)  # type: ignore[attr-defined]
 
@@ -274,3 +277,172 @@ def test_the_preface_may_come_byte_by_byte(server: Http2Server) -> None:
         for byte in PREFACE + frame(SETTINGS):
             sock.sendall(bytes([byte]))
         assert sock.recv(9)[3] == SETTINGS
+
+
+# ---- what streams cost ----
+
+
+@pytest.mark.parametrize(("more", "served"), [(0, True), (1, False)])
+def test_the_number_of_headers_is_bounded(
+    server: Http2Server, enemy: Enemy, more: int, served: bool
+) -> None:
+    headers = [(f"k{n}", "") for n in range(HEADERS_MAX - len(REQUEST) + more)]
+    enemy.send(enemy.request(1, block=encoded(*headers)))
+    if not served:
+        assert enemy.wait_for(RST_STREAM)[2] == 1
+    enemy.ping()
+    assert len(server.calls) == served
+
+
+def test_headers_count_as_memory(server: Http2Server, enemy: Enemy) -> None:
+    headers = [(f"k{n}", "v") for n in range(100)]
+    enemy.send(enemy.request(1, block=encoded(*headers)))
+    enemy.ping()
+    assert server.connections[0].held > 100 * 256
+    enemy.send(frame(RST_STREAM, 0, 1, CANCEL))
+    enemy.ping()
+    assert server.connections[0].held == 0
+
+
+def test_trailers_of_the_client_change_no_header(server: Http2Server, enemy: Enemy) -> None:
+    enemy.send(enemy.request(1, END_HEADERS, encoded(("authorization", "right"))))
+    encoder = hpack.Encoder()
+    encoder.header_table_size = 0
+    trailers = encoder.encode([("authorization", "other"), ("x-mq-client-id", "other")])
+    enemy.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, trailers))
+    enemy.ping()
+    headers = server.calls[0].stream.headers  # type: ignore[attr-defined]
+    assert headers["authorization"] == "right"
+    assert "x-mq-client-id" not in headers
+
+
+def message(length: int, sent: int | None = None) -> bytes:
+    """A message that states this length, with so many bytes of it."""
+    return b"\0" + struct.pack(">I", length) + bytes(length if sent is None else sent)
+
+
+def data(stream: int, body: bytes) -> list[bytes]:
+    return [frame(DATA, 0, stream, body[at : at + 16384]) for at in range(0, len(body), 16384)]
+
+
+def refused(stream: GrpcStream) -> None:
+    stream.finish(12, "no such method")
+
+
+def test_data_of_a_refused_call_is_dropped() -> None:
+    with Http2Server(refused) as server, Enemy(server) as client:
+        for n in range(10):
+            client.send(client.request(1 + 2 * n, END_HEADERS), *data(1 + 2 * n, message(1 << 20, 100_000)))
+        client.ping()
+        assert server.connections[0].held < 10 * 8192
+
+
+def test_a_request_counts_as_memory_until_its_call_ends(server: Http2Server, enemy: Enemy) -> None:
+    enemy.send(enemy.request(1, END_HEADERS), *data(1, message(500_000)))
+    enemy.ping()
+    assert server.connections[0].held > 500_000
+    stream = server.calls[0].stream  # type: ignore[attr-defined]
+    server.run(stream.finish)
+    enemy.send(frame(DATA, END_STREAM, 1))
+    enemy.ping()
+    eventually(lambda: server.connections[0].held == 0)
+
+
+@pytest.mark.parametrize("count", [MESSAGES_MAX, 1000])
+def test_messages_of_one_frame_are_bounded(server: Http2Server, enemy: Enemy, count: int) -> None:
+    enemy.send(enemy.request(1, END_HEADERS), frame(DATA, 0, 1, message(0) * count))
+    enemy.ping()
+    call = server.calls[0]
+    assert isinstance(call, Waiting)
+    assert call.messages == min(count, MESSAGES_MAX + 1)
+    assert call.stream.finished == (count > MESSAGES_MAX)
+
+
+def test_a_peer_that_makes_the_server_reset_its_streams_is_disconnected(
+    server: Http2Server, enemy: Enemy
+) -> None:
+    """A window that overflows is an error of its stream, which the server has to reset."""
+    overflow = struct.pack(">I", 0x7FFFFFFF)
+    for n in range(RESETS_MAX + 200):
+        try:
+            enemy.send(enemy.request(1 + 2 * n, END_HEADERS), frame(WINDOW_UPDATE, 0, 1 + 2 * n, overflow))
+        except ConnectionError:
+            break
+    assert enemy.is_closed()
+    assert server.connections[0].faults == [
+        "HTTP/2: more than 1000 streams ended with an error, and 33 in each second"
+    ]
+
+
+# ---- calls that end their connection ----
+
+
+@pytest.mark.parametrize("poller", [True, False])
+@pytest.mark.parametrize("end", ["close", "abort"])
+@pytest.mark.parametrize("when", ["accept", "message", "half_closed", "cancelled"])
+def test_a_call_may_end_its_connection(poller: bool, end: str, when: str) -> None:
+    """nghttp2 is receiving then, and its session has to outlive that."""
+
+    class Ending(Waiting):
+        def __init__(self, stream: GrpcStream) -> None:
+            super().__init__(stream)
+            self.end_at("accept")
+
+        def end_at(self, what: str) -> None:
+            if what == when:
+                self.stream.send(b"answer")
+                getattr(server.connections[0], end)()
+
+        def message(self, message: bytes) -> None:
+            super().message(message)
+            self.end_at("message")
+
+        def half_closed(self) -> None:
+            self.end_at("half_closed")
+
+        def cancelled(self) -> None:
+            super().cancelled()
+            self.end_at("cancelled")
+
+    with Http2Server(Ending, poller=poller) as server, Enemy(server) as client:
+        client.send(
+            *(client.request(1 + 2 * n, END_HEADERS) for n in range(40)),
+            *(frame(DATA, 0, 1 + 2 * n, message(10) * 3) for n in range(40)),
+            *(frame(RST_STREAM, 0, 1 + 2 * n, CANCEL) for n in range(20)),
+            *(frame(DATA, END_STREAM, 1 + 2 * n) for n in range(20, 40)),
+        )
+        assert client.is_closed()
+        eventually(lambda: server.connections[0].losses == 1)
+        assert server.connections[0].held == 0
+
+
+def test_a_call_that_fails_in_its_end_does_not_keep_the_others() -> None:
+    class Failing(Waiting):
+        def cancelled(self) -> None:
+            super().cancelled()
+            raise RuntimeError("expected")
+
+    with Http2Server(Failing) as server:
+        with Enemy(server) as client:
+            client.send(*(client.request(1 + 2 * n, END_HEADERS) for n in range(3)))
+            client.ping()
+        eventually(lambda: server.connections[0].losses == 1)
+        assert all(call.was_cancelled for call in server.calls)  # type: ignore[attr-defined]
+        assert server.connections[0].held == 0
+
+
+def test_many_calls_of_one_peer_leave_time_for_others() -> None:
+    at_once = [0]
+
+    def slow(stream: GrpcStream) -> Waiting:
+        if at_once[-1] == 0:
+            server.loop.call_soon(at_once.append, 0)
+        at_once[-1] += 1
+        time.sleep(0.0002)
+        return Waiting(stream)
+
+    with Http2Server(slow) as server, Enemy(server) as client:
+        client.send(*(client.request(1 + 2 * n) for n in range(500)))
+        client.ping()
+        assert sum(at_once) == 500
+        assert max(at_once) <= 2 * SLICE_CALLS
