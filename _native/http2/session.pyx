@@ -309,6 +309,7 @@ cdef class Http2Session(ByteProtocol):
     cdef int request(self, GrpcStream stream) except -1:
         """All headers of a request have come."""
         self.calls += 1
+        self.connection.received_frames += 1  # the peer is not one that only connects
         stream.call = self.accept(stream)
         if stream.call is None and not stream.finished:
             stream.reset()

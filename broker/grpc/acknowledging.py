@@ -25,6 +25,12 @@ class AcknowledgingMethods:
     def __init__(self, context: GrpcContext) -> None:
         self._context = context
 
+    def _names(self, call: Call, request: ProtoMessage) -> tuple[str, str]:
+        """Group and topic, whose messages the client may acknowledge. GrpcRefusal."""
+        group, topic = group_name(request.group.name), topic_name(request.topic.name)
+        call.check(RemotingCommand.request(RequestCode.ACK_MESSAGE, {"consumerGroup": group, "topic": topic}))
+        return group, topic
+
     def _receipt(self, call: Call, text: str, topic: str, group: str) -> Receipt:
         """The newest handle of the message. GrpcRefusal."""
         receipt = Receipt.of(text, topic, group)
@@ -36,7 +42,7 @@ class AcknowledgingMethods:
     # ---- AckMessage ----
 
     def ack(self, call: Call, request: ProtoMessage) -> None:
-        group, topic = group_name(request.group.name), topic_name(request.topic.name)
+        group, topic = self._names(call, request)
         if not request.entries:
             raise GrpcRefusal("BAD_REQUEST", "the request has no entries")
         if len(request.entries) > ENTRIES_MAX:
@@ -76,7 +82,7 @@ class AcknowledgingMethods:
     # ---- ChangeInvisibleDuration ----
 
     def change(self, call: Call, request: ProtoMessage) -> None:
-        group, topic = group_name(request.group.name), topic_name(request.topic.name)
+        group, topic = self._names(call, request)
         invisible_ms = milliseconds(request.invisible_duration)
         if invisible_ms > INVISIBLE_MS_MAX:
             text = f"the invisibleTime is too large. max is {INVISIBLE_MS_MAX}"
@@ -102,7 +108,7 @@ class AcknowledgingMethods:
     # ---- ForwardMessageToDeadLetterQueue ----
 
     def forward(self, call: Call, request: ProtoMessage) -> None:
-        group, topic = group_name(request.group.name), topic_name(request.topic.name)
+        group, topic = self._names(call, request)
         receipt = self._receipt(call, request.receipt_handle, topic, group)
         if receipt.log_offset == NOT_KNOWN:
             raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "commit log offset is empty")

@@ -31,13 +31,15 @@ Handle = Callable[["Call", ProtoMessage], None]
 
 class Method(NamedTuple):
     """`handle(call, request)` is called with each message of the client's. `refused(status)`: how a stream of answers
-    states a refusal; None: by an answer with the status. `streams`: the client may send several messages."""
+    states a refusal; None: by an answer with the status. `streams`: the client may send several messages.
+    `bytes_max`: of a message of the client's."""
 
     name: str
     handle: Handle
     request: ProtoClass
     response: ProtoClass
     streams: bool = False
+    bytes_max: int = 4 << 20
     ended: Callable[["Call"], None] = lambda call: None
 
 
@@ -47,10 +49,10 @@ class InnerPeer:
     def __init__(self, call: "Call", then: Then) -> None:
         self._call = call
         self._then = then
-        client = call.client
-        self.remote: Address = client.remote
-        self.local: Address = client.local
-        self.number = client.number
+        peer = call.peer
+        self.remote: Address = peer.remote
+        self.local: Address = peer.local
+        self.number = peer.number
 
     @property
     def closed(self) -> bool:
@@ -81,19 +83,22 @@ class InnerPeer:
 
 
 class Call:
-    """What HTTP/2's stream calls (see grpc_stream.pxd). `client`: the one that the headers name."""
+    """What HTTP/2's stream calls (see grpc_stream.pxd). `client`: the one that the headers name; who may do what is
+    asked of `peer`, the connection: another one may name the same client."""
 
     def __init__(
         self,
         context: GrpcContext,
         connection: Connection,
         method: Method,
+        peer: Peer,
         client: GrpcClient,
         stream: GrpcStream,
     ) -> None:
         self._context = context
         self._connection = connection
         self.method = method
+        self.peer = peer
         self.client = client
         self.stream = stream
         self._on_end: list[Callable[[], None]] = []
@@ -107,9 +112,10 @@ class Call:
             return
         self._has_request = True
         try:
-            request = self.method.request.FromString(data)
+            request = messages.parse(self.method.request, data)
         except messages.DecodeError:
-            return self.stream.finish(INTERNAL, f"the request is not a {self.method.request.DESCRIPTOR.name}")
+            name = self.method.request.DESCRIPTOR.name
+            return self.stream.finish(INTERNAL, f"the request is not a {name}, or has too many fields")
         return self.run(lambda: self.method.handle(self, request))
 
     def half_closed(self) -> None:
@@ -154,10 +160,10 @@ class Call:
         if self._context.check is not None:
             self.client.sign(request, self.stream.headers)
             try:
-                self._context.check(request, self.client, True)
+                self._context.check(request, self.peer, True)
             except Refusal as refusal:
                 raise GrpcRefusal("UNAUTHORIZED", refusal.remark, refusal.delay_s) from None
-        self.client.verified(self._connection)
+        self.client = self._context.clients.verified(self.client, self._connection)
 
     def send(self, answer: ProtoMessage) -> None:
         self.stream.send(answer.SerializeToString())

@@ -38,6 +38,9 @@ class Connection(Protocol):
     def keep(self, client: "GrpcClient") -> bool:
         """The client ends with its last connection; False: this one has too many already."""
 
+    def drop(self, client: "GrpcClient") -> None:
+        """The client has ended."""
+
 
 class GrpcClient:
     """`settings`: as the client sent them last; None: not yet. `telemetry`: the stream of commands to it."""
@@ -74,11 +77,18 @@ class GrpcClient:
         if authorization.HEADER in headers:
             authorization.sign(request, headers)
 
-    def verified(self, connection: Connection) -> None:
-        """A call on this connection was let through: the client is who it claims to be."""
-        if not self.closed and connection not in self._connections and connection.keep(self):
-            self._connections.add(connection)
-            self._clients.add(self)
+    def again(self) -> "GrpcClient":
+        """The client that comes back after this one has ended, which leaves no group any more."""
+        found = GrpcClient(self._clients, self, self.client_id, self.user, {})
+        found._language = self._language
+        return found
+
+    def join(self, connection: Connection) -> bool:
+        """It makes calls on this connection; False: the client has ended, or the connection has too many."""
+        if self.closed or (connection not in self._connections and not connection.keep(self)):
+            return False
+        self._connections.add(connection)
+        return True
 
     def make(
         self, dispatch: Receive, request: RemotingCommand, then: Callable[[RemotingCommand], None]
@@ -118,7 +128,7 @@ class GrpcClient:
             self._tell(command_of(command, ""))
 
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        if self.closed or self.telemetry is None:
+        if self.closed or self.telemetry is None or not self.telemetry.is_open:
             raise ConnectionError("the client has no Telemetry stream")
         if len(self._asked) >= ASKED_MAX:
             raise ConnectionError(f"the client has {ASKED_MAX} commands to answer already")
@@ -167,9 +177,12 @@ class GrpcClient:
                 future.set_exception(ConnectionError("the client has ended"))
         self._asked.clear()
         self._own_requests.clear()
-        for callback in self._on_close:
+        for connection in self._connections:
+            connection.drop(self)
+        self._connections.clear()
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
             callback(self)
-        self._on_close.clear()
 
     def lost(self, connection: Connection) -> None:
         """One of its connections was lost."""
@@ -199,8 +212,16 @@ class GrpcClients:
         found = self._clients.get((client_id, user))
         return GrpcClient(self, peer, client_id, user, headers) if found is None else found
 
-    def add(self, client: GrpcClient) -> None:
-        self._clients.setdefault((client.client_id, client.user), client)
+    def verified(self, client: GrpcClient, connection: Connection) -> GrpcClient:
+        """A call of the client on this connection was let through: the client is who it claims to be. Returns the one
+        that is kept, since a call that came before this one may have made it."""
+        key = client.client_id, client.user
+        found = self._clients.get(key)
+        if found is None:
+            found = client.again() if client.closed else client
+        if found.join(connection):
+            self._clients[key] = found
+        return found
 
     def remove(self, client: GrpcClient) -> None:
         if self._clients.get((client.client_id, client.user)) is client:

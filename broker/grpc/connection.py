@@ -40,7 +40,8 @@ class GrpcConnection:
             return None
         client_id, user = authorization.client_of(headers)
         client = self._context.clients.find(self._peer, client_id, user, headers)
-        call = Call(self._context, self, method, client, stream)
+        stream.message_bytes_max = min(stream.message_bytes_max, method.bytes_max)
+        call = Call(self._context, self, method, self._peer, client, stream)
         fault = authorization.client_fault(client_id)
         if fault is not None:
             call.refuse(GrpcRefusal("CLIENT_ID_REQUIRED", fault))
@@ -52,8 +53,11 @@ class GrpcConnection:
         if len(self._clients) >= CLIENTS_MAX and client not in self._clients:
             return False
         self._clients.add(client)
-        client.on_close(lambda _: self._clients.discard(client))
         return True
+
+    def drop(self, client: GrpcClient) -> None:
+        """The client has ended."""
+        self._clients.discard(client)
 
     def _lost(self, peer: Peer) -> None:
         for client in list(self._clients):

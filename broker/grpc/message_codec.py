@@ -18,7 +18,9 @@ from firearrow.broker.grpc.statuses import GrpcRefusal
 
 COMPRESSED, COMPRESSION_SHIFT, COMPRESSION_BITS = 0x1, 8, 0x7
 TRANSACTION_PREPARED_BITS = 0x4
-ZLIB, BODY_BYTES_MAX = 3, 64 << 20
+ZLIB, INFLATED_BYTES_MAX = 3, 16 << 20
+"""A body that is larger once it is inflated is left as it is."""
+INT_MAX = 0x7FFFFFFF
 BORN_HOST, DLQ_MESSAGE_ID = "__BORNHOST", "DLQ_ORIGIN_MESSAGE_ID"
 FORWARDED = "TRANSFER_FLAG"
 GZIP_HEAD = b"\x1f\x8b"
@@ -168,7 +170,7 @@ def _set_properties(own: ProtoMessage, record: Record, properties: dict[str, str
     )
     own.message_type = MESSAGE_TYPES[type_of(properties)]
     own.queue_id, own.queue_offset = record.queue_id, record.queue_offset
-    own.delivery_attempt = record.reconsume_times + 1
+    own.delivery_attempt = min(record.reconsume_times, INT_MAX - 1) + 1
     if tag := properties.get(Property.TAGS):
         own.tag = tag
     own.keys.extend(filter(None, properties.get(Property.KEYS, "").split(" ")))
@@ -179,7 +181,7 @@ def _set_properties(own: ProtoMessage, record: Record, properties: dict[str, str
     if lite_topic := properties.get(Property.LITE_TOPIC):
         own.lite_topic = lite_topic
     priority = number(properties.get(Property.PRIORITY))
-    if priority is not None:
+    if priority is not None and priority <= INT_MAX:
         own.priority = priority
     if dead := properties.get(Property.DLQ_ORIGIN_TOPIC):
         own.dead_letter_queue.topic = dead
@@ -199,7 +201,7 @@ def _inflated(sys_flag: int, body: bytes) -> bytes | None:
         return None
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(body, BODY_BYTES_MAX)
+        found = stream.decompress(body, INFLATED_BYTES_MAX)
     except zlib.error:
         return None
     return found if stream.eof else None

@@ -5,11 +5,13 @@ a client of Apache's in the same process can have its own. mypy does not know th
 """
 
 import datetime
+import functools
 from typing import Any
 
 from google.protobuf import descriptor_pool, duration_pb2, message_factory, timestamp_pb2
 from google.protobuf.message import DecodeError
 
+from firearrow._native.http2.proto_fields import ProtoFields
 from firearrow.broker.grpc import descriptors
 
 __all__ = ["DecodeError", "ProtoClass", "ProtoMessage"]
@@ -19,6 +21,10 @@ ProtoMessage = Any
 ProtoClass = Any
 PACKAGE = "apache.rocketmq.v2"
 SERVICE = f"{PACKAGE}.MessagingService"
+FIELDS_MAX = 65_536
+"""Of a request: a batch of 150 messages with all properties that a message may have."""
+COUNTED_BYTES = 2 * FIELDS_MAX
+"""What is shorter cannot have more fields."""
 
 _pool = descriptor_pool.DescriptorPool()
 for _known in (duration_pb2, timestamp_pb2):
@@ -58,6 +64,22 @@ def method_classes(name: str) -> tuple[ProtoClass, ProtoClass]:
     """The classes of a method's requests and answers."""
     method = _pool.FindServiceByName(SERVICE).methods_by_name[name]
     return tuple(message_factory.GetMessageClass(kind) for kind in (method.input_type, method.output_type))
+
+
+def parse(kind: ProtoClass, data: bytes) -> ProtoMessage:
+    """DecodeError: it is not such a message, or has too many fields."""
+    if len(data) > COUNTED_BYTES and _fields(kind.DESCRIPTOR.full_name).count(data, FIELDS_MAX) > FIELDS_MAX:
+        raise DecodeError(f"it has more than {FIELDS_MAX} fields")
+    return kind.FromString(data)
+
+
+@functools.cache
+def _fields(name: str) -> ProtoFields:
+    found = ProtoFields()
+    for field in _pool.FindMessageTypeByName(name).fields:
+        if field.message_type is not None:
+            found.add(field.number, _fields(field.message_type.full_name))
+    return found
 
 
 def status(code: str, text: str = "OK") -> ProtoMessage:

@@ -7,7 +7,7 @@ from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.message_codec import message_to
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
-from firearrow.broker.grpc.receiving import records
+from firearrow.broker.grpc.receiving import ANSWER_BYTES_MAX, records
 from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name, refusal_of, topic_name
 
 BATCH_MAX = 32
@@ -42,18 +42,24 @@ class OffsetMethods:
             elif answer.code != ResponseCode.SUCCESS:
                 raise refusal_of(answer)
             else:
-                self._send(call, request, answer)
-            call.finish(call.method.response(next_offset=answer.integer("nextBeginOffset")))
+                return self._send(call, request, answer)
+            return call.finish(call.method.response(next_offset=answer.integer("nextBeginOffset")))
 
         call.ask(RemotingCommand.request(RequestCode.PULL_MESSAGE, fields), pulled)
 
     def _send(self, call: Call, request: ProtoMessage, answer: RemotingCommand) -> None:
-        now_ms = self._context.clock.now_ms()
+        now_ms, size = self._context.clock.now_ms(), 0
         call.send(call.method.response(status=messages.status("OK")))
+        following = answer.integer("nextBeginOffset")
         for record in records(answer.body):
+            if size > ANSWER_BYTES_MAX:
+                following = record.queue_offset
+                break
             message = message_to(record, record.topic, now_ms)
             message.topic.CopyFrom(request.message_queue.topic)
+            size += len(message.body)
             call.send(call.method.response(message=message))
+        call.finish(call.method.response(next_offset=following))
 
     def update_offset(self, call: Call, request: ProtoMessage) -> None:
         fields = _queue(request) | {"commitOffset": str(request.offset)}

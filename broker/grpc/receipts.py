@@ -7,6 +7,7 @@
 
 from typing import NamedTuple
 
+from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.grpc.statuses import GrpcRefusal
 from firearrow.broker.pop.receipt_handles import (
@@ -80,6 +81,11 @@ class Receipt(NamedTuple):
             "offset": str(self.queue_offset),
             "extraInfo": self.text,
         }
+
+    def change(self, group: str, invisible_ms: int) -> RemotingCommand:
+        """The request that makes the message visible then, without counting that as a delivery."""
+        fields = self.fields(group) | {"invisibleTime": str(invisible_ms), "suspend": "true"}
+        return RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
 
     def changed(self, answer: RemotingCommand) -> "Receipt":
         """After CHANGE_MESSAGE_INVISIBLETIME with this answer."""

@@ -16,6 +16,7 @@ from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.message_codec import message_to
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds, set_ms
 from firearrow.broker.grpc.receipts import Receipt
+from firearrow.broker.grpc.renewals import GIVE_BACK_MS
 from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_topic, refusal_of, topic_name
 from firearrow.broker.pop.receipt_handles import kind_of, receipt_handle_text
 from firearrow.broker.tables.groups import GroupConfig
@@ -23,6 +24,8 @@ from firearrow.broker.tables.groups import GroupConfig
 BATCH_MAX = 32
 POLL_MS_MIN, POLL_MS_MAX = 5000, 20_000
 AUTO_RENEWED_MS = 60_000
+ANSWER_BYTES_MAX = 16 << 20
+"""Once the bodies of an answer have more, which only inflated ones have, the rest is received again."""
 INVISIBLE_MS_MIN, INVISIBLE_MS_MAX = 10_000, 43_200_000
 FROM_END = "1"
 SQL = 2
@@ -89,8 +92,12 @@ class ReceivingMethods:
         topic, now_ms = request.message_queue.topic.name, self._context.clock.now_ms()
         starts = _starts(answer.text_or("startOffsetInfo", ""))
         found: list[ProtoMessage] = []
+        size = 0
         for record in records(answer.body):
             receipt = self._receipt(record, topic, group.name, answer, starts)
+            if size > ANSWER_BYTES_MAX:
+                self._give_back(group.name, receipt)
+                continue
             if group.retry_max_times >= 0 and record.reconsume_times > group.retry_max_times:
                 self._forward(group.name, receipt)
                 continue
@@ -98,6 +105,7 @@ class ReceivingMethods:
             message.topic.CopyFrom(request.message_queue.topic)
             message.system_properties.receipt_handle = receipt.text
             found.append(message)
+            size += len(message.body)
             if request.auto_renew:
                 self._context.renewals.begin(call.client, group.name, receipt)
         if not found:
@@ -130,6 +138,10 @@ class ReceivingMethods:
                 record.queue_offset,
             )
         return Receipt.of(f"{text} {record.physical_offset}", topic, group)
+
+    def _give_back(self, group: str, receipt: Receipt) -> None:
+        """The message does not fit in this answer: the group receives it again."""
+        self._context.requests.make(receipt.change(group, GIVE_BACK_MS), lambda _: None)
 
     def _forward(self, group: str, receipt: Receipt) -> None:
         """Put a message that was delivered too often to the dead letters."""

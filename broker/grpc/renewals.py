@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firearrow._native.wire.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
+from firearrow._native.wire.codes import PROTOCOL_VERSION, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address, Peer
@@ -150,7 +150,7 @@ class Renewals:
         self._count -= len(renewed)
         self._lost_ms.pop(owner, None)
         for each in renewed.values():
-            self._requests.make(_change(each, GIVE_BACK_MS), lambda answer: None)
+            self._requests.make(each.receipt.change(each.group, GIVE_BACK_MS), lambda answer: None)
 
     def _look(self) -> None:
         now_ms = self._clock.now_ms()
@@ -182,13 +182,8 @@ class Renewals:
                 renewed.failures += 1
 
         invisible_ms = INVISIBLE_MS[min(renewed.times, len(INVISIBLE_MS) - 1)]
-        return self._requests.make(_change(renewed, invisible_ms), done)
+        return self._requests.make(renewed.receipt.change(renewed.group, invisible_ms), done)
 
 
 def _owner(client: GrpcClient) -> Owner:
     return client.client_id, client.user
-
-
-def _change(renewed: _Renewed, invisible_ms: int) -> RemotingCommand:
-    fields = renewed.receipt.fields(renewed.group) | {"invisibleTime": str(invisible_ms), "suspend": "true"}
-    return RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)

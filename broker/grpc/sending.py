@@ -32,6 +32,8 @@ STORED = frozenset(
 RESOLUTIONS = {1: TRANSACTION_COMMIT, 2: TRANSACTION_BITS}
 """TransactionResolution COMMIT and ROLLBACK → commitOrRollback; any other decides nothing."""
 SERVER_CHECK = 2
+MESSAGES_MAX = 256
+"""Of one request."""
 
 
 class SendingMethods:
@@ -47,9 +49,13 @@ class SendingMethods:
         if not request.messages:
             raise GrpcRefusal("MESSAGE_CORRUPTED", "no message to send")
         name = request.messages[0].topic.name
+        topic_name(name)
+        if len(request.messages) > MESSAGES_MAX:
+            text = f"{len(request.messages)} messages in one request, at most {MESSAGES_MAX} are allowed"
+            raise GrpcRefusal("BAD_REQUEST", text)
+        call.check(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, {"b": name}))
         if any(message.topic.name != name for message in request.messages):
             raise GrpcRefusal("MESSAGE_CORRUPTED", "topic in message is not same")
-        topic_name(name)
         for message in request.messages:
             self._checks.check(message)
             check_digest(message)
@@ -121,9 +127,10 @@ class SendingMethods:
     # ---- RecallMessage ----
 
     def recall(self, call: Call, request: ProtoMessage) -> None:
-        topic = known_topic(self._topics, topic_name(request.topic.name))
-        check_type(topic, "DELAY")
-        ext = {"producerGroup": topic.name, "topic": topic.name, "recallHandle": request.recall_handle}
+        name = topic_name(request.topic.name)
+        ext = {"producerGroup": name, "topic": name, "recallHandle": request.recall_handle}
+        call.check(RemotingCommand.request(RequestCode.RECALL_MESSAGE, dict(ext)))
+        check_type(known_topic(self._topics, name), "DELAY")
 
         def recalled(answer: RemotingCommand) -> None:
             expect(answer)

@@ -19,6 +19,9 @@ from firearrow.broker.grpc.sending import SendingMethods
 from firearrow.broker.grpc.sessions import SessionMethods
 from firearrow.broker.grpc.statuses import GrpcRefusal
 
+SEND_BYTES_MAX = 1 << 30
+"""`grpcMaxInboundMessageSize` bounds it as well, and is meant for bodies."""
+
 
 class GrpcService:
     def __init__(self, parts: GrpcParts) -> None:
@@ -56,6 +59,9 @@ def methods(context: GrpcContext) -> list[Method]:
         "SyncLiteSubscription": _no_lite_topics,
     }
     found = [Method(name, handle, *messages.method_classes(name)) for name, handle in handles.items()]
+    found = [
+        each._replace(bytes_max=SEND_BYTES_MAX) if each.name == "SendMessage" else each for each in found
+    ]
     classes = messages.method_classes("Telemetry")
     telemetry = Method(
         "Telemetry", sessions.telemetry, *classes, streams=True, ended=sessions.telemetry_ended

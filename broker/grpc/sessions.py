@@ -26,7 +26,9 @@ class SessionMethods:
     def telemetry(self, call: Call, command: ProtoMessage) -> None:
         kind = command.WhichOneof("command")
         if kind in ("thread_stack_trace", "verify_message_result"):
-            return call.client.answered(command)
+            if call.client.telemetry is call.stream:  # another one may name the client
+                call.client.answered(command)
+            return None
         if kind != "settings":
             return None
         try:
@@ -47,9 +49,11 @@ class SessionMethods:
         if not given.HasField("publishing") and not given.HasField("subscription"):
             text = "there is no publishing or subscription data in settings"
             return call.stream.finish(INVALID_ARGUMENT, text)
-        settings.check(given, self._groups)
+        settings.check(given)
         for topic in given.publishing.topics:
             call.check(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, {"b": topic.name}))
+        call.check(_of_group(given.subscription.group.name))
+        settings.check_consumer(given, self._groups)
         client = call.client
         body = settings.heartbeat(given, client.client_id, self._context.clock.now_ms())
 

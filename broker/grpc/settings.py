@@ -36,8 +36,8 @@ class WrongClientType(Exception):
     """No client of this type is served; the text names it."""
 
 
-def check(settings: ProtoMessage, groups: GroupTable) -> None:
-    """GrpcRefusal, WrongClientType."""
+def check(settings: ProtoMessage) -> None:
+    """GrpcRefusal: they are too long, or names are wrong."""
     if settings.ByteSize() > BYTES_MAX:
         raise GrpcRefusal("BAD_REQUEST", f"settings of {settings.ByteSize()} bytes, at most {BYTES_MAX}")
     if settings.HasField("publishing"):
@@ -46,10 +46,17 @@ def check(settings: ProtoMessage, groups: GroupTable) -> None:
             topic_name(topic.name)
         return
     subscription = settings.subscription
-    group = group_name(subscription.group.name)
+    group_name(subscription.group.name)
     _check_count(len(subscription.subscriptions))
     for entry in subscription.subscriptions:
         topic_name(entry.topic.name)
+
+
+def check_consumer(settings: ProtoMessage, groups: GroupTable) -> None:
+    """Whether its group can have such a consumer; of a producer, nothing. GrpcRefusal, WrongClientType."""
+    if settings.HasField("publishing"):
+        return
+    group = settings.subscription.group.name
     if groups.get(group) is None:
         raise GrpcRefusal("CONSUMER_GROUP_NOT_FOUND", f"group not found: {group}")
     if settings.client_type == CLIENT_TYPES["LITE_PUSH_CONSUMER"]:

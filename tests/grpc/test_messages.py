@@ -354,3 +354,64 @@ def test_a_digest_is_checked(broker: BrokerProcess, caller: GrpcCaller, topic: s
     assert caller.code("SendMessage", messages=[wrong])[0] == "MESSAGE_CORRUPTED"
     right = message(topic, b"body", body_digest={"type": "CRC32", "checksum": f"{zlib.crc32(b'body'):X}"})
     assert caller.code("SendMessage", messages=[right]) == ("OK", "OK")
+
+
+def test_numbers_beyond_those_of_the_protocol_do_not_fail_an_answer(
+    broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
+) -> None:
+    """Clients of remoting choose them; they would fail the messages beside them as well."""
+    made(broker, topic)
+    with broker.connect() as connection:
+        for body, times in ((b"odd", 0x7FFFFFFF), (b"plain", 0)):
+            ext = send_ext(topic, j=str(times))
+            assert connection.ask(RequestCode.SEND_MESSAGE_V2, ext, body).code == 0
+    queue = {"topic": {"name": topic}, "id": 0}
+    pulled = caller.call("PullMessage", group={"name": group}, message_queue=queue, batch_size=32)
+    assert [each.message.body for each in pulled if each.HasField("message")] == [b"odd", b"plain"]
+
+
+def test_bodies_that_inflate_much_come_in_several_answers(
+    broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
+) -> None:
+    """An answer of 256 KiB could take 256 MiB."""
+    made(broker, topic)
+    caller.consume(group, topic)
+    body = bytes(6 << 20)
+    flags = str(1 | 3 << 8)  # compressed with zlib
+    with broker.connect() as connection:
+        for _ in range(6):
+            ext = send_ext(topic, f=flags)
+            assert connection.ask(RequestCode.SEND_MESSAGE_V2, ext, zlib.compress(body)).code == 0
+    first = caller.receive(group, topic)
+    assert 0 < len(first) <= 3
+    assert all(each.body == body for each in first)
+    caller.ack(group, topic, *first)
+    rest = until_received(caller, group, topic, 6 - len(first))
+    assert [len(each.body) for each in rest] == [len(body)] * (6 - len(first))
+    pulled = caller.call(
+        "PullMessage", group={"name": group}, message_queue={"topic": {"name": topic}, "id": 0}, batch_size=32
+    )
+    offsets = [each.message.system_properties.queue_offset for each in pulled if each.HasField("message")]
+    assert offsets == [0, 1, 2]
+    assert pulled[-1].next_offset == 3
+
+
+def test_a_client_that_ended_may_come_back_on_another_stream(
+    broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
+) -> None:
+    """It leaves its group with its connection, as at the first time."""
+    made(broker, topic)
+    waiting = caller.telemetry()
+    caller.consume(group, topic)
+    assert caller.code("NotifyClientTermination", group={"name": group})[0] == "OK"
+    subscription = {"group": {"name": group}, "subscriptions": []}
+    waiting.send(settings={"client_type": "SIMPLE_CONSUMER", "subscription": subscription})
+    assert waiting.receive().status.code == OK
+    with broker.connect() as connection:
+
+        def members() -> int:
+            return connection.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}).code
+
+        assert members() == 0
+        caller.channel.close()
+        eventually(lambda: members() != 0)

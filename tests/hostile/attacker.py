@@ -13,8 +13,9 @@ import traceback
 from tests.hostile.attack_sockets import Address, AttackSockets
 from tests.hostile.attacks import SOCKETS, Field, sign_as
 from tests.hostile.exhaustion_attacks import EXHAUSTION
+from tests.hostile.http2_attacks import HTTP2
 
-ATTACKS = SOCKETS | EXHAUSTION
+ATTACKS = SOCKETS | EXHAUSTION | HTTP2
 FREE = "free"
 
 

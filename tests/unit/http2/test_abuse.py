@@ -283,9 +283,7 @@ def test_the_preface_may_come_byte_by_byte(server: Http2Server) -> None:
 
 
 @pytest.mark.parametrize(("more", "served"), [(0, True), (1, False)])
-def test_the_number_of_headers_is_bounded(
-    server: Http2Server, enemy: Enemy, more: int, served: bool
-) -> None:
+def test_the_number_of_headers_is_bounded(server: Http2Server, enemy: Enemy, more: int, served: bool) -> None:
     headers = [(f"k{n}", "") for n in range(HEADERS_MAX - len(REQUEST) + more)]
     enemy.send(enemy.request(1, block=encoded(*headers)))
     if not served:
@@ -302,6 +300,14 @@ def test_headers_count_as_memory(server: Http2Server, enemy: Enemy) -> None:
     enemy.send(frame(RST_STREAM, 0, 1, CANCEL))
     enemy.ping()
     assert server.connections[0].held == 0
+
+
+def test_requests_count_as_those_of_the_connection(server: Http2Server, enemy: Enemy) -> None:
+    """Connections that never sent one are closed first when there are too many."""
+    assert server.connections[0].received_frames == 0
+    enemy.send(enemy.request(1), enemy.request(3))
+    enemy.ping()
+    assert server.connections[0].received_frames == 2
 
 
 def test_trailers_of_the_client_change_no_header(server: Http2Server, enemy: Enemy) -> None:

@@ -1,0 +1,143 @@
+"""What a client may that names another one, or has no rights: nothing, and it learns no names."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.grpc import messages
+from tests.auth.secured import SignedSocket, create_user, grant, options
+from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
+from tests.support.grpc_caller import GrpcCaller, create_group, create_topic, message, receive_fields, signature
+
+STATEFUL = "authenticationStrategy=org.apache.rocketmq.auth.authentication.strategy.StatefulAuthenticationStrategy"
+ALICE, WORD, MALLORY = "alice", "alice-word", "mallory"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    store = tmp_path_factory.mktemp("rights") / "store"
+    with BrokerProcess(store, *options(STATEFUL)) as running:
+        with SignedSocket(running.address) as root:
+            create_topic(root, "secret", "FIFO")
+            create_topic(root, "own")
+            create_group(root, "secret-g")
+            create_group(root, "own-g")
+            for name in (ALICE, MALLORY):
+                create_user(root, name, f"{name}-word")
+            for name in ("secret", "own"):
+                grant(root, ALICE, f"Topic:{name}", "Pub", "Sub", "Get")
+                grant(root, ALICE, f"Group:{name}-g", "Sub", "Get")
+            grant(root, MALLORY, "Topic:own", "Pub")
+        yield running
+        assert running.stop() == 0
+        assert "Traceback" not in running.log.read_text()
+
+
+@pytest.fixture
+def alice(broker: BrokerProcess) -> Iterator[GrpcCaller]:
+    with GrpcCaller(broker.address, "alice@1", signature(ALICE, WORD)) as caller:
+        yield caller
+
+
+def forged() -> list[tuple[str, str]]:
+    """The headers of alice, with a signature that is not hers."""
+    date, header = signature(ALICE, "guessed")
+    return [date, header]
+
+
+def texts(caller: GrpcCaller, topic: str, group: str) -> dict[str, tuple[str, str]]:
+    """What each method answers about these names."""
+    to_topic, to_group = {"name": topic}, {"name": group}
+    handle = "0 1700000000000 60000 0 0 broker-a 1 5 4096"
+    queue = {"topic": to_topic, "id": 0}
+    return {
+        method: caller.code(method, **fields)
+        for method, fields in {
+            "QueryRoute": {"topic": to_topic},
+            "QueryAssignment": {"topic": to_topic, "group": to_group},
+            "SendMessage": {"messages": [message(topic, b"x")]},
+            "ReceiveMessage": receive_fields(group, topic),
+            "AckMessage": {"group": to_group, "topic": to_topic, "entries": [{"receipt_handle": "wrong"}]},
+            "ChangeInvisibleDuration": {"group": to_group, "topic": to_topic, "receipt_handle": "wrong"},
+            "ForwardMessageToDeadLetterQueue": {"group": to_group, "topic": to_topic, "receipt_handle": handle},
+            "EndTransaction": {"topic": to_topic, "transaction_id": "ID-0-0", "message_id": "ID"},
+            "RecallMessage": {"topic": to_topic, "recall_handle": "wrong"},
+            "PullMessage": {"group": to_group, "message_queue": queue},
+            "UpdateOffset": {"group": to_group, "message_queue": queue},
+            "GetOffset": {"group": to_group, "message_queue": queue},
+            "QueryOffset": {"message_queue": queue},
+            "Heartbeat": {"group": to_group},
+            "NotifyClientTermination": {"group": to_group},
+        }.items()
+    }
+
+
+@pytest.mark.parametrize("headers", [[], forged(), signature(MALLORY, f"{MALLORY}-word")], ids=["unsigned", "forged", MALLORY])
+def test_who_may_not_learns_no_names(broker: BrokerProcess, headers: list[tuple[str, str]]) -> None:
+    """Topics and groups that exist, are of another type, or do not exist have the same answers."""
+    with GrpcCaller(broker.address, "m@1", headers) as caller:
+        there, missing = (texts(caller, f"{name}", f"{name}-g") for name in ("secret", "secreT"))
+        for method, (code, text) in there.items():
+            assert code == "UNAUTHORIZED", (method, code, text)
+            assert missing[method] == (code, text.replace("secret", "secreT")), method
+
+
+def test_who_may_not_registers_nothing_and_learns_no_groups(broker: BrokerProcess) -> None:
+    answers = []
+    with GrpcCaller(broker.address, "m@2", signature(MALLORY, f"{MALLORY}-word")) as caller:
+        for group in ("secret-g", "secreT-g"):
+            stream = caller.telemetry()
+            subscription = {"group": {"name": group}, "subscriptions": []}
+            stream.send(settings={"client_type": "SIMPLE_CONSUMER", "subscription": subscription})
+            answers.append(stream.receive().status)
+    assert [each.code for each in answers] == [messages.CODES["UNAUTHORIZED"]] * 2
+    assert answers[0].message.replace("secret-g", "secreT-g") == answers[1].message
+
+
+def test_a_login_holds_on_its_own_connection_alone(broker: BrokerProcess, alice: GrpcCaller) -> None:
+    """Where a connection logs in once, another one that names the same client has to log in itself."""
+    alice.produce("own")
+    assert alice.code("QueryRoute", topic={"name": "own"})[0] == "OK"
+    with GrpcCaller(broker.address, "alice@1", forged()) as thief:
+        assert thief.code("QueryRoute", topic={"name": "own"})[0] == "UNAUTHORIZED"
+        assert thief.code("NotifyClientTermination")[0] == "UNAUTHORIZED"
+    assert alice.code("Heartbeat")[0] == "OK"
+
+
+def test_the_answer_to_a_command_counts_from_its_client_alone(broker: BrokerProcess, alice: GrpcCaller) -> None:
+    """Others could answer for it, since they know its name, and nonces are numbers in order."""
+    stream = alice.consume("own-g", "own", kind="PUSH_CONSUMER")
+
+    def asked() -> Any:  # noqa: ANN401
+        with SignedSocket(broker.address) as root:
+            ext = {"consumerGroup": "own-g", "clientId": "alice@1", "jstackEnable": "true"}
+            return root.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
+
+    with ThreadPoolExecutor(1) as pool, GrpcCaller(broker.address, "alice@1", forged()) as thief:
+        answer = pool.submit(asked)
+        nonce = stream.receive().print_thread_stack_trace_command.nonce
+        other = thief.telemetry()
+        for _ in range(3):
+            other.send(thread_stack_trace={"nonce": nonce, "thread_stack_trace": "forged"})
+        other.send(settings={"client_type": "PRODUCER", "publishing": {"topics": [{"name": "own"}]}})
+        assert other.receive().status.code == messages.CODES["UNAUTHORIZED"]
+        stream.send(thread_stack_trace={"nonce": nonce, "thread_stack_trace": "right"})
+        assert b"right" in answer.result(10).body
+
+
+def test_calls_that_come_together_are_of_one_client(broker: BrokerProcess) -> None:
+    """The stream of Telemetry may be opened before the first call, and have its settings after it."""
+    with GrpcCaller(broker.address, "alice@2", signature(ALICE, WORD)) as caller:
+        stream = caller.telemetry()
+        waiting = caller.telemetry()
+        assert caller.code("QueryRoute", topic={"name": "own"})[0] == "OK"
+        for each in (stream, waiting):
+            each.send(settings={"client_type": "PRODUCER", "publishing": {"topics": [{"name": "own"}]}})
+            assert each.receive().status.code == messages.CODES["OK"]
+        assert caller.code("Heartbeat")[0] == "OK"
+        eventually(lambda: caller.code("Heartbeat")[0] == "OK")
