@@ -133,7 +133,7 @@ def a_message() -> messages.ProtoMessage:
     own.message_id, own.tag, own.message_group, own.priority = "ID", "a", "g", 3
     own.keys.extend(["k1", "k2"])
     own.delivery_timestamp.seconds = 1_800_000_000
-    own.body_digest.type, own.body_digest.checksum = 1, "D98BA5A5"
+    own.body_digest.type, own.body_digest.checksum = 1, "DBA80BB2"
     found.user_properties["n"] = "1"
     return found
 
