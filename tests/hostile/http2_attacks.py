@@ -1,5 +1,4 @@
-"""Attacks by HTTP/2 and gRPC, on the port that clients of remoting use: each opens what it needs, attacks, and returns the
-sockets while they are open (see attacks.py)."""
+"""Attacks by HTTP/2 and gRPC, on the port that clients of remoting use (see attacks.py)."""
 
 import struct
 import time

@@ -112,7 +112,9 @@ def sent_frames() -> list[bytes]:
     block = headers_of("SendMessage")
     return [
         call(1, block, b"body"),
-        frame(HEADERS, END_HEADERS, 1, block) + data(1, message(b"x" * 20_000)) + frame(RST_STREAM, 0, 1, bytes(4)),
+        frame(HEADERS, END_HEADERS, 1, block)
+        + data(1, message(b"x" * 20_000))
+        + frame(RST_STREAM, 0, 1, bytes(4)),
         frame(HEADERS, 0, 3, block[:20]) + frame(CONTINUATION, END_HEADERS, 3, block[20:]),
         frame(PING, payload=bytes(8)) + frame(SETTINGS, payload=b"\0\4\0\0\0\0"),
         frame(WINDOW_UPDATE, 0, 0, b"\0\0\x10\0") + call(1, block, b"") + call(3, block, b"y"),
@@ -140,7 +142,10 @@ def a_message() -> messages.ProtoMessage:
 
 def sends() -> list[bytes]:
     request, _ = messages.method_classes("SendMessage")
-    return [request(messages=[a_message()]).SerializeToString(), request(messages=[messages.Message()] * 3).SerializeToString()]
+    return [
+        request(messages=[a_message()]).SerializeToString(),
+        request(messages=[messages.Message()] * 3).SerializeToString(),
+    ]
 
 
 def read_send(received: bytes) -> None:
@@ -185,8 +190,18 @@ HTTP2 = (
     Target("headers of HTTP2", lambda: [headers_of("SendMessage", ("k", "v" * 100))], read_headers),
     Target("SendMessage", sends, read_send, REFUSALS),
     Target("settings of gRPC", settings_seeds, read_settings, REFUSALS),
-    Target("AckMessage", lambda: [b"\x0a\x03\x12\x01g\x12\x03\x12\x01T\x1a\x06\x0a\x01i\x12\x01h"], message_of("AckMessage"), REFUSALS),
+    Target(
+        "AckMessage",
+        lambda: [b"\x0a\x03\x12\x01g\x12\x03\x12\x01T\x1a\x06\x0a\x01i\x12\x01h"],
+        message_of("AckMessage"),
+        REFUSALS,
+    ),
     Target("receipt of gRPC", lambda: [HANDLE], read_receipt, REFUSALS),
-    Target("id of a transaction", lambda: [b"ID-1-2"], lambda received: HalfMessage.of(received.decode("utf-8", "replace")), REFUSALS),
+    Target(
+        "id of a transaction",
+        lambda: [b"ID-1-2"],
+        lambda received: HalfMessage.of(received.decode("utf-8", "replace")),
+        REFUSALS,
+    ),
     Target("authorization of gRPC", lambda: [SIGNATURE], read_authorization, REFUSALS),
 )
