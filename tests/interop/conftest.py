@@ -19,6 +19,7 @@ from tests.interop.toolchain import FETCH_S, go_driver, java_class_path, missing
 
 __all__ = ["peer"]
 
+TOOLS = {"go": ("go",), "node": ("node", "npm"), "rust": ("cargo",)}
 _numbers = itertools.count(1)
 _lacks: set[str] = set()
 
@@ -54,7 +55,8 @@ def _lack(test: str) -> str | None:
     """What is missing on this machine for this test."""
     if test.endswith(("python]", "cpp]")):
         return None
-    return missing("go") if test.endswith("go]") else missing("java", "javac", "mvn")
+    client = test.removesuffix("]").replace("[", "-").rpartition("-")[2]
+    return missing(*TOOLS.get(client, ("java", "javac", "mvn")))
 
 
 class Drivers:

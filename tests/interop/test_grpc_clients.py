@@ -2,22 +2,29 @@
 
 import os
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
+from tests.auth.secured import create_user, grant
 from tests.grpc.conftest import SETTINGS
+from tests.integration.pops import ack_ext, pop_ext, records
 from tests.interop.driver import java
-from tests.interop.toolchain import java_class_path, need, python5
+from tests.interop.toolchain import go5, java_class_path, need, node5, python5, rust5
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
 from tests.support.grpc_caller import create_group, create_topic
+from tests.support.requests import pull, send
 
 pytestmark = pytest.mark.interop
 
 TYPES = {
     "fifo": "FIFO",
+    "dlq-fifo": "FIFO",
     "delay": "DELAY",
     "recall": "DELAY",
     "transaction": "TRANSACTION",
@@ -25,32 +32,40 @@ TYPES = {
     "priority": "PRIORITY",
     "wrong-type": "FIFO",
 }
+GROUPS: dict[str, dict[str, object]] = {
+    "fifo": {"consumeMessageOrderly": True},
+    "dlq": {"retryMaxTimes": 0},
+    "dlq-fifo": {"consumeMessageOrderly": True, "retryMaxTimes": 0},
+}
 COMMON = [
-    *(
-        "normal",
-        "simple",
-        "invisible",
-        "fifo",
-        "delay",
-        "recall",
-        "transaction",
-        "orphan",
-        "tag",
-        "sql",
-        "large",
-    ),
-    "wrong-type",
+    *("normal", "simple", "fifo", "delay", "transaction", "orphan"),
+    *("tag", "sql", "large", "wrong-type"),
 ]
-SCENARIOS = {"java": [*COMMON, "async", "retry", "priority"], "python": COMMON}
+PUSH = ["async", "invisible", "retry", "dlq", "dlq-fifo", "mixed", "unknown"]
+"""What the client of Rust, which has no push consumer, lacks."""
+SCENARIOS = {
+    "java": [*COMMON, "async", "invisible", "recall", "retry", "priority"],
+    "python": [*COMMON, "invisible", "recall"],
+    "go": [*COMMON, *PUSH],
+    "node": [*COMMON, *PUSH, "recall", "priority"],
+    "rust": [*COMMON, "async", "mixed", "unknown"],
+}
 WITHIN_S = 240
-PROGRAM = Path(__file__).parent / "python5" / "scenarios.py"
+PROGRAMS = Path(__file__).parent
+PREPARED: dict[str, Callable[[], Path]] = {"go": go5, "node": node5, "rust": rust5}
+AUTHORITIES = ("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "SSL_CERT_FILE")
+"""The variables by which the clients of Node.js and Rust, which check certificates, know the authority."""
+LONG = pytest.param("rust", marks=pytest.mark.long)
+"""The first build of its program takes several CPU minutes."""
 
 
 def topics(connection: ClientSocket, scenarios: list[str]) -> list[str]:
     """Create what the scenarios need; the arguments of the program."""
-    for name in scenarios:
+    for name in set(scenarios) - {"unknown"}:
         create_topic(connection, name, TYPES.get(name, "NORMAL"))
-        create_group(connection, f"{name}-g", consumeMessageOrderly=name == "fifo")
+        create_group(connection, f"{name}-g", **GROUPS.get(name, {}))
+    for name in {"dlq", "dlq-fifo"} & set(scenarios):
+        create_group(connection, name)  # it reads the dead letters
     return [f"{name}={name}" for name in scenarios]
 
 
@@ -75,35 +90,78 @@ def run(
 
 
 def command(client: str, home: Path) -> list[str]:
+    """The program of this client, without its arguments."""
+    if client == "java":
+        need(lambda: java_class_path("grpc5"))
+        return java("grpc5", "Scenarios", home, "-Xmx400m")
     if client == "python":
         need(python5)
-        return [str(python5()), str(PROGRAM)]
-    need(lambda: java_class_path("grpc5"))
-    return java("grpc5", "Scenarios", home, "-Xmx400m")
+        return [str(python5()), str(PROGRAMS / "python5" / "scenarios.py")]
+    need(PREPARED[client])
+    program = str(PREPARED[client]())
+    if client != "node":
+        return [program]
+    return ["env", f"NODE_PATH={program}", f"HOME={home}", "node", str(PROGRAMS / "node5" / "scenarios.js")]
 
 
-@pytest.mark.parametrize("client", ["java", "python"])
+def pop(connection: ClientSocket, count: int, **more: str) -> list[bytes]:
+    """As another member of the group of the scenario `mixed`, which acknowledges what it gets."""
+    member = {"consumerGroup": "mixed-g"}
+    ext = pop_ext("mixed", maxMsgNums=str(count), **member, **more)
+    answer = connection.ask(RequestCode.POP_MESSAGE, ext)
+    assert answer.code == 0, answer.remark
+    for record in records(answer):
+        assert connection.ask(RequestCode.ACK_MESSAGE, ack_ext(answer, record) | member).code == 0
+    return [record.body for record in records(answer)]
+
+
+@contextmanager
+def remoting_members(connection: ClientSocket) -> Iterator[None]:
+    """Remoting clients send, and take part in the group, before and after the clients of gRPC."""
+    for n in range(5):
+        send(connection, "mixed", b"remoting%d" % n, tag="tag")
+    assert pop(connection, 2) == [b"remoting0", b"remoting1"]
+    yield
+    pulled = [pull(connection, "mixed", queue_id=queue) for queue in range(4)]
+    found = {record.body: record for answer in pulled for record in records(answer)}
+    assert sorted(found) == sorted(b"%b%d" % (by, n) for by in (b"grpc", b"remoting") for n in range(5))
+    properties = found[b"grpc3"].properties
+    assert (properties["TAGS"], properties["KEYS"], properties["n"]) == ("tag", "k3", "3")
+    send(connection, "mixed", b"last", tag="tag")
+    assert pop(connection, 32, pollTime="10000") == [b"last"]
+
+
+@pytest.mark.parametrize("client", ["java", "python", "go", "node", LONG])
 def test_all_scenarios_pass(client: str, tmp_path: Path) -> None:
     program = command(client, tmp_path / "home")
+    scenarios = SCENARIOS[client]
     with BrokerProcess(tmp_path / "store", *SETTINGS, way=WAYS["engine"]) as broker:
         with broker.connect() as connection:
-            arguments = topics(connection, SCENARIOS[client])
-        run([*program, "{}:{}".format(*broker.address), *arguments], tmp_path, SCENARIOS[client])
+            arguments = topics(connection, scenarios)
+            members = remoting_members(connection) if "mixed" in scenarios else nullcontext()
+            with members:
+                run([*program, "{}:{}".format(*broker.address), *arguments], tmp_path, scenarios)
         assert broker.stop() == 0
         assert "Traceback" not in broker.log.read_text()
 
 
-def test_java_uses_tls_and_is_refused_without_rights(tmp_path: Path) -> None:
-    program = command("java", tmp_path / "home")
+@pytest.mark.parametrize("client", ["java", "go", "node", LONG])
+def test_tls_and_users(client: str, tmp_path: Path) -> None:
+    """The user of the clients has rights for one topic and its group alone."""
+    program = command(client, tmp_path / "home")
     users = ("--set", "authenticationEnabled=true", "--set", "authorizationEnabled=true")
     first = ("--set", 'initAuthenticationUser={"username":"admin","password":"admin-word"}')
     files = CertificateFiles(tmp_path / "tls")
     with BrokerProcess(tmp_path / "store", *SETTINGS, *users, *first, *files.arguments) as broker:
         with ClientSocket(broker.address, tls=files.client(), keys=("admin", "admin-word")) as connection:
-            arguments = topics(connection, ["normal"])
-        asked = [*program, "{}:{}".format(*broker.address)]
-        right = {"INTEROP_TLS": "1", "INTEROP_ACCESS_KEY": "admin", "INTEROP_SECRET_KEY": "admin-word"}
-        run([*asked, *arguments], tmp_path, ["normal"], right)
+            arguments = topics(connection, ["normal", "simple"])
+            create_user(connection, "app", "app-word")
+            grant(connection, "app", "Topic:normal", "Pub", "Sub")
+            grant(connection, "app", "Group:normal-g", "Sub")
+        asked = [*program, f"localhost:{broker.address[1]}"]
+        right = {"INTEROP_TLS": "1", "INTEROP_ACCESS_KEY": "app", "INTEROP_SECRET_KEY": "app-word"}
+        right |= dict.fromkeys(AUTHORITIES, files.path("authority.pem"))
+        run([*asked, arguments[0], "refused=simple"], tmp_path, ["normal", "refused"], right)
         wrong = right | {"INTEROP_SECRET_KEY": "wrong"}
         run([*asked, "refused=normal"], tmp_path, ["refused"], wrong)
         assert broker.stop() == 0

@@ -22,6 +22,9 @@ JAVA = HERE / "java"
 GO = HERE / "go"
 CPP = HERE / "cpp"
 RUST = HERE / "rust"
+GO5 = HERE / "go5"
+NODE5 = HERE / "node5"
+RUST5 = HERE / "rust5"
 BUILT = HERE.parents[1] / "build" / "interop"
 FETCH_S = 540
 CANNOT_FETCH = re.compile(r"Could not (?:transfer|resolve|find)|Non-resolvable|Unknown host")
@@ -46,7 +49,7 @@ class Unavailable(Exception):
 def missing(*tools: str) -> str | None:
     """What is missing on this machine, or None."""
     lacking = next((tool for tool in tools if shutil.which(tool) is None), None)
-    needs = {"go": "Go", "cargo": "Rust"}.get(tools[0], "Java 17 with Maven")
+    needs = {"go": "Go", "cargo": "Rust", "node": "Node.js with npm"}.get(tools[0], "Java 17 with Maven")
     return None if lacking is None else f"needs {needs}, and there is no {lacking}"
 
 
@@ -127,15 +130,44 @@ def _whole(jars: Path) -> bool:
 @cache
 def go_driver() -> Path:
     """The compiled Go driver."""
+    return _go_program("go-driver", GO)
+
+
+@cache
+def go5() -> Path:
+    """The compiled program with Apache's Go client of 5.x."""
+    return _go_program("go5", GO5)
+
+
+def _go_program(name: str, folder: Path) -> Path:
     if lack := missing("go"):
         raise Unavailable(lack)
-    sources = [*sorted(GO.glob("*.go")), GO / "go.mod", GO / "go.sum"]
+    sources = [*sorted(folder.glob("*.go")), folder / "go.mod", folder / "go.sum"]
     with _alone():
-        program, stamp, wanted = BUILT / "go-driver", BUILT / "go-driver.sources", _digest(sources)
+        program, stamp, wanted = BUILT / name, BUILT / f"{name}.sources", _digest(sources)
         if not program.exists() or not stamp.exists() or stamp.read_text() != wanted:
-            _run("go build", ["go", "build", "-mod=readonly", "-o", str(program), "."], GO)
+            _run("go build", ["go", "build", "-mod=readonly", "-o", str(program), "."], folder)
             stamp.write_text(wanted)
         return program
+
+
+@cache
+def node5() -> Path:
+    """The folder `node_modules` with Apache's Node.js client of 5.x."""
+    if lack := missing("node", "npm"):
+        raise Unavailable(lack)
+    listed = [NODE5 / "package.json", NODE5 / "package-lock.json"]
+    with _alone():
+        folder = BUILT / "node5"
+        stamp, wanted = folder / ".installed", _digest(listed)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for path in listed:
+                shutil.copy(path, folder)
+            _run("npm", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+            stamp.write_text(wanted)
+        return folder / "node_modules"
 
 
 def run_maven(project: Path, *arguments: str) -> str:
@@ -195,12 +227,20 @@ def _environment(name: str, package: str, module: str) -> Path:
 @cache
 def rust_load() -> Path:
     """The compiled Rust program. A first build takes several CPU minutes."""
+    return _rust_program("rust-load", RUST, "rust")
+
+
+@cache
+def rust5() -> Path:
+    """The compiled program with Apache's Rust client of 5.x. A first build takes several CPU minutes."""
+    return _rust_program("rust5", RUST5, "rust5")
+
+
+def _rust_program(name: str, folder: Path, built: str) -> Path:
     if lack := missing("cargo"):
         raise Unavailable(lack)
+    target = BUILT / built
     with _alone():
-        _run(
-            "cargo build",
-            ["cargo", "build", "--locked", "--quiet", "--target-dir", str(BUILT / "rust")],
-            RUST,
-        )
-        return BUILT / "rust" / "debug" / "rust-load"
+        command = ["cargo", "build", "--locked", "--quiet", "--target-dir", str(target)]
+        _run("cargo build", command, folder)
+        return target / "debug" / name
