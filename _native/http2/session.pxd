@@ -14,8 +14,8 @@
 # streams hold, which count in the connection's budget.
 #
 # Abuse: open streams, headers, CONTINUATION frames, resets and malformed requests are bounded by
-# what is below, frames that ask for an answer by nghttp2. A stream that ends with an error counts as a reset,
-# whoever caused it: a peer can make us reset its streams, too. The CPU time of a slice, which has few calls,
+# what is below, frames that ask for an answer by nghttp2. A stream that ends with an error counts as a reset
+# of the peer, which can make us reset its streams, too. The CPU time of a slice, which has few calls,
 # counts as that of a slow request in the fair queue, so that other connections are served between two slices.
 # Thread: the loop's.
 

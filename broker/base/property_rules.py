@@ -45,6 +45,10 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.TRANSACTION_PREPARED: PropertyRule(_SENDER, "makes it a half message"),
     Property.CHECK_IMMUNITY_S: PropertyRule(_SENDER, "when its transaction is checked", fast=True),
     Property.ORIGIN_MESSAGE_ID: PropertyRule(_SENDER, "kept when it is sent back", fast=True),
+    Property.RECONSUME_TIME: PropertyRule(_SENDER, "the attempts that a client of gRPC states", fast=True),
+    Property.LITE_TOPIC: PropertyRule(_SENDER, "a system property for clients of gRPC", fast=True),
+    Property.CORRELATION_ID: PropertyRule(_SENDER, "no user property for clients of gRPC", fast=True),
+    Property.INSTANCE_ID: PropertyRule(_SENDER, "no user property for clients of gRPC", fast=True),
     # of something else
     Property.MULTI_DISPATCH: PropertyRule(_RIGHT, "also puts it into LMQs", "Topic Pub of each LMQ"),
     Property.TIMER_DELETE_KEY: PropertyRule(

@@ -33,7 +33,7 @@ RESERVED = frozenset(
         *name_rules.RETRIED,
         Property.KEYS, Property.TAGS, Property.WAIT, Property.UNIQUE_KEY, Property.BORN_TIMESTAMP,
         Property.TRACE_CONTEXT, Property.PRIORITY, Property.LITE_TOPIC, Property.CORRELATION_ID,
-        Property.REPLY_TO_CLIENT, Property.PUSH_REPLY_TIME, BORN_HOST, FORWARDED, "INSTANCE_ID", "MSG_TYPE",
+        Property.REPLY_TO_CLIENT, Property.PUSH_REPLY_TIME, BORN_HOST, FORWARDED, Property.INSTANCE_ID, "MSG_TYPE",
         "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "REDIRECT_TO", "BUYER_ID", "EXTEND_UNIQ_INFO", "MAX_OFFSET",
         "__TRANSACTION_CHECK_TIMES", "UNIQ_KEY",
     )
