@@ -3,8 +3,10 @@
 `Extensions` has them by the user's names. OnlyFireArrow: the broker is Apache's, or does not know these requests yet.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from firearrow._native.protocol import fastjson
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -59,7 +61,6 @@ class ListedGroup:
 
     @classmethod
     def of(cls, members: Members) -> "ListedGroup":
-        offsets = members.members("offsets").pairs()
         return cls(
             members.number("members"),
             members.text("consumeType"),
@@ -71,13 +72,16 @@ class ListedGroup:
             members.number("lagMs"),
             connections(members, "connections"),
             {str(topic): str(text) for topic, text in members.members("subscriptions").pairs()},
-            {str(topic): _offsets(queues) for topic, queues in offsets},
+            _offsets(members.members("offsets").pairs()),
         )
 
 
-def _offsets(queues: object) -> dict[int, int]:
+def _offsets(topics: Iterable[tuple[str, Any]]) -> dict[str, dict[int, int]]:
+    """Of up to a million queues: one expression."""
     try:
-        return {int(number): offset + 0 for number, offset in queues.items()}  # type: ignore[attr-defined]
+        return {
+            topic: {int(number): offset + 0 for number, offset in queues.items()} for topic, queues in topics
+        }
     except (AttributeError, TypeError, ValueError):
         raise fastjson.JsonError("offsets must be numbers by queue") from None
 
@@ -100,17 +104,29 @@ async def listed_groups(calls: AdminCalls, address: str, *, details: bool = Fals
     """Group → how it is, at the broker at this address. `details`: with members, subscriptions and offsets instead of
     the sums."""
     found: dict[str, ListedGroup] = {}
-    at, more = ("", ""), True
-    while more:
-        ext = {"details": str(details).lower(), "fromGroup": at[0], "fromTopic": at[1]}
-        rows, more, following = read(await _page(calls, address, RequestCode.LIST_GROUPS, ext), _groups_page)
-        for name, group in rows:
-            if name in found:  # the page before ended within it
-                found[name].offsets |= group.offsets
-            else:
-                found[name] = group
-        more, at = more and following > at, following
+    at = "", ""
+    asked: asyncio.Task[Members] | None = asyncio.create_task(_groups_page(calls, address, details, at))
+    try:
+        while asked is not None:
+            page, asked = await asked, None
+            more, following = read(page, _following)
+            if more and following > at:
+                at, asked = following, asyncio.create_task(_groups_page(calls, address, details, following))
+                await asyncio.sleep(0)  # it is sent: the broker makes the next page while this one is read
+            for name, group in read(page, _group_rows):
+                if name in found:  # the page before ended within it
+                    found[name].offsets |= group.offsets
+                else:
+                    found[name] = group
+    finally:
+        if asked is not None:
+            asked.cancel()
     return found
+
+
+async def _groups_page(calls: AdminCalls, address: str, details: bool, at: tuple[str, str]) -> Members:
+    ext = {"details": str(details).lower(), "fromGroup": at[0], "fromTopic": at[1]}
+    return read(await _page(calls, address, RequestCode.LIST_GROUPS, ext), lambda page: page)
 
 
 def _topics_page(page: Members) -> tuple[dict[str, ListedTopic], bool]:
@@ -118,9 +134,13 @@ def _topics_page(page: Members) -> tuple[dict[str, ListedTopic], bool]:
     return {row.text("topic"): ListedTopic.of(row) for row in rows}, page.flag("more")
 
 
-def _groups_page(page: Members) -> tuple[list[tuple[str, ListedGroup]], bool, tuple[str, str]]:
-    rows = [(row.text("group"), ListedGroup.of(row)) for row in map(Members, page.items("groups"))]
-    return rows, page.flag("more"), (page.text("nextGroup"), page.text("nextTopic"))
+def _group_rows(page: Members) -> list[tuple[str, ListedGroup]]:
+    return [(row.text("group"), ListedGroup.of(row)) for row in map(Members, page.items("groups"))]
+
+
+def _following(page: Members) -> tuple[bool, tuple[str, str]]:
+    """Whether there are more, and where the next page begins."""
+    return page.flag("more"), (page.text("nextGroup"), page.text("nextTopic"))
 
 
 async def _page(calls: AdminCalls, address: str, code: RequestCode, ext: Mapping[str, str]) -> bytes:

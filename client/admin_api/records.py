@@ -97,7 +97,8 @@ def unread_messages(first: int, end: int, committed: int | None, *, is_given: bo
     there and in the metrics: the group may never have been given it."""
     if committed is None and not is_given:
         return 0
-    return max(end - max(committed or 0, first), 0)
+    begin = first if committed is None or committed < first else committed
+    return end - begin if begin < end else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +149,10 @@ class ConsumerConnections:
     subscriptions: dict[str, Subscription]
 
 
-def read(body: bytes, reader: Callable[["Members"], T]) -> T:
-    """Decode a body with a reader. ClientError."""
+def read(body: "bytes | Members", reader: Callable[["Members"], T]) -> T:
+    """Decode a body, or what it contains, with a reader. ClientError."""
     try:
-        return reader(Members(fastjson.loads_answer(body)))
+        return reader(body if isinstance(body, Members) else Members(fastjson.loads_answer(body)))
     except fastjson.JsonError as error:
         raise ClientError(f"the answer cannot be read: {error}") from error
 

@@ -141,4 +141,4 @@ def test_answers_that_cannot_be_read() -> None:
             listings.read(text, listings._topics_page)
     for offsets in (b'{"T":7}', b'{"T":{"x":1}}', b'{"T":{"1":null}}'):
         with pytest.raises(ClientError):
-            listings.read(b'{"groups":[{"group":"G","offsets":%b}]}' % offsets, listings._groups_page)
+            listings.read(b'{"groups":[{"group":"G","offsets":%b}]}' % offsets, listings._group_rows)

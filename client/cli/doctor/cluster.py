@@ -6,8 +6,7 @@ left out at Apache's brokers. Reading a message commits nothing. Names are those
 
 import asyncio
 import contextlib
-import gc
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -62,10 +61,9 @@ PAST_MS, PAST_PARTS, PAST_STEPS_MIN = 3_600_000, 6, 60
 """Of the history: how far back, into how many parts it is divided, and how many values there must be."""
 MEMBER_S = 3.0
 NOTHING: Mapping[int, int] = {}
-Filled = tuple[Queue, int, int]
-"""A queue with its first offset and its end"""
-Other = tuple[Queue, int, int, bool]
-"""And whether it is among the read queues of its topic"""
+Filled = tuple[int, Queue, int, int, int | None, bool]
+"""A queue with messages: its number, itself, its first offset and its end, the offset of a group without one there (the
+end: consumers are not given the queue), and whether checks look it up"""
 DELAYED = ("DELAY", "TIMER_OUT_MS", "REAL_TOPIC", "ORIGIN_MESSAGE_ID", "RETRY_TOPIC", "TRAN_MSG")
 """Properties of messages that were stored later than they were sent."""
 
@@ -80,23 +78,6 @@ class Watch:
 
 async def cluster_facts(admin: Admin, facts: Facts, name_server: str, watch: Watch) -> None:
     """Fills `facts`. TransportError, NoNameServer: no name server answers."""
-    with _no_collections():
-        await _gather(admin, facts, name_server, watch)
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Facts stay until the end: to look for garbage among hundreds of thousands of them takes a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-async def _gather(admin: Admin, facts: Facts, name_server: str, watch: Watch) -> None:
     facts.name_servers = await ask_name_servers(admin, addresses_of(name_server))
     answering = [each.address for each in facts.name_servers if each.fault is None]
     if answering:  # the others delay each question, or answer it with an error
@@ -154,7 +135,8 @@ class _Cluster:
         self._brokers = list(facts.asked_brokers())
         self._listed: dict[str, dict[str, ListedGroup]] = {}
         """Broker → its groups, at brokers that list them."""
-        self._queues: dict[tuple[str, str], tuple[list[Filled], dict[int, Other]]] = {}
+        self._queues: dict[str, dict[str, tuple[int, list[Filled]]]] = {}
+        """The same brokers → topic → how many of its queues are read, and those that have messages."""
         self._highest: dict[str, dict[str, int]] = {}
         """Broker → topic → the highest queue in which a group has an offset."""
 
@@ -176,12 +158,14 @@ class _Cluster:
         self, broker: str, listed: Mapping[str, ListedTopic], groups: Mapping[str, ListedGroup]
     ) -> None:
         """All topics of a broker that lists them, with the groups that read them."""
+        queues = self._queues[broker] = {}
         for name, found in listed.items():
             topic = self._facts.topics.get(name)
             if topic is not None and broker in topic.configs:
                 for each in found.queues:
                     state = QueueState(each.min_offset, each.max_offset, each.last_ms)
                     topic.queues[Queue(name, broker, each.queue_id)] = state
+                queues[name] = topic.configs[broker].read_queues, _filled(topic, broker)
         read = {
             name: topic.groups
             for name, topic in self._facts.topics.items()
@@ -251,14 +235,15 @@ class _Cluster:
             for name in topic.groups:
                 all_groups.setdefault(name, Group(name))
         await _each(self._facts.plain_groups(), self._group)
+        unlisted = {broker.name for broker in self._unlisted()}
         unknown = [
             (group, queue)
-            for group in self._facts.plain_groups()
+            for group in (self._facts.plain_groups() if unlisted else ())
             for queue, each in group.progress.items()
-            if each.committed == 0 and each.max_offset > 0 and queue.broker not in self._listed
+            if each.committed == 0 and each.max_offset > 0 and queue.broker in unlisted
         ]
         for topic in self._facts.plain_topics():
-            unknown += [pair for pair in self._unread_queues(topic) if pair[1].broker not in self._listed]
+            unknown += [pair for pair in self._unread_queues(topic) if pair[1].broker in unlisted]
         if len(unknown) > OFFSETS_ASKED_MAX:
             self._facts.unasked.append(
                 f"whether offsets are stored: of {OFFSETS_ASKED_MAX} of {len(unknown)} queues"
@@ -308,40 +293,22 @@ class _Cluster:
 
     def _listed_progress(self, group: Group) -> None:
         """As GET_CONSUME_STATS has it: of topics with an offset of the group; while it has members, of those to which
-        they subscribe. Without queues that have neither a message nor an offset."""
-        progress = group.progress
+        they subscribe. All groups of a large cluster have a million queues: only what checks read gets an object."""
+        progress, reads = group.progress, False
         for broker, listed in self._listed.items():
             row = listed.get(group.name)
             if row is None:
                 continue
+            topics = self._queues[broker]
             for name in sorted(group.subscriptions) if row.members else row.offsets:
                 offsets = row.offsets.get(name, NOTHING)
-                filled, others = self._queues_of(broker, name)
-                for queue, low, end in filled:
-                    progress[queue] = Progress(offsets.get(queue.number), low, end)
-                for number in offsets.keys() & others.keys():
-                    queue, low, end, is_read = others[number]
-                    if is_read or offsets[number] < end:
-                        progress[queue] = Progress(offsets[number], low, end)
-
-    def _queues_of(self, broker: str, name: str) -> tuple[list[Filled], dict[int, Other]]:
-        """The queues of a topic at a broker: those that are read and have messages, and the others by number. Made
-        once: every group asks."""
-        found = self._queues.get((broker, name))
-        if found is None:
-            filled, others = found = self._queues[broker, name] = [], {}
-            topic = self._facts.topics.get(name)
-            config = None if topic is None else topic.configs.get(broker)
-            if topic is None or config is None:
-                return found
-            for queue, state in topic.queues.items():
-                if queue.broker == broker:
-                    is_read = queue.number < config.read_queues
-                    if is_read and state.max_offset:
-                        filled.append((queue, state.min_offset, state.max_offset))
-                    else:
-                        others[queue.number] = queue, state.min_offset, state.max_offset, is_read
-        return found
+                read_queues, queues = topics.get(name, (0, ()))
+                reads = reads or any(number < read_queues for number in offsets)
+                for number, queue, low, end, absent, is_looked_up in queues:
+                    offset = offsets.get(number, absent)
+                    if offset is None or offset < end or is_looked_up:
+                        progress[queue] = Progress(offset, low, end)
+        group.reads = reads
 
     async def _progress(self, group: Group) -> None:
         self._listed_progress(group)
@@ -352,7 +319,7 @@ class _Cluster:
             state = None if topic is None else topic.queues.get(queue)
             minimum = 0 if state is None else state.min_offset
             group.progress[queue] = Progress(lag.consumer_offset, minimum, lag.broker_offset)
-            if topic is not None and topic.is_plain:
+            if topic is not None and (topic.is_plain or topic.name.startswith(DLQ)):
                 topic.groups.add(group.name)
 
     def _unlisted(self) -> list[Broker]:
@@ -393,19 +360,18 @@ class _Cluster:
     async def heads(self) -> None:
         """The next message of each queue that a group has not read to its end."""
         waiting = [
-            (queue, each, bool(group.members))
-            for group in self._facts.plain_groups()
+            (group, queue, each)
+            for group in sorted(self._facts.plain_groups(), key=lambda group: not group.members)
             for queue, each in group.progress.items()
-            if each.committed != each.max_offset
-            and _next_offset(group, each) < each.max_offset
-            and not queue.topic.startswith(DLQ)
+            if _waits(group, each) and not queue.topic.startswith(DLQ)
         ]
-        waiting.sort(key=lambda entry: not entry[2])
         self._bounded("the messages that groups stand on", waiting, HEADS_MAX)
-        await _each(waiting[:HEADS_MAX], lambda entry: self._head(entry[0], entry[1]))
+        await _each(waiting[:HEADS_MAX], lambda entry: self._head(*entry))
 
-    async def _head(self, queue: Queue, progress: Progress) -> None:
-        progress.head = next(iter(await self._message(queue, progress.next_offset)), None)
+    async def _head(self, group: Group, queue: Queue, progress: Progress) -> None:
+        for message in await self._message(queue, progress.next_offset):
+            progress.head = message
+            group.heads[queue] = progress
 
     async def samples(self) -> None:
         """The last message of each topic's busiest queues."""
@@ -511,7 +477,7 @@ class _Cluster:
             (group, queue, each)
             for group in self._facts.plain_groups()
             if group.members
-            for queue, each in group.progress.items()
+            for queue, each in group.heads.items()
             if each.head is not None and now - each.head.stored_ms >= watch.stands_ms
         ]
         groups = {group.name: group for group, _, _ in doubtful}
@@ -601,12 +567,25 @@ async def past_lags(admin: Admin, facts: Facts) -> None:
                 group.past_ms = max(group.past_ms, len(known) * past["stepMs"])
 
 
-def _next_offset(group: Group, progress: Progress) -> int:
-    """Where the group goes on, as far as that can be known; past the end, if nothing says that messages wait."""
+def _filled(topic: Topic, broker: str) -> list[Filled]:
+    config, found = topic.configs[broker], []
+    for queue, state in topic.queues.items():
+        if queue.broker == broker and state.max_offset:
+            is_read = queue.number < config.read_queues
+            is_looked_up = is_read and (queue.number >= config.write_queues or topic.name.startswith(DLQ))
+            absent = None if is_read else state.max_offset
+            found.append((queue.number, queue, state.min_offset, state.max_offset, absent, is_looked_up))
+    return found
+
+
+def _waits(group: Group, progress: Progress) -> bool:
+    """Whether the queue has a next message for the group, as far as that can be known."""
+    if progress.min_offset >= progress.max_offset:
+        return False
     if progress.committed is not None:
-        return progress.next_offset
+        return progress.committed < progress.max_offset
     begins_at_first = group.from_where == "CONSUME_FROM_FIRST_OFFSET" or progress.min_offset == 0
-    return progress.min_offset if group.members and begins_at_first else progress.max_offset
+    return bool(group.members) and begins_at_first
 
 
 async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:

@@ -110,6 +110,10 @@ class Progress:
 class Group:
     """`members` and `subscriptions` (topic → expression): None if that cannot be known, as of a stopped store.
 
+    `progress`: of the queues that it has not read to their end, and of all those that checks look up: of dead letters,
+    and of queues that are read and not written. `reads`: it reads queues, also if `progress` has none.
+    `heads`: those of `progress` whose next message was read.
+
     `differing`: texts of what members subscribe to, with the clients that do, if they differ. `silent`: members that
     did not say what they subscribe to. `watched_lags`: its lags while we watched, oldest first; `past_lags`: means of
     its lags in equal parts of the last `past_ms`, by the history of FireArrow's brokers.
@@ -122,6 +126,8 @@ class Group:
     from_where: str = ""
     subscriptions: dict[str, str] = field(default_factory=dict)
     progress: dict[Queue, Progress] = field(default_factory=dict)
+    reads: bool = False
+    heads: dict[Queue, Progress] = field(default_factory=dict)
     differing: list[tuple[str, list[str]]] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
     watched_lags: list[int] = field(default_factory=list)

@@ -119,7 +119,7 @@ def group_stands_still(facts: Facts) -> Found:
         yield NotChecked(NO_CLIENTS)
         return
     for group in facts.plain_groups():
-        standing = sorted((queue, each) for queue, each in group.progress.items() if each.stands)
+        standing = sorted((queue, each) for queue, each in group.heads.items() if each.stands)
         if standing:
             yield _standing(facts, group, standing)
 
@@ -150,7 +150,7 @@ def group_lag_grows(facts: Facts) -> Found:
         yield NotChecked(NO_CLIENTS)
         return
     for group in facts.plain_groups():
-        if not group.members or any(each.stands for each in group.progress.values()):
+        if not group.members or not group.progress or any(each.stands for each in group.heads.values()):
             continue
         for lags, over_ms in ((group.watched_lags, facts.watched_ms), (group.past_lags, group.past_ms)):
             if _only_grows(lags):
@@ -196,7 +196,7 @@ def unread_expired(facts: Facts) -> Found:
 def unread_expires_soon(facts: Facts) -> Found:
     """Unread messages that retention will delete soon"""
     for group in facts.plain_groups():
-        for queue, each in sorted(item for item in group.progress.items() if item[1].head is not None):
+        for queue, each in sorted(group.heads.items()):
             broker = facts.brokers.get(queue.broker)
             if each.head is None or broker is None or not each.lag:
                 continue
@@ -220,7 +220,7 @@ def groups_without_members(facts: Facts) -> Found:
         yield NotChecked(NO_CLIENTS)
         return
     for group in facts.plain_groups():
-        if group.members == () and group.progress:
+        if group.members == () and (group.progress or group.reads):
             lag = group.lag
             yield NO_MEMBERS.of(
                 f"group {group.name}",
@@ -304,13 +304,12 @@ def retry_storms(facts: Facts) -> Found:
 @finds(DEAD_LETTERS)
 def unread_dead_letters(facts: Facts) -> Found:
     """Dead letters that were not read"""
-    read = _read_of_dead_letters(facts)
     for topic in facts.topics.values():
         group = topic.group_of(DLQ)
         if group is None:
             continue
         unread = sum(
-            max(state.max_offset - max(state.min_offset, read.get(queue, 0)), 0)
+            max(state.max_offset - max(state.min_offset, _read_to(facts, topic, queue)), 0)
             for queue, state in topic.queues.items()
         )
         if unread:
@@ -323,14 +322,10 @@ def unread_dead_letters(facts: Facts) -> Found:
             )
 
 
-def _read_of_dead_letters(facts: Facts) -> dict[Queue, int]:
-    """Up to where some group has read each of their queues."""
-    found: dict[Queue, int] = {}
-    for reader in facts.groups.values():
-        for queue, progress in reader.progress.items():
-            if queue.topic.startswith(DLQ):
-                found[queue] = max(found.get(queue, 0), progress.committed or 0)
-    return found
+def _read_to(facts: Facts, topic: Topic, queue: Queue) -> int:
+    """Up to where some group has read the queue."""
+    readers = (facts.groups[name].progress.get(queue) for name in topic.groups if name in facts.groups)
+    return max((each.committed or 0 for each in readers if each is not None), default=0)
 
 
 def _age(facts: Facts, since_ms: int) -> str:

@@ -155,7 +155,9 @@ class _StoreFiles:
         self._facts.groups.setdefault(group, Group(group)).progress[queue] = progress
         if progress.lag:
             head = self._record(queue, max(offset, state.min_offset))
-            progress.head = None if head is None else _sample(head)
+            if head is not None:
+                progress.head = _sample(head)
+                self._facts.groups[group].heads[queue] = progress
 
     def oldest_ms(self) -> int:
         """When the oldest message of any queue was stored; 0: there is none."""
