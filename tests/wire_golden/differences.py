@@ -66,6 +66,8 @@ OUR_KEYS = frozenset(
         "readUnconfirmedMessages",
         "maxFilterCacheChars",
         "advertisedPort",
+        "grpcMaxInboundMessageSize",
+        "grpcServerPort",
         "maxHeldPulls",
         "maxHalfMessagesWaiting",
         "maxReplyBytesWaiting",

@@ -17,6 +17,8 @@ OURS = {
     "haAllowedAddresses",
     "haSecret",
     "proxyProtocolTrustedAddresses",
+    "grpcMaxInboundMessageSize",
+    "grpcServerPort",
     "maxTopicNums",
     "readUnconfirmedMessages",
     "maxTopicQueueNums",

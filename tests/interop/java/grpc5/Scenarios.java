@@ -246,11 +246,11 @@ public class Scenarios {
 
     static void recall(String topic) throws Exception {
         AtomicInteger arrived = new AtomicInteger();
-        long due = System.currentTimeMillis() + 4000;
         try (PushConsumer consumer = push(topic, new FilterExpression(), view -> {
             arrived.incrementAndGet();
             return ConsumeResult.SUCCESS;
         }); Producer producer = producer(topic)) {
+            long due = System.currentTimeMillis() + 4000; // a start may take seconds on a busy machine
             SendReceipt receipt = producer.send(message(topic, "never").setDeliveryTimestamp(due).build());
             producer.recallMessage(topic, receipt.getRecallHandle());
             Thread.sleep(due + 2000 - System.currentTimeMillis());
