@@ -13,7 +13,7 @@ from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
 from firearrow.broker.grpc.receipts import NOT_KNOWN, Receipt
-from firearrow.broker.grpc.statuses import CODES, GrpcRefusal, expect, group_name, topic_name
+from firearrow.broker.grpc.statuses import CODES, GrpcRefusal, group_name, topic_name
 
 ENTRIES_MAX = 1024
 INVISIBLE_MS_MAX = 43_200_000
@@ -117,10 +117,13 @@ class AcknowledgingMethods:
             "group": group,
             "originMsgId": request.message_id,
             "originTopic": receipt.topic,
+            "originQueueId": str(receipt.queue_id),
+            "originQueueOffset": str(receipt.queue_offset),
         }
 
         def forwarded(answer: RemotingCommand) -> None:
-            expect(answer)
+            if answer.code != ResponseCode.SUCCESS:
+                raise GrpcRefusal(*_result(answer))
             call.ask(RemotingCommand.request(RequestCode.ACK_MESSAGE, receipt.fields(group)), acknowledged)
 
         def acknowledged(answer: RemotingCommand) -> None:

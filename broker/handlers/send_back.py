@@ -19,6 +19,9 @@ from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.topics import TopicConfig
 
+Place = tuple[str, int, int]
+"""Topic, queue and queue offset of a message."""
+
 
 class SendBackHandler:
     def __init__(
@@ -54,7 +57,7 @@ class SendBackHandler:
         if group.retry_queues <= 0:
             return request.answer()
         topic = self._writable_topic(group, unit_mode)
-        message = self._original(offset)
+        message = self._original(offset, _place(request))
         message.topic, message.queue_id = topic.name, self._retries.queue_of(topic, group)
         self._retries.send_back(message, group, level, retries_max)
         answer = None if request.is_oneway else request.answer()
@@ -75,13 +78,15 @@ class SendBackHandler:
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
         return topic
 
-    def _original(self, offset: int) -> Message:
-        """The message to retry, with its first topic and message id in properties."""
+    def _original(self, offset: int, place: Place | None) -> Message:
+        """The message to retry, with its first topic and message id in properties. `place`: where it has to be."""
         # not confirmed here: the consumer has it from the former master
         record = self._store.reader.record_at(offset, unconfirmed=True)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
         found = decode(record, False)
+        if place is not None and place != (found.topic, found.queue_id, found.queue_offset):
+            raise Refusal(ResponseCode.NO_MESSAGE, f"the message at offset {offset} is another one")
         message = Message.of_record(found)
         message.store_host = b""
         message.prepared_offset = 0
@@ -95,3 +100,14 @@ class SendBackHandler:
         if not properties.get(Property.ORIGIN_MESSAGE_ID, "").strip():
             properties[Property.ORIGIN_MESSAGE_ID] = offset_id(found.store_host, offset)
         return message
+
+
+def _place(request: RemotingCommand) -> Place | None:
+    """Where the message is, as clients of gRPC state it; those of remoting state its offset in the log alone."""
+    if "originQueueOffset" not in request.ext:
+        return None
+    return (
+        request.text("originTopic"),
+        request.integer("originQueueId", 32),
+        request.integer("originQueueOffset"),
+    )
