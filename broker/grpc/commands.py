@@ -24,13 +24,15 @@ SEPARATOR = "-"
 
 
 class HalfMessage(NamedTuple):
-    """Where a half message is: its offset in the queue of half messages, and in the log."""
+    """A half message: its id, and where it is: its offset in the queue of half messages, and in the log."""
 
+    message_id: str
     queue_offset: int
     physical_offset: int
 
-    def transaction_id(self, message_id: str) -> str:
-        return SEPARATOR.join((message_id, str(self.queue_offset), str(self.physical_offset)))
+    @property
+    def transaction_id(self) -> str:
+        return SEPARATOR.join(map(str, self))
 
     @staticmethod
     def of(transaction_id: str) -> "HalfMessage":
@@ -40,7 +42,7 @@ class HalfMessage(NamedTuple):
         if len(offsets) != 2 or offsets[0] is None or offsets[1] is None:
             text = f"transaction_id {transaction_id[:80]!r} is not one that this broker has given"
             raise GrpcRefusal("INVALID_TRANSACTION_ID", text)
-        return HalfMessage(offsets[0], offsets[1])
+        return HalfMessage(words[0], offsets[0], offsets[1])
 
 
 def command_of(request: RemotingCommand, nonce: str) -> ProtoMessage | None:
@@ -62,8 +64,8 @@ def command_of(request: RemotingCommand, nonce: str) -> ProtoMessage | None:
         return None
     asked = command.recover_orphaned_transaction_command
     asked.message.CopyFrom(message_to(record, record.topic, now_ms))
-    half = HalfMessage(request.integer("tranStateTableOffset"), request.integer("commitLogOffset"))
-    asked.transaction_id = half.transaction_id(request.text_or("transactionId", ""))
+    offsets = request.integer("tranStateTableOffset"), request.integer("commitLogOffset")
+    asked.transaction_id = HalfMessage(request.text_or("transactionId", ""), *offsets).transaction_id
     return command
 
 

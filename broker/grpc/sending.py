@@ -115,7 +115,7 @@ class SendingMethods:
             "commitOrRollback": str(RESOLUTIONS.get(request.resolution, 0)),
             "fromTransactionCheck": "true" if request.source == SERVER_CHECK else "false",
             "msgId": request.message_id,
-            "transactionId": request.message_id,
+            "halfMessageId": half.message_id,
         }
 
         def ended(answer: RemotingCommand) -> None:
@@ -164,8 +164,8 @@ def _set_entry(entry: ProtoMessage, message: ProtoMessage, answer: RemotingComma
     entry.offset = answer.integer_or("queueOffset", 0)
     entry.recall_handle = answer.text_or("recallHandle", "")
     if own.message_type == messages.MESSAGE_TYPES["TRANSACTION"]:
-        half = HalfMessage(entry.offset, offset_of(answer.text("msgId")))
-        entry.transaction_id = half.transaction_id(own.message_id)
+        half = HalfMessage(own.message_id, entry.offset, offset_of(answer.text("msgId")))
+        entry.transaction_id = half.transaction_id
 
 
 def _of_entries(call: Call, entries: list[ProtoMessage]) -> ProtoMessage:

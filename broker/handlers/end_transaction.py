@@ -22,7 +22,8 @@ class TransactionsHandler:
         }
 
     def end_transaction(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        """UNKNOWN changes nothing: the producer is asked again later."""
+        """UNKNOWN changes nothing: the producer is asked again later. Clients of gRPC state the id of the half message
+        as well: its offsets alone could be guessed."""
         state = request.integer("commitOrRollback", 32)
         if state not in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             remark = f"commitOrRollback must be 0, 8 or 12, not {state}"
@@ -34,6 +35,7 @@ class TransactionsHandler:
             request.integer("commitLogOffset"),
             state == TRANSACTION_COMMIT,
             request.boolean_or("fromTransactionCheck", False),
+            request.ext.get("halfMessageId"),
         )
         if state == UNKNOWN:
             return request.answer()

@@ -28,7 +28,8 @@ TOO_LATE = "the time to end this transaction has passed; the broker will check i
 class Decision(NamedTuple):
     """`half_offset`: in the half queue.
 
-    `physical_offset`: in the log. `checked`: the decision answers a check.
+    `physical_offset`: in the log. `checked`: the decision answers a check. `message_id`: the half message has this id;
+    None: any.
     """
 
     group: str
@@ -36,6 +37,7 @@ class Decision(NamedTuple):
     physical_offset: int
     commit: bool
     checked: bool
+    message_id: str | None = None
 
 
 class EndTransactionService:
@@ -82,6 +84,8 @@ class EndTransactionService:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, TOO_LATE)
         if properties.get(Property.PRODUCER_GROUP) != decision.group:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if decision.message_id not in (None, properties.get(Property.UNIQUE_KEY, "")):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The message id wrong")
         if record.queue_offset != decision.half_offset:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if record.physical_offset != decision.physical_offset:
