@@ -22,16 +22,19 @@ from firearrow._native.protocol.access_model import (
 
 NO_POLICY = "no matched policies."
 DENIED = "the decision is deny."
+OF_MESSAGE = "the topic of this message"
 _ALL, _ANY = Action.ALL.value, Action.ANY.value
 _EACH = -1
 """The bits of every action."""
 
 
 class Need(NamedTuple):
-    """A right that a request needs: any one of `actions` on the resource."""
+    """A right that a request needs: any one of `actions` on the resource. `is_named`: the request names it, so that a
+    refusal may name it as well; else it is the topic of a message that the request names by its offset or id."""
 
     resource: Resource
     actions: Action
+    is_named: bool = True
 
 
 class Verdict(NamedTuple):
@@ -178,8 +181,7 @@ class Rights:
 
     def reason(self, need: Need) -> str | None:
         """Why it is not allowed; None: it is."""
-        resource, actions = need
-        bits = int(actions)
+        resource, bits = need.resource, int(need.actions)
         wanted = _EACH if bits & _ANY else bits | _ALL
         for policy in self._policies:
             allowed = policy.allows(resource.type, resource.name, wanted)
@@ -189,5 +191,6 @@ class Rights:
 
 
 def refusal_text(user: str, need: Need, address: str, reason: str) -> str:
-    """The remark of a refused request, in Apache's words."""
-    return f"User:{user} has no permission to access {need.resource} from {address}, {reason}"
+    """The remark of a refused request, in Apache's words. It names nothing that the request does not name."""
+    what = need.resource if need.is_named else OF_MESSAGE
+    return f"User:{user} has no permission to access {what} from {address}, {reason}"

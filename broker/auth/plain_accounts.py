@@ -20,7 +20,7 @@ from firearrow._native.protocol.access_model import (
     User,
     UserType,
 )
-from firearrow._native.protocol.policy_decision import Need
+from firearrow._native.protocol.policy_decision import OF_MESSAGE, Need
 from firearrow.broker.auth import plain_yaml
 from firearrow.broker.auth.bodies import Policies
 from firearrow.broker.auth.remote_addresses import RemoteAddresses
@@ -88,7 +88,8 @@ class Account:
             else (self.topics, self.default_topic)
         )
         if not _grants(named.get(name, default), wanted):
-            return f"No default permission for {kind.value.lower()}:{name}"
+            what = f"{kind.value.lower()}:{name}" if need.is_named else OF_MESSAGE
+            return f"No default permission for {what}"
         return None
 
 

@@ -109,29 +109,32 @@ def _sent_back(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
 
 
 def _read_at(offset: int, facts: Facts, actions: Action) -> Iterator[Need]:
-    topic = facts.topic_at(offset)
-    if topic is not None:
-        yield topic_need(topic, actions)
+    return _of_message(facts.topic_at(offset), actions)
+
+
+def _of_message(topic: str | None, actions: Action, named: str = "") -> Iterator[Need]:
+    """The topic of a message, and the one that the request names, which may be another one."""
+    if named:
+        yield topic_need(named, actions)
+    if topic is not None and topic != named:
+        yield topic_need(topic, actions)._replace(is_named=False)
 
 
 def _ended(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
     """The topic of the half message, and the one that the request names."""
-    topics = {facts.topic_at(request.integer("commitLogOffset")), request.text_or("topic", "")}
-    for topic in sorted(topic for topic in topics if topic):
-        yield topic_need(topic, PUB)
+    topic = facts.topic_at(request.integer("commitLogOffset"))
+    return _of_message(topic, PUB, request.text_or("topic", ""))
 
 
 def _resumed(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
-    topics = {_topic_of_id(request.text("msgId"), facts), request.text_or("topic", "")}
-    for topic in sorted(topic for topic in topics if topic):
-        yield topic_need(topic, UPDATE)
+    topic = _topic_of_id(request.text("msgId"), facts)
+    return _of_message(topic, UPDATE, request.text_or("topic", ""))
 
 
 def _consumed_directly(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
     yield group_need(request.text("consumerGroup"), SUB)
-    topics = {_topic_of_id(request.text_or("msgId", ""), facts), request.text_or("topic", "")}
-    for topic in sorted(topic for topic in topics if topic):
-        yield topic_need(topic, SUB)
+    topic = _topic_of_id(request.text_or("msgId", ""), facts)
+    yield from _of_message(topic, SUB, request.text_or("topic", ""))
 
 
 def _topic_of_id(message_id: str, facts: Facts) -> str | None:

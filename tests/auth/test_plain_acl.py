@@ -224,7 +224,10 @@ def test_the_topic_of_traces_opens_no_other(tmp_path: Path, connect: Open) -> No
             "msgId": "k",
         }
         answer = plain.ask(RequestCode.END_TRANSACTION, end)
-        assert (answer.code, answer.remark) == (1, EXCEPTION + "No default permission for topic:topicD")
+        assert (answer.code, answer.remark) == (
+            1,
+            EXCEPTION + "No default permission for the topic of this message",
+        )
 
 
 def test_a_white_address_needs_no_signature(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.support.grpc_caller import (
     receive_fields,
     signature,
 )
+from tests.support.requests import pull_ext, records
 
 STATEFUL = (
     "authenticationStrategy=org.apache.rocketmq.auth.authentication.strategy.StatefulAuthenticationStrategy"
@@ -155,3 +156,116 @@ def test_calls_that_come_together_are_of_one_client(broker: BrokerProcess) -> No
             assert each.receive().status.code == messages.CODES["OK"]
         assert caller.code("Heartbeat")[0] == "OK"
         eventually(lambda: caller.code("Heartbeat")[0] == "OK")
+
+
+# ---- what a client states about places in the log ----
+
+
+def own_receipt(broker: BrokerProcess, caller: GrpcCaller, topic: str) -> Any:  # noqa: ANN401
+    """A message of the client, received by it."""
+    with SignedSocket(broker.address) as root:
+        create_topic(root, topic)
+        create_group(root, f"{topic}-g")
+        for user in (ALICE, MALLORY):
+            grant(root, user, f"Topic:{topic}", "Pub", "Sub")
+            grant(root, user, f"Group:{topic}-g", "Sub")
+    caller.consume(f"{topic}-g", topic)
+    caller.send(topic, b"own")
+    return caller.receive(f"{topic}-g", topic)[0]
+
+
+def log_offset(receipt: str) -> str:
+    return receipt.rsplit(" ", maxsplit=1)[-1]
+
+
+def with_log_offset(receipt: str, offset: str) -> str:
+    return " ".join([*receipt.split(" ")[:-1], offset])
+
+
+def forward(caller: GrpcCaller, topic: str, receipt: str) -> tuple[str, str]:
+    to_group = {"name": f"{topic}-g"}
+    return caller.code(
+        "ForwardMessageToDeadLetterQueue", group=to_group, topic={"name": topic}, receipt_handle=receipt
+    )
+
+
+def dead_letters(broker: BrokerProcess, topic: str) -> list[bytes]:
+    with SignedSocket(broker.address) as root:
+        answer = root.ask(RequestCode.PULL_MESSAGE, pull_ext(f"%DLQ%{topic}-g"))
+        return [record.body for record in records(answer.body)]
+
+
+def test_a_receipt_forwards_its_own_message_alone(broker: BrokerProcess, alice: GrpcCaller) -> None:
+    """Its offset in the log comes from outside: another message there would become a dead letter of this group."""
+    alice.produce("secret")
+    alice.send("secret", b"another topic", kind="FIFO", message_group="g")
+    receipt = own_receipt(broker, alice, "forwarded").system_properties.receipt_handle
+    alice.send("forwarded", b"another message")
+    with SignedSocket(broker.address) as root:
+        places = []
+        for topic in ("secret", "forwarded"):
+            for queue_id in range(4):
+                body = root.ask(RequestCode.PULL_MESSAGE, pull_ext(topic, queue_id=queue_id)).body
+                places += [(record.body, str(record.physical_offset)) for record in records(body)]
+    for found, offset in places:
+        if found != b"own":
+            answer = forward(alice, "forwarded", with_log_offset(receipt, offset))
+            assert answer[0] == "INVALID_RECEIPT_HANDLE", (found, answer)
+    assert dead_letters(broker, "forwarded") == []
+    assert forward(alice, "forwarded", receipt) == ("OK", "0")
+    assert dead_letters(broker, "forwarded") == [b"own"]
+
+
+def half_of(broker: BrokerProcess, caller: GrpcCaller, topic: str) -> Any:  # noqa: ANN401
+    with SignedSocket(broker.address) as root:
+        create_topic(root, topic, "TRANSACTION")
+        grant(root, ALICE, f"Topic:{topic}", "Pub")
+    return caller.send(topic, b"half", kind="TRANSACTION").entries[0]
+
+
+def end(caller: GrpcCaller, topic: str, transaction_id: str) -> tuple[str, str]:
+    fields = {"topic": {"name": topic}, "transaction_id": transaction_id, "message_id": "ID"}
+    return caller.code("EndTransaction", **fields, resolution="COMMIT", source="SOURCE_CLIENT")
+
+
+def test_who_may_not_learns_no_topic_from_an_offset(broker: BrokerProcess, alice: GrpcCaller) -> None:
+    """Whoever guesses an offset in the log does not learn whose message is there."""
+    entry = half_of(broker, alice, "hidden-half")
+    alice.send("secret", b"hidden", kind="FIFO", message_group="g")
+    with GrpcCaller(broker.address, "m@3", signature(MALLORY, f"{MALLORY}-word")) as mallory:
+        receipt = own_receipt(broker, mallory, "guesses").system_properties.receipt_handle
+        with SignedSocket(broker.address) as root:
+            hidden = [
+                record.physical_offset
+                for queue_id in range(4)
+                for record in records(
+                    root.ask(RequestCode.PULL_MESSAGE, pull_ext("secret", queue_id=queue_id)).body
+                )
+            ]
+        answers = [
+            forward(mallory, "guesses", with_log_offset(receipt, str(hidden[0]))),
+            end(mallory, "own", entry.transaction_id),
+        ]
+    for code, text in answers:
+        assert code == "UNAUTHORIZED", text
+        assert "secret" not in text
+        assert "hidden" not in text
+    with SignedSocket(broker.address, MALLORY, f"{MALLORY}-word") as mallory:
+        for code, ext in (
+            (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(hidden[0])}),
+            (RequestCode.CONSUMER_SEND_MSG_BACK, {"group": "guesses-g", "offset": str(hidden[0])}),
+        ):
+            remark = mallory.ask(code, ext | {"delayLevel": "0"}).remark or ""
+            assert "has no permission" in remark
+            assert "secret" not in remark
+
+
+def test_a_transaction_is_ended_by_who_knows_its_message(broker: BrokerProcess, alice: GrpcCaller) -> None:
+    """Its offsets alone could be guessed; and it is ended under its own topic."""
+    entry = half_of(broker, alice, "halves")
+    half_of(broker, alice, "other-halves")
+    places = entry.transaction_id.removeprefix(entry.message_id)
+    for guessed in (places, f"-{places}", f"ID-guessed{places}"):
+        assert end(alice, "halves", guessed)[0] != "OK"
+    assert end(alice, "other-halves", entry.transaction_id)[0] != "OK"
+    assert end(alice, "halves", entry.transaction_id) == ("OK", "OK")
