@@ -53,7 +53,7 @@ def _items(header: str) -> dict[str, str]:
     if not blank:
         raise GrpcRefusal("UNAUTHORIZED", WRONG)
     items: dict[str, str] = {}
-    for item in rest.split(",", ITEMS_MAX):
+    for item in rest.split(",", ITEMS_MAX - 1):
         name, sign, value = item.strip().partition("=")
         if not sign:
             raise GrpcRefusal(

@@ -191,6 +191,11 @@ class GrpcClient:
             self.close()
 
     @property
+    def is_online(self) -> bool:
+        """False: it has ended, or its connections have too many clients."""
+        return bool(self._connections)
+
+    @property
     def is_producer(self) -> bool:
         return self.settings is not None and self.settings.client_type == messages.CLIENT_TYPES["PRODUCER"]
 

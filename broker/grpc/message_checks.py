@@ -12,10 +12,10 @@ from firearrow.broker.grpc.statuses import GrpcRefusal
 PROPERTIES_MAX = 128
 PROPERTY_BYTES_MAX = 16_384
 """Of names and values of all user properties, the tag and the keys."""
-GROUP_BYTES_MAX = 64
-"""A message group has to be shorter."""
+GROUP_BYTES_MAX = 63
 DELAY_MS_MAX = 86_400_000
 RECOVERY_S_MAX = 3600
+ID_CHARS_MAX = 255
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -34,7 +34,7 @@ class MessageChecks:
             raise GrpcRefusal("MESSAGE_BODY_TOO_LARGE", f"message body cannot exceed the max {body_max}")
         if not own.message_id.strip():
             raise GrpcRefusal("ILLEGAL_MESSAGE_ID", "message id cannot be empty")
-        if CONTROL.search(own.message_id) or len(own.message_id) > 255:
+        if CONTROL.search(own.message_id) or len(own.message_id) > ID_CHARS_MAX:
             raise GrpcRefusal("ILLEGAL_MESSAGE_ID", "message id is too long or has control characters")
         self._check_names(message)
         self._check_properties(message)
@@ -50,8 +50,8 @@ class MessageChecks:
             _check_text("key", key, "ILLEGAL_MESSAGE_KEY")
         if own.HasField("message_group"):
             _check_text("message group", own.message_group, "ILLEGAL_MESSAGE_GROUP")
-            if len(own.message_group.encode("utf-8", "replace")) >= GROUP_BYTES_MAX:
-                text = f"message group exceed the max size {GROUP_BYTES_MAX}"
+            if len(own.message_group.encode("utf-8", "replace")) > GROUP_BYTES_MAX:
+                text = f"message group exceed the max size {GROUP_BYTES_MAX + 1}"
                 raise GrpcRefusal("ILLEGAL_MESSAGE_GROUP", text)
         if own.HasField("lite_topic"):
             raise GrpcRefusal("ILLEGAL_LITE_TOPIC", "this broker has no lite topics yet")

@@ -201,7 +201,7 @@ def _inflated(sys_flag: int, body: bytes) -> bytes | None:
         return None
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(body, INFLATED_BYTES_MAX)
+        found = stream.decompress(body, INFLATED_BYTES_MAX + 1)
     except zlib.error:
         return None
-    return found if stream.eof else None
+    return found if stream.eof and len(found) <= INFLATED_BYTES_MAX else None

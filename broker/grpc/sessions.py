@@ -70,13 +70,15 @@ class SessionMethods:
     def _register(self, call: Call, body: bytes, then: Then) -> None:
         request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, body)
         call.check(request)
+        if not call.client.is_online:
+            raise GrpcRefusal("TOO_MANY_REQUESTS", "the connection has too many clients: use another one")
         call.client.make(self._context.dispatch, request, lambda answer: call.run(lambda: then(answer)))
 
     # ---- Heartbeat ----
 
     def heartbeat(self, call: Call, request: ProtoMessage) -> None:
-        client = call.client
         call.check(_of_group(request.group.name))
+        client = call.client
         if client.settings is None:
             raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
         if client.settings.HasField("subscription"):
@@ -91,8 +93,8 @@ class SessionMethods:
     # ---- NotifyClientTermination ----
 
     def terminate(self, call: Call, request: ProtoMessage) -> None:
-        client = call.client
         call.check(_of_group(request.group.name))
+        client = call.client
         if client.settings is None:
             raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
         self._context.renewals.give_back(client)

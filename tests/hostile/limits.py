@@ -47,7 +47,7 @@ CACHE = re.compile(r"forgotten|dropped$|counted together|not counted|share one m
 """Outcomes that nothing outside sees: they are in limits.txt alone."""
 GROUP_LEAST = 3
 """Limits with one outcome that get a list of their own."""
-FOLDERS = ("_native/wire", "_native/store", "_native/fastpath", "broker")
+FOLDERS = ("_native/wire", "_native/http2", "_native/store", "_native/fastpath", "broker")
 
 
 def shown(limit: Limit) -> str:
