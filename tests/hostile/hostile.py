@@ -1,10 +1,11 @@
 """Hostile clients against a real broker: their cost in memory and in other clients' time.
 
 `python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY] [--tls]
-[--users|--insider]`: every attack for T seconds with N connections, while a well-behaved client works.
+[--users|--insider]`: every attack for T seconds with N connections, while two well-behaved clients work: one of
+remoting and one of gRPC.
 
-`--users`: it is the only one that may log in; `--insider`: attackers may, too, as a user with all rights; `--tls`: only
-TLS is accepted. One line per attack; exit code 1 if a bound was exceeded.
+`--users`: they are the only ones that may log in; `--insider`: attackers may, too, as a user with all rights; `--tls`:
+only TLS is accepted. One line per attack; exit code 1 if a bound was exceeded.
 """
 
 import argparse
@@ -18,9 +19,10 @@ from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 
-from tests.auth.secured import SignedSocket, create_user, grant, options
+from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, options
 from tests.hostile.attacker import ATTACKS, FREE
 from tests.hostile.background_client import BackgroundClient
+from tests.hostile.grpc_background_client import GrpcBackgroundClient
 from tests.hostile.memory import Watched, worked_s
 from tests.support.broker_process import WAY, WAYS, BrokerProcess, shared_certificates
 from tests.support.certificates import settings
@@ -60,6 +62,9 @@ class Seen:
     work_s: float
     usual_s: float
     served: int
+    grpc_work_s: float
+    grpc_usual_s: float
+    grpc_served: int
 
     @property
     def faults(self) -> list[str]:
@@ -70,6 +75,10 @@ class Seen:
             found.append(f"the background client waited while the broker worked for {self.work_s:.2f} s")
         if not self.served:
             found.append("the background client was not served")
+        if self.grpc_work_s > WORK_S + WORK_S_EACH * (self.joined + self.closed):
+            found.append(f"that of gRPC waited while the broker worked for {self.grpc_work_s:.2f} s")
+        if not self.grpc_served:
+            found.append("that of gRPC was not served")
         return found
 
     def __str__(self) -> str:
@@ -77,13 +86,14 @@ class Seen:
             f"{self.name:16} {self.seconds:5.1f} s  connections {self.joined:5} ({self.closed} closed, {self.refused} "
             f"refused)  memory {self.before_kib >> 10} → {self.peak_kib >> 10} → {self.after_kib >> 10} MiB  "
             f"client {self.served} rounds, 99 % in {1000 * self.usual_s:.1f} ms, worst {1000 * self.worst_s:.0f} ms "
-            f"(the broker worked {1000 * self.work_s:.0f} ms of it)"
+            f"(the broker worked {1000 * self.work_s:.0f} ms of it)  gRPC {self.grpc_served} calls, "
+            f"99 % in {1000 * self.grpc_usual_s:.1f} ms"
             + "".join(f"  BROKEN: {fault}" for fault in self.faults)
         )
 
 
 class Siege:
-    """A broker, a background client and an attacker; `attack` runs one attack and closes its connections."""
+    """A broker, its background clients and an attacker; `attack` runs one attack and closes its connections."""
 
     def __init__(
         self, broker: BrokerProcess, connections: int, seconds: float, who: "Who", *, tls: bool
@@ -101,6 +111,13 @@ class Siege:
         more = ["--authority", shared_certificates().path("authority.pem")] if tls else []
         more += ["--keys", *INSIDER] if who is Who.INSIDER else []
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
+        self._grpc_client = GrpcBackgroundClient(
+            broker.address,
+            lambda: worked_s(pid),
+            connect,
+            None if who is Who.ANYONE else (ROOT, ROOT_PASSWORD),
+            Path(shared_certificates().path("authority.pem")).read_bytes() if tls else None,
+        )
         self._attacker = subprocess.Popen(
             [
                 sys.executable,
@@ -119,11 +136,13 @@ class Siege:
 
     def attack(self, name: str) -> Seen:
         begun, mark, before = time.monotonic(), self._client.mark(), self._watched.now
+        grpc_mark = self._grpc_client.mark()
         self._watched.take_peak()
         joined, closed, refused = self._command(name)
         peak, seconds = self._watched.take_peak(), time.monotonic() - begun
         self._command(FREE)
         self._client.wait_for_rounds(3)
+        self._grpc_client.wait_for_call()
         return Seen(
             name,
             joined,
@@ -137,6 +156,9 @@ class Siege:
             self._client.worst_work_s(mark),
             self._client.usual_s(mark),
             self._client.mark() - mark,
+            self._grpc_client.worst_work_s(grpc_mark),
+            self._grpc_client.usual_s(grpc_mark),
+            self._grpc_client.mark() - grpc_mark,
         )
 
     def _command(self, name: str) -> tuple[int, int, int]:
@@ -160,6 +182,7 @@ class Siege:
         self._attacker.stdout.close()
         self._attacker.wait(PATIENCE_S)
         self._watched.stop()
+        self._grpc_client.stop()
         self._client.stop()
 
 

@@ -7,11 +7,13 @@ from tests.hostile.attack_sockets import AttackSockets
 from tests.hostile.attacks import Attack, Field
 from tests.support.http2_frames import (
     CONTINUATION,
+    DATA,
     END_HEADERS,
     END_STREAM,
     HEADERS,
     PING,
     PREFACE,
+    PRIORITY,
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
@@ -26,7 +28,14 @@ from tests.support.http2_frames import (
 CALLERS = 20
 STREAMS = 10_000
 CANCEL = struct.pack(">I", 8)
-NO_WINDOW = struct.pack(">HI", 4, 0)
+NO_WINDOW, ONE_BYTE = (struct.pack(">HI", 4, size) for size in (0, 1))
+MORE = struct.pack(">I", 1)
+UNKNOWN_KIND = 0x50
+SMALL_BUFFER = 4096
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    b"HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
+)
 
 
 def _callers(field: Field, settings: bytes = b"") -> AttackSockets:
@@ -142,6 +151,61 @@ def empty_fields(field: Field) -> AttackSockets:
     return sockets
 
 
+def one_byte_windows(field: Field) -> AttackSockets:
+    """Answers that may be sent one byte at a time."""
+    sockets = _callers(field, ONE_BYTE)
+    block, body = headers_of("QueryRoute"), b"\x0a\x08\x12\x06TBW102"
+    streams = range(1, 401, 2)
+    sockets.send(b"".join(call(stream, block, body) for stream in streams))
+    flood = b"".join(frame(WINDOW_UPDATE, 0, stream, MORE) for stream in streams)
+    until = time.monotonic() + field.seconds
+    while time.monotonic() < until:
+        sockets.send(flood, within_s=0.2)
+    return sockets
+
+
+def empty_frames(field: Field) -> AttackSockets:
+    """Frames that have no content, or mean nothing."""
+    sockets = _callers(field)
+    sockets.send(frame(HEADERS, END_HEADERS, 1, headers_of("SendMessage")))
+    flood = (frame(DATA, 0, 1) + frame(PRIORITY, 0, 1, bytes(5)) + frame(UNKNOWN_KIND, 0, 1)) * 1000
+    until = time.monotonic() + field.seconds
+    while time.monotonic() < until:
+        sockets.send(flood, within_s=0.2)
+    return sockets
+
+
+def slow_messages(field: Field) -> AttackSockets:
+    """A byte from time to time, of large messages on many streams."""
+    sockets = _callers(field)
+    block, streams = headers_of("SendMessage"), range(1, 401, 2)
+    begun = message(b"", claimed=4 << 20)
+    for stream in streams:
+        sockets.send(frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, 0, stream, begun))
+    until = time.monotonic() + field.seconds
+    while time.monotonic() < until:
+        sockets.send(b"".join(frame(DATA, 0, stream, b"x") for stream in streams), within_s=0.2)
+    return sockets
+
+
+def deaf_callers(field: Field) -> AttackSockets:
+    """Calls without end, whose answers they do not read though their windows are open."""
+    sockets = field.open_sockets(CALLERS, receive_bytes=SMALL_BUFFER)
+    wide = frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30))
+    sockets.send(opening(struct.pack(">HI", 4, 0x7FFFFFFF)) + wide)
+    block, body = headers_of("QueryRoute"), b"\x0a\x0c\x12\x0aBackground"
+    for first in range(0, STREAMS, 100):
+        sockets.send(b"".join(call(2 * n + 1, block, body) for n in range(first, first + 100)), within_s=0.5)
+    return sockets
+
+
+def upgrades(field: Field) -> AttackSockets:
+    """HTTP/2 asked for by HTTP/1.1, as no gRPC client does."""
+    sockets = field.open_sockets()
+    sockets.send(UPGRADE + opening())
+    return sockets
+
+
 HTTP2: dict[str, Attack] = {
     each.__name__: each
     for each in (
@@ -154,5 +218,10 @@ HTTP2: dict[str, Attack] = {
         closed_windows,
         lying_messages,
         empty_fields,
+        one_byte_windows,
+        empty_frames,
+        slow_messages,
+        deaf_callers,
+        upgrades,
     )
 }

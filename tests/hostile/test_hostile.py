@@ -35,6 +35,8 @@ def test_an_insider_over_tls() -> None:
         "huge_counts",
         "held_pulls",
         "pops",
+        "rapid_resets",
+        "closed_windows",
     ]
     seen = list(besiege(names, CONNECTIONS, SECONDS, who=Who.INSIDER, tls=True))
     assert not [str(each) for each in seen if each.faults]
