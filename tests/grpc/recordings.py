@@ -1,4 +1,4 @@
-"""Recorded conversations of Apache's clients with its proxy, and what in them is the same in each run.
+"""Recorded conversations of Apache's clients with its proxy.
 
 `tests/recorded/grpc/CLIENT-SCENARIO.jsonl.gz`: a line for each event (see the README there).
 """
@@ -16,23 +16,8 @@ from google.protobuf import json_format
 from firearrow.broker.grpc.messages import ProtoClass, ProtoMessage
 
 FOLDER = Path(__file__).parents[1] / "recorded" / "grpc"
-TEXT_MAX = 1400
-"""Larger bodies are cut."""
 CUT = re.compile(r"…\((\d+) bytes\)")
-JAVA = re.compile(r"(org\.apache\.[\w.]+|\w+Exception): ")
-TIMES = frozenset(
-    (
-        "born_timestamp",
-        "store_timestamp",
-        "store_host",
-        "delivery_timestamp",
-        "receipt_handle",
-        "recall_handle",
-    )
-)
-CHOSEN = frozenset(("queue_id", "queue_offset", "offset"))
-"""They depend on the queue that took its turn, at which a proxy begins anywhere."""
-PLACES = frozenset(("host", "port", "scheme"))
+"""Bodies of more than 1 KiB are cut."""
 
 
 class Event(NamedTuple):
@@ -44,9 +29,14 @@ class Event(NamedTuple):
     meta: dict[str, str] | None
     deadline: float | None
     message: dict[str, Any] | None
-    ends: bool
+    half_closes: bool
     cancelled: bool
     status: tuple[str, str] | None
+
+    @property
+    def is_answer(self) -> bool:
+        """A message or the end of a call, from the server."""
+        return not self.is_request
 
 
 def names() -> list[str]:
@@ -77,27 +67,20 @@ def parsed(value: dict[str, Any], kind: ProtoClass) -> ProtoMessage:
 
 def _whole(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
-        return {key: _body(each) if key == "body" else _whole(each) for key, each in value.items()}
+        return {key: whole_body(each) if key == "body" else _whole(each) for key, each in value.items()}
     return [_whole(each) for each in value] if isinstance(value, list) else value
 
 
-def _body(text: str) -> str:
+def whole_body(text: str) -> str:
     cut = CUT.search(text)
     return text if cut is None else base64.b64encode(bytes(int(cut[1]))).decode()
 
 
 def to_dict(message: ProtoMessage) -> dict[str, Any]:
-    return json_format.MessageToDict(message, preserving_proto_field_name=True)
+    found = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    assert isinstance(found, dict)
+    return found
 
 
-def comparable(value: Any, left_out: frozenset[str] = TIMES | CHOSEN | PLACES) -> Any:  # noqa: ANN401
-    """What has to be the same: without times, places and chosen queues, and without Java's names in texts."""
-    if isinstance(value, dict):
-        found = {key: comparable(each, left_out) for key, each in value.items() if key not in left_out}
-        if "body" in found and (CUT.search(found["body"]) or len(found["body"]) > TEXT_MAX):
-            del found["body"]
-            found.get("system_properties", {}).pop("body_digest", None)
-        return {key: each for key, each in found.items() if each not in ({}, [], "", False, 0)}
-    if isinstance(value, list):
-        return [comparable(each, left_out) for each in value]
-    return JAVA.sub("", value) if isinstance(value, str) and len(value) < TEXT_MAX else value
+def body_of(message: dict[str, Any]) -> bytes:
+    return base64.b64decode(whole_body(message.get("body", "")))

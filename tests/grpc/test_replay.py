@@ -1,67 +1,146 @@
-"""The recorded conversations of Apache's clients with its proxy, replayed against our broker."""
+"""Each recorded conversation of Apache's clients with its proxy is replayed against our broker; its answers agree,
+except for the differences named in docs/PROTOCOL.md."""
 
+import copy
+import functools
+import re
+import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.grpc import recordings
-from tests.grpc.conftest import SETTINGS
-from tests.grpc.replay import Replay, prepare
+from tests.grpc import brokers, recordings
+from tests.grpc.brokers import NEED_USERS, ROOT, SETTINGS, WITH_USERS
+from tests.grpc.comparison import Answer, Difference, compared
+from tests.grpc.differences import OF_LOAD, RULES, name_of
+from tests.grpc.replay import Replay
 from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 
-NOT_REPLAYED = {
-    "probe-refusals": "in test_refusals",
-    "probe-auth": "in test_refusals",
-    "java-acl-ok": "needs the recording's users",
-    "java-acl-refused": "needs the recording's users",
-    "python-mqadmin": "what mqadmin did is not in it",
-    "java-remoting-in": "the half of remoting is not in it",
-    "java-remoting-out": "the half of remoting is not in it",
-    "java-remoting-both": "the half of remoting is not in it",
-}
-ALL = [name for name in recordings.names() if name not in NOT_REPLAYED]
-SHORT = [
-    name
-    for name in ALL
-    if name.startswith(("java-", "python-")) and "renew" not in name and "dlq" not in name
-]
+PROTOCOL = Path(__file__).resolve().parents[2] / "docs/PROTOCOL.md"
+RECORDINGS = 80
+AT_ONCE = 40
+EQUAL = 3400
+"""How many answers must agree in every value."""
+OF_A_KIND, KINDS = 3, 100
+"""How many answers of each kind are spoiled; minimum number of kinds."""
+WRONG = "wrong"
+ZERO = ("offset", "queue_id")
+"""Numbers that are 0 where they are missing."""
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("replay") / "store", *SETTINGS) as running:
-        yield running
-        assert running.stop() == 0
-        assert "Traceback" not in running.log.read_text()
+@dataclass
+class Replays:
+    done: list[Replay]
+    seconds: float
+
+    @property
+    def differences(self) -> list[Difference]:
+        return [difference for each in self.done for difference in each.differences]
 
 
-def replay(broker: BrokerProcess, name: str) -> str | None:
-    """What differs; None: nothing."""
-    running = Replay(broker.address)
-    try:
-        running.run(name)
-    except Exception as error:  # reported with all others
-        return f"{name} after {running.compared} answers: {type(error).__name__} {error}"
-    return None if running.compared > 1 or "unknown-topic" in name else f"{name}: too little was compared"
+@functools.cache
+def replayed() -> Replays:
+    """All recordings, once, against two brokers: one of them has users."""
+    started, names = time.monotonic(), recordings.names()
+    plain, users = [name for name in names if name not in NEED_USERS], list(NEED_USERS)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "users"
+        brokers.add_users(store)
+        with (
+            BrokerProcess(Path(folder) / "plain", *brokers.arguments(SETTINGS)) as first,
+            BrokerProcess(store, *brokers.arguments(SETTINGS | WITH_USERS)) as second,
+        ):
+            with first.connect() as connection:
+                for name in plain:
+                    brokers.prepare(connection, name)
+            with ClientSocket(second.address, keys=ROOT) as connection:
+                for name in users:
+                    brokers.prepare(connection, name)
+            replays = [Replay(first.address, name) for name in plain]
+            replays += [Replay(second.address, name) for name in users]
+            with first.connect() as connection:
+                for each in replays:
+                    each.send_by_remoting(connection)
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(Replay.run, replays))
+            for broker in (first, second):
+                assert broker.stop() == 0
+                assert "Traceback" not in broker.log.read_text()
+    return Replays(replays, time.monotonic() - started)
 
 
-def replay_all(broker: BrokerProcess, names: list[str]) -> None:
-    with broker.connect() as connection:
-        for name in names:
-            prepare(connection, name)
-    with ThreadPoolExecutor(12) as pool:
-        different = [each for each in pool.map(lambda name: replay(broker, name), names) if each is not None]
-    assert not different, "\n".join(different)
+def test_every_difference_has_a_name() -> None:
+    unnamed = [each for each in replayed().differences if name_of(each) is None]
+    assert not unnamed, "\n".join(map(str, unnamed[:200]))
 
 
-def test_conversations_of_java_and_python(broker: BrokerProcess) -> None:
-    replay_all(broker, SHORT)
+def test_every_name_still_occurs() -> None:
+    assert {name_of(each) for each in replayed().differences} | OF_LOAD == set(RULES)
 
 
-@pytest.mark.long
-def test_conversations_of_all_clients(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "store", *SETTINGS) as running:
-        replay_all(running, ALL)
-        assert running.stop() == 0
+def test_every_answer_is_compared_and_most_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
+    found = replayed()
+    equal = sum(each.equal for each in found.done)
+    counts = Counter(name_of(each) for each in found.differences)
+    total = sum(each.compared for each in found.done)
+    with capsys.disabled():
+        print(f"\n{total} answers and ends compared in {found.seconds:.0f} s, {equal} equal")
+        for name, count in counts.most_common():
+            print(f"{count:6} times: {name}")
+    recorded = sum(event.is_answer for name in recordings.names() for event in recordings.events(name))
+    assert len(found.done) == RECORDINGS
+    assert total == recorded
+    assert equal >= EQUAL
+
+
+def test_a_wrong_answer_is_detected() -> None:
+    """No rule is so wide that a wrong value, or one less or more, matches it. Statuses with different codes are one
+    difference, whose rules name both codes."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for replay in replayed().done:
+        for rpc, request, theirs, ours in replay.pairs:
+            if any(path[-1] == "status" for path, _, _ in compared(theirs, ours)):
+                continue
+            for what, spoiled in spoiled_of(ours):
+                seen[rpc, what] += 1
+                if seen[rpc, what] <= OF_A_KIND:
+                    found = [
+                        Difference(replay.name, rpc, request, theirs, spoiled, *each)
+                        for each in compared(theirs, spoiled)
+                    ]
+                    assert None in {name_of(each) for each in found}, (replay.name, rpc, what)
+    assert len(seen) > KINDS
+
+
+def spoiled_of(answer: Answer) -> Iterator[tuple[str, Answer]]:
+    """The answer without each of its values, and with another one in its place."""
+    for path in _paths(answer):
+        what = ".".join(str(part) for part in path if not isinstance(part, int))
+        for change in ("no ", "") if path[-1] not in ZERO else ("",):
+            spoiled = copy.deepcopy(answer)
+            holder: Any = functools.reduce(lambda value, part: value[part], path[:-1], spoiled)
+            if change:
+                del holder[path[-1]]
+            else:
+                holder[path[-1]] = WRONG
+            yield change + what, spoiled
+
+
+def _paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:  # noqa: ANN401
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _paths(each, (*path, key))
+    else:
+        yield path
+
+
+def test_protocol_lists_the_same_names() -> None:
+    section = PROTOCOL.read_text("utf-8").split("\n### Named differences from Apache's proxy")[1]
+    assert re.findall(r"^- \*\*(.+?)\*\*:", section.split("\n#")[0], re.MULTILINE) == list(RULES)
