@@ -12,13 +12,10 @@ from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
-from firearrow.broker.grpc.receipts import NOT_KNOWN, Receipt
-from firearrow.broker.grpc.statuses import CODES, GrpcRefusal, group_name, topic_name
+from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, NOT_KNOWN, Receipt
+from firearrow.broker.grpc.statuses import GrpcRefusal, code_of, group_name, topic_name
 
 ENTRIES_MAX = 1024
-INVISIBLE_MS_MAX = 43_200_000
-NO_RETRY = {"delayLevel": "-1", "maxReconsumeTimes": "0", "unitMode": "false"}
-"""A send-back that goes to the dead letters at once."""
 
 
 class AcknowledgingMethods:
@@ -56,7 +53,7 @@ class AcknowledgingMethods:
             result.status.CopyFrom(messages.status(code, text))
             left -= 1
             if left == 0:
-                _set_common(response)
+                response.status.CopyFrom(messages.common_status(response.entries))
                 call.finish(response)
 
         for entry in request.entries:
@@ -76,8 +73,7 @@ class AcknowledgingMethods:
                 self._context.renewals.end(call.client, group, receipt)
             done(*_result(answer))
 
-        command = RemotingCommand.request(RequestCode.ACK_MESSAGE, receipt.fields(group))
-        return call.ask(command, acknowledged)
+        return call.ask(receipt.acknowledgement(group), acknowledged)
 
     # ---- ChangeInvisibleDuration ----
 
@@ -112,25 +108,17 @@ class AcknowledgingMethods:
         receipt = self._receipt(call, request.receipt_handle, topic, group)
         if receipt.log_offset == NOT_KNOWN:
             raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "commit log offset is empty")
-        fields = NO_RETRY | {
-            "offset": str(receipt.log_offset),
-            "group": group,
-            "originMsgId": request.message_id,
-            "originTopic": receipt.topic,
-            "originQueueId": str(receipt.queue_id),
-            "originQueueOffset": str(receipt.queue_offset),
-        }
 
         def forwarded(answer: RemotingCommand) -> None:
             if answer.code != ResponseCode.SUCCESS:
                 raise GrpcRefusal(*_result(answer))
-            call.ask(RemotingCommand.request(RequestCode.ACK_MESSAGE, receipt.fields(group)), acknowledged)
+            call.ask(receipt.acknowledgement(group), acknowledged)
 
         def acknowledged(answer: RemotingCommand) -> None:
             self._context.renewals.end(call.client, group, receipt)
             call.finish(call.method.response(status=messages.status("OK", "0")))  # as Apache's proxy has it
 
-        call.ask(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields), forwarded)
+        call.ask(receipt.dead_letter(group, request.message_id), forwarded)
 
 
 def _bind(done: Callable[[ProtoMessage, str, str], None], result: ProtoMessage) -> Callable[[str, str], None]:
@@ -142,15 +130,5 @@ def _result(answer: RemotingCommand) -> tuple[str, str]:
         return "OK", "OK"
     if answer.code == ResponseCode.NO_MESSAGE:  # its offset is not one of the queue's
         return "INVALID_RECEIPT_HANDLE", answer.remark or "there is no such message"
-    code = CODES.get(answer.code, "INTERNAL_SERVER_ERROR")
+    code = code_of(answer)
     return code, answer.remark or code
-
-
-def _set_common(response: ProtoMessage) -> None:
-    """The status of all entries, if they agree."""
-    codes = {entry.status.code for entry in response.entries}
-    if len(codes) == 1:
-        name = next(name for name, code in messages.CODES.items() if code in codes)
-        response.status.CopyFrom(messages.status(name, name))
-    else:
-        response.status.CopyFrom(messages.status("MULTIPLE_RESULTS", "MULTIPLE_RESULTS"))

@@ -21,6 +21,7 @@ from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.grpc import authorization, messages
 from firearrow.broker.grpc.commands import command_of, result_of
 from firearrow.broker.grpc.messages import ProtoMessage
+from firearrow.broker.grpc.statuses import GrpcRefusal
 
 log = logging.getLogger("firearrow.grpc")
 
@@ -98,6 +99,13 @@ class GrpcClient:
         self._own_requests[request.opaque] = then
         dispatch(request, self)
 
+    def check_settings(self) -> ProtoMessage:
+        """Its settings. GrpcRefusal: it has sent none yet."""
+        if self.settings is None:
+            text = "cannot find client settings for this client"
+            raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", text)
+        return self.settings
+
     def count_answer(self, answer: RemotingCommand) -> None:
         self._clients.times.answer(answer, self.closed)
 
@@ -125,7 +133,7 @@ class GrpcClient:
     def oneway(self, command: RemotingCommand) -> None:
         """Clients of gRPC get the checks of transactions; they need no other notification."""
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
-            self._tell(command_of(command, ""))
+            self._send(command_of(command, ""))
 
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         if self.closed or self.telemetry is None or not self.telemetry.is_open:
@@ -133,12 +141,12 @@ class GrpcClient:
         if len(self._asked) >= ASKED_MAX:
             raise ConnectionError(f"the client has {ASKED_MAX} commands to answer already")
         nonce = str(next(self._nonces))
-        telling = command_of(command, nonce)
-        if telling is None:
+        message = command_of(command, nonce)
+        if message is None:
             raise ConnectionError(NOT_ASKED)
         future: asyncio.Future[RemotingCommand] = self._clients.loop.create_future()
         self._asked[nonce] = command, future
-        self._tell(telling)
+        self._send(message)
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
@@ -152,7 +160,7 @@ class GrpcClient:
         if command is not None and future is not None and not future.done():
             future.set_result(result_of(command, message))
 
-    def _tell(self, message: ProtoMessage) -> None:
+    def _send(self, message: ProtoMessage) -> None:
         if message is not None and self.telemetry is not None:
             self.telemetry.send(message.SerializeToString())
 

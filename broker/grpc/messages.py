@@ -6,6 +6,7 @@ a client of Apache's in the same process can have its own. mypy does not know th
 
 import datetime
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pool, duration_pb2, message_factory, timestamp_pb2
@@ -58,6 +59,7 @@ ENCODINGS = enum("Encoding")
 DIGESTS = enum("DigestType")
 PERMISSIONS = enum("Permission")
 SCHEMES = enum("AddressScheme")
+FILTERS = enum("FilterType")
 
 
 def method_classes(name: str) -> tuple[ProtoClass, ProtoClass]:
@@ -85,6 +87,18 @@ def _fields(name: str) -> ProtoFields:
 def status(code: str, text: str = "OK") -> ProtoMessage:
     """A status with the code of this name."""
     return Status(code=CODES[code], message=text)
+
+
+def common_status(entries: Sequence[ProtoMessage]) -> ProtoMessage:
+    """Of an answer: that of all its entries, if they agree."""
+    if len({entry.status.code for entry in entries}) == 1:
+        return entries[0].status
+    return status("MULTIPLE_RESULTS", "MULTIPLE_RESULTS")
+
+
+def filter_of(expression: ProtoMessage) -> tuple[str, str]:
+    """A FilterExpression as clients of remoting state it: the expression, and its type."""
+    return expression.expression or "*", "SQL92" if expression.type == FILTERS["SQL"] else "TAG"
 
 
 def milliseconds(time: ProtoMessage) -> int:

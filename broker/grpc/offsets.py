@@ -6,13 +6,11 @@ from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.message_codec import message_to
-from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
+from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds
 from firearrow.broker.grpc.receiving import ANSWER_BYTES_MAX, records
+from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX
 from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name, refusal_of, topic_name
 
-BATCH_MAX = 32
-POLL_MS_MAX = 20_000
-SQL = 2
 NOTHING = frozenset((ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY))
 BEGINNING, END, TIMESTAMP = 0, 1, 2
 """QueryOffsetPolicy."""
@@ -23,14 +21,15 @@ class OffsetMethods:
         self._context = context
 
     def pull(self, call: Call, request: ProtoMessage) -> None:
+        expression, kind = filter_of(request.filter_expression)
         fields = _queue(request) | {
             "queueOffset": str(request.offset),
             "maxMsgNums": str(min(max(request.batch_size, 1), BATCH_MAX)),
             "sysFlag": str(int(PullFlag.PULL_SUBSCRIPTION | PullFlag.PULL_SUSPEND)),
             "commitOffset": "0",
             "suspendTimeoutMillis": str(min(max(milliseconds(request.long_polling_timeout), 0), POLL_MS_MAX)),
-            "subscription": request.filter_expression.expression or "*",
-            "expressionType": "SQL92" if request.filter_expression.type == SQL else "TAG",
+            "subscription": expression,
+            "expressionType": kind,
             "subVersion": "0",
         }
 

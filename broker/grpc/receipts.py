@@ -19,6 +19,8 @@ from firearrow.broker.pop.receipt_handles import (
 )
 
 WORDS_MIN = 8
+INVISIBLE_MS_MAX = 43_200_000
+"""What a client may ask for."""
 NOT_KNOWN = -1
 
 
@@ -86,6 +88,24 @@ class Receipt(NamedTuple):
         """The request that makes the message visible then, without counting that as a delivery."""
         fields = self.fields(group) | {"invisibleTime": str(invisible_ms), "suspend": "true"}
         return RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
+
+    def dead_letter(self, group: str, message_id: str = "") -> RemotingCommand:
+        """The request that puts the message to the dead letters of its group, however often it may be retried."""
+        fields = {
+            "group": group,
+            "offset": str(self.log_offset),
+            "originMsgId": message_id,
+            "originTopic": self.topic,
+            "originQueueId": str(self.queue_id),
+            "originQueueOffset": str(self.queue_offset),
+            "delayLevel": "-1",
+            "maxReconsumeTimes": "0",
+            "unitMode": "false",
+        }
+        return RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+
+    def acknowledgement(self, group: str) -> RemotingCommand:
+        return RemotingCommand.request(RequestCode.ACK_MESSAGE, self.fields(group))
 
     def changed(self, answer: RemotingCommand) -> "Receipt":
         """After CHANGE_MESSAGE_INVISIBLETIME with this answer."""

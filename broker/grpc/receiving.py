@@ -14,22 +14,27 @@ from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.message_codec import message_to
-from firearrow.broker.grpc.messages import ProtoMessage, milliseconds, set_ms
-from firearrow.broker.grpc.receipts import Receipt
+from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds, set_ms
+from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, Receipt
 from firearrow.broker.grpc.renewals import GIVE_BACK_MS
-from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_topic, refusal_of, topic_name
+from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX
+from firearrow.broker.grpc.statuses import (
+    GrpcRefusal,
+    group_name,
+    known_group,
+    known_topic,
+    refusal_of,
+    topic_name,
+)
 from firearrow.broker.pop.receipt_handles import kind_of, receipt_handle_text
 from firearrow.broker.tables.groups import GroupConfig
 
-BATCH_MAX = 32
-POLL_MS_MIN, POLL_MS_MAX = 5000, 20_000
+POLL_MS_MIN = 5000
 AUTO_RENEWED_MS = 60_000
 ANSWER_BYTES_MAX = 16 << 20
 """Once the bodies of an answer have more, which only inflated ones have, the rest is received again."""
-INVISIBLE_MS_MIN, INVISIBLE_MS_MAX = 10_000, 43_200_000
+INVISIBLE_MS_MIN = 10_000
 FROM_END = "1"
-SQL = 2
-NO_RETRY = {"delayLevel": "-1", "maxReconsumeTimes": "0", "unitMode": "false"}
 _SIZE = struct.Struct(">i")
 
 
@@ -52,17 +57,14 @@ class ReceivingMethods:
         topic = topic_name(request.message_queue.topic.name)
         fields = {"consumerGroup": group, "topic": topic}
         call.check(RemotingCommand.request(RequestCode.POP_MESSAGE, dict(fields)))
-        settings = call.client.settings
-        if settings is None:
-            raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", "cannot find client settings for this client")
+        settings = call.client.check_settings()
         poll_ms, invisible_ms = _poll_ms(call, request, settings), _invisible_ms(request)
         known_topic(self._topics, topic)
-        config = self._groups.get(group)
-        if config is None:
-            raise GrpcRefusal("CONSUMER_GROUP_NOT_FOUND", f"group not found: {group}")
+        config = known_group(self._groups, group)
         if request.batch_size <= 0:
             handle = self._context.loop.call_later(poll_ms / 1000, self._nothing, call)
             return call.on_end(handle.cancel)
+        expression, kind = filter_of(request.filter_expression)
         fields |= {
             "queueId": "-1",
             "maxMsgNums": str(min(request.batch_size, BATCH_MAX)),
@@ -70,8 +72,8 @@ class ReceivingMethods:
             "pollTime": str(poll_ms),
             "bornTime": str(self._context.clock.now_ms()),
             "initMode": FROM_END,
-            "exp": request.filter_expression.expression or "*",
-            "expType": "SQL92" if request.filter_expression.type == SQL else "TAG",
+            "exp": expression,
+            "expType": kind,
             "order": "true" if config.consume_orderly else "false",
             "attemptId": request.attempt_id,
         }
@@ -145,19 +147,12 @@ class ReceivingMethods:
 
     def _forward(self, group: str, receipt: Receipt) -> None:
         """Put a message that was delivered too often to the dead letters."""
-        fields = NO_RETRY | {
-            "offset": str(receipt.log_offset),
-            "group": group,
-            "originTopic": receipt.topic,
-        }
 
         def forwarded(answer: RemotingCommand) -> None:
             if answer.code == ResponseCode.SUCCESS:
-                done = RemotingCommand.request(RequestCode.ACK_MESSAGE, receipt.fields(group))
-                self._context.requests.make(done, lambda _: None)
+                self._context.requests.make(receipt.acknowledgement(group), lambda _: None)
 
-        back = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
-        self._context.requests.make(back, forwarded)
+        self._context.requests.make(receipt.dead_letter(group), forwarded)
 
     def _nothing(self, call: Call) -> None:
         self._end(call, "MESSAGE_NOT_FOUND", "no new message")

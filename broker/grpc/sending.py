@@ -18,7 +18,7 @@ from firearrow.broker.grpc.message_checks import MessageChecks
 from firearrow.broker.grpc.message_codec import check_digest, flags_from, properties_from, type_of
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
 from firearrow.broker.grpc.routes import QueueChoice
-from firearrow.broker.grpc.statuses import CODES, GrpcRefusal, expect, known_topic, topic_name
+from firearrow.broker.grpc.statuses import GrpcRefusal, code_of, expect, known_topic, topic_name
 from firearrow.broker.tables.topics import TopicConfig
 
 STORED = frozenset(
@@ -62,7 +62,8 @@ class SendingMethods:
         topic = known_topic(self._topics, name)
         sent = [self._request(call, topic, message) for message in request.messages]
         queue_id = self._queues.choose(topic, request.messages)
-        entries = [call.method.response().entries.add() for _ in sent]
+        response = call.method.response()
+        entries = [response.entries.add() for _ in sent]
         left = len(sent)
 
         for entry, message, command in zip(entries, request.messages, sent, strict=True):
@@ -74,7 +75,8 @@ class SendingMethods:
                 _set_entry(entry, of, answer)
                 left -= 1
                 if left == 0:
-                    call.finish(_of_entries(call, entries))
+                    response.status.CopyFrom(messages.common_status(entries))
+                    call.finish(response)
 
             command.ext["e"] = str(queue_id)
             call.ask(command, stored)
@@ -154,7 +156,7 @@ def check_type(topic: TopicConfig, actual: str) -> None:
 
 
 def _set_entry(entry: ProtoMessage, message: ProtoMessage, answer: RemotingCommand) -> None:
-    code = CODES.get(answer.code, "INTERNAL_SERVER_ERROR")
+    code = code_of(answer)
     text = "OK" if answer.code == ResponseCode.SUCCESS else answer.remark or code
     entry.status.CopyFrom(messages.status(code, text))
     own = message.system_properties
@@ -166,15 +168,3 @@ def _set_entry(entry: ProtoMessage, message: ProtoMessage, answer: RemotingComma
     if own.message_type == messages.MESSAGE_TYPES["TRANSACTION"]:
         half = HalfMessage(own.message_id, entry.offset, offset_of(answer.text("msgId")))
         entry.transaction_id = half.transaction_id
-
-
-def _of_entries(call: Call, entries: list[ProtoMessage]) -> ProtoMessage:
-    """The answer; its status is that of all entries, if they agree."""
-    response = call.method.response()
-    response.entries.extend(entries)
-    codes = {entry.status.code for entry in entries}
-    if len(codes) == 1:
-        response.status.CopyFrom(entries[0].status)
-    else:
-        response.status.CopyFrom(messages.status("MULTIPLE_RESULTS", "MULTIPLE_RESULTS"))
-    return response

@@ -12,7 +12,6 @@ from firearrow.broker.grpc.messages import ProtoMessage
 from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name
 
 INVALID_ARGUMENT, INTERNAL = 3, 13
-UNKNOWN_CLIENT = "cannot find client settings for this client"
 FAILED = "process client telemetryCommand failed."
 
 
@@ -78,25 +77,21 @@ class SessionMethods:
 
     def heartbeat(self, call: Call, request: ProtoMessage) -> None:
         call.check(_of_group(request.group.name))
-        client = call.client
-        if client.settings is None:
-            raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
-        if client.settings.HasField("subscription"):
+        if call.client.check_settings().HasField("subscription"):
             group_name(request.group.name)
 
         def registered(answer: RemotingCommand) -> None:
             expect(answer)
             call.finish(call.method.response(status=messages.status("OK")))
 
-        self._register(call, client.heartbeat, registered)
+        self._register(call, call.client.heartbeat, registered)
 
     # ---- NotifyClientTermination ----
 
     def terminate(self, call: Call, request: ProtoMessage) -> None:
         call.check(_of_group(request.group.name))
         client = call.client
-        if client.settings is None:
-            raise GrpcRefusal("UNRECOGNIZED_CLIENT_TYPE", UNKNOWN_CLIENT)
+        client.check_settings()
         self._context.renewals.give_back(client)
         call.finish(call.method.response(status=messages.status("OK")))
         client.close()

@@ -7,21 +7,21 @@ from typing import Any
 
 from firearrow._native.protocol.fastjson import dumps
 from firearrow.broker.base.options import Options
-from firearrow.broker.grpc.messages import CLIENT_TYPES, ProtoMessage, set_ms
-from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, topic_name
+from firearrow.broker.grpc.messages import CLIENT_TYPES, ProtoMessage, filter_of, set_ms
+from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_group, topic_name
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 
 TOPICS_MAX = 1000
 BYTES_MAX = 256 << 10
-SQL = 2
 PRODUCER, PUSH, SIMPLE, PULL = (
     CLIENT_TYPES[name] for name in ("PRODUCER", "PUSH_CONSUMER", "SIMPLE_CONSUMER", "PULL_CONSUMER")
 )
 NAMES = {number: name for name, number in CLIENT_TYPES.items()}
 PRODUCER_ATTEMPTS = 3
 PRODUCER_BACKOFF_MS = (10, 1000)
-BATCH, LONG_POLLING_MS = 32, 20_000
+BATCH_MAX, POLL_MS_MAX = 32, 20_000
+"""Messages of one receive, and how long it may wait for them."""
 LITE_SUBSCRIPTIONS, LITE_TOPIC_CHARS = 2000, 64
 MINUTE = 60_000
 RETRY_MS = (
@@ -56,9 +56,7 @@ def check_consumer(settings: ProtoMessage, groups: GroupTable) -> None:
     """Whether its group can have such a consumer; of a producer, nothing. GrpcRefusal, WrongClientType."""
     if settings.HasField("publishing"):
         return
-    group = settings.subscription.group.name
-    if groups.get(group) is None:
-        raise GrpcRefusal("CONSUMER_GROUP_NOT_FOUND", f"group not found: {group}")
+    group = known_group(groups, settings.subscription.group.name).name
     if settings.client_type == CLIENT_TYPES["LITE_PUSH_CONSUMER"]:
         raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", f"regular group cannot use LITE mode: {group}")
     if settings.client_type not in (PUSH, SIMPLE, PULL):
@@ -80,11 +78,9 @@ def heartbeat(settings: ProtoMessage, client_id: str, version: int) -> bytes:
         return dumps(body)
     subscriptions = []
     for entry in settings.subscription.subscriptions:
-        kind = "SQL92" if entry.expression.type == SQL else "TAG"
+        expression, kind = filter_of(entry.expression)
         try:
-            found = Subscription.of_expression(
-                entry.topic.name, entry.expression.expression or "*", version, kind
-            )
+            found = Subscription.of_expression(entry.topic.name, expression, version, kind)
         except InvalidSubscription as error:
             raise GrpcRefusal("ILLEGAL_FILTER_EXPRESSION", str(error)) from None
         subscriptions.append(found.to_object())
@@ -113,8 +109,8 @@ def completed(settings: ProtoMessage, group: GroupConfig | None, options: Option
         return found
     config = group or GroupConfig(found.subscription.group.name)
     found.subscription.fifo = config.consume_orderly
-    found.subscription.receive_batch_size = BATCH
-    set_ms(found.subscription.long_polling_timeout, LONG_POLLING_MS)
+    found.subscription.receive_batch_size = BATCH_MAX
+    set_ms(found.subscription.long_polling_timeout, POLL_MS_MAX)
     found.subscription.lite_subscription_quota = LITE_SUBSCRIPTIONS
     found.subscription.max_lite_topic_size = LITE_TOPIC_CHARS
     found.backoff_policy.max_attempts = max(config.retry_max_times, 0) + 1

@@ -3,9 +3,10 @@
 from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
-CODES: dict[int, str] = {
+_CODES: dict[int, str] = {
     ResponseCode.SUCCESS: "OK",
     ResponseCode.SYSTEM_BUSY: "TOO_MANY_REQUESTS",
     ResponseCode.FLOW_CONTROL: "TOO_MANY_REQUESTS",
@@ -18,7 +19,7 @@ CODES: dict[int, str] = {
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ILLEGAL_FILTER_EXPRESSION",
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
 }
-"""Others become INTERNAL_SERVER_ERROR, as at Apache's proxy."""
+"""Of remoting → of gRPC. Others become INTERNAL_SERVER_ERROR, as at Apache's proxy."""
 TOPIC_CHARS_MAX, GROUP_CHARS_MAX = name_rules.TOPIC_CHARS_MAX, name_rules.GROUP_CHARS_MAX
 
 
@@ -32,11 +33,14 @@ class GrpcRefusal(Exception):
         self.delay_s = delay_s
 
 
+def code_of(answer: RemotingCommand) -> str:
+    """The name of the code for an answer of remoting."""
+    return _CODES.get(answer.code, "INTERNAL_SERVER_ERROR")
+
+
 def refusal_of(answer: RemotingCommand) -> GrpcRefusal:
     """Of an answer of remoting that states a failure."""
-    return GrpcRefusal(
-        CODES.get(answer.code, "INTERNAL_SERVER_ERROR"), answer.remark or f"code {answer.code}"
-    )
+    return GrpcRefusal(code_of(answer), answer.remark or f"code {answer.code}")
 
 
 def expect(answer: RemotingCommand) -> RemotingCommand:
@@ -82,3 +86,11 @@ def known_topic(topics: TopicTable, name: str) -> TopicConfig:
     if topic is None:
         raise GrpcRefusal("TOPIC_NOT_FOUND", f"No topic route info in name server for the topic: {name}")
     return topic
+
+
+def known_group(groups: GroupTable, name: str) -> GroupConfig:
+    """GrpcRefusal: there is none; gRPC clients create no groups."""
+    group = groups.get(name)
+    if group is None:
+        raise GrpcRefusal("CONSUMER_GROUP_NOT_FOUND", f"group not found: {name}")
+    return group

@@ -3,9 +3,9 @@
 import grpc
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.grpc import acknowledging, receiving
 from firearrow.broker.grpc.acknowledging import ENTRIES_MAX
 from firearrow.broker.grpc.connection import CLIENTS_MAX
+from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX
 from firearrow.broker.grpc.sending import MESSAGES_MAX
 from tests.support.broker_process import BrokerProcess
 from tests.support.grpc_caller import GrpcCaller, create_group, create_topic, message, receive_fields
@@ -69,9 +69,9 @@ def test_invisible_durations(broker: BrokerProcess, caller: GrpcCaller, topic: s
     caller.consume(group, topic)
     caller.send(topic, b"x")
 
-    asked = receive_fields(group, topic) | {"invisible_duration": duration(receiving.INVISIBLE_MS_MAX + 1)}
+    asked = receive_fields(group, topic) | {"invisible_duration": duration(INVISIBLE_MS_MAX + 1)}
     assert caller.code("ReceiveMessage", **asked)[0] == "ILLEGAL_INVISIBLE_TIME"
-    longest = {"invisible_duration": duration(receiving.INVISIBLE_MS_MAX)}
+    longest = {"invisible_duration": duration(INVISIBLE_MS_MAX)}
     (got,) = caller.receive(group, topic, **longest)
     handle = got.system_properties.receipt_handle
     names = {"group": {"name": group}, "topic": {"name": topic}, "receipt_handle": handle}
@@ -79,8 +79,8 @@ def test_invisible_durations(broker: BrokerProcess, caller: GrpcCaller, topic: s
     def changed(ms: int) -> str:
         return caller.code("ChangeInvisibleDuration", **names, invisible_duration=duration(ms))[0]
 
-    assert changed(acknowledging.INVISIBLE_MS_MAX + 1) == "ILLEGAL_INVISIBLE_TIME"
-    assert changed(acknowledging.INVISIBLE_MS_MAX) == "OK"
+    assert changed(INVISIBLE_MS_MAX + 1) == "ILLEGAL_INVISIBLE_TIME"
+    assert changed(INVISIBLE_MS_MAX) == "OK"
 
 
 def duration(ms: int) -> dict[str, int]:
