@@ -92,7 +92,7 @@ class RouteMethods:
 
     def _endpoints(self, call: Call, asked: ProtoMessage) -> ProtoMessage:
         """The address that the client knows, whatever maps it to ours; without one, ours."""
-        return asked if asked.addresses else endpoints_of(call.client.local)
+        return asked if asked.addresses else endpoints_of(call.peer.local)
 
 
 def endpoints_of(address: Address) -> ProtoMessage:

@@ -84,7 +84,7 @@ class SendingMethods:
     def _request(self, call: Call, topic: TopicConfig, message: ProtoMessage) -> RemotingCommand:
         """GrpcRefusal: the message is not of its topic's type."""
         born_ms = milliseconds(message.system_properties.born_timestamp) or self._context.clock.now_ms()
-        properties = properties_from(message, topic.name, call.client.remote[0], born_ms)
+        properties = properties_from(message, topic.name, call.peer.remote[0], born_ms)
         check_type(topic, type_of(properties))
         ext = {
             "a": topic.name,

@@ -415,3 +415,13 @@ def test_a_client_that_ended_may_come_back_on_another_stream(
         assert members() == 0
         caller.channel.close()
         eventually(lambda: members() != 0)
+
+
+def test_a_route_without_an_address_has_that_of_its_connection(broker: BrokerProcess, topic: str) -> None:
+    """A client may have several."""
+    made(broker, topic)
+    assert broker.name_server is not None
+    with GrpcCaller(broker.address, "two@1") as one, GrpcCaller(broker.name_server, "two@1") as other:
+        for caller, port in ((one, broker.address[1]), (other, broker.name_server[1])):
+            queues = caller.call("QueryRoute", topic={"name": topic}).message_queues
+            assert {queue.broker.endpoints.addresses[0].port for queue in queues} == {port}
