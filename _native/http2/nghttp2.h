@@ -17,6 +17,7 @@ typedef struct nghttp2_option nghttp2_option;
 
 typedef struct { size_t length; int32_t stream_id; uint8_t type, flags, reserved; } nghttp2_frame_hd;
 typedef struct { nghttp2_frame_hd hd; } nghttp2_frame;  /* the head that all frames have */
+typedef struct { nghttp2_frame_hd hd; int32_t last_stream_id; uint32_t error_code; } nghttp2_goaway;  /* how it begins */
 typedef struct { uint8_t *name, *value; size_t namelen, valuelen; uint8_t flags; } nghttp2_nv;
 typedef struct { int32_t settings_id; uint32_t value; } nghttp2_settings_entry;
 typedef union { int fd; void *ptr; } nghttp2_data_source;
@@ -39,6 +40,7 @@ typedef struct {
     void (*set_on_begin_headers)(nghttp2_session_callbacks *, nghttp2_on_frame);
     void (*set_on_header)(nghttp2_session_callbacks *, nghttp2_on_header);
     void (*set_on_frame_recv)(nghttp2_session_callbacks *, nghttp2_on_frame);
+    void (*set_on_frame_send)(nghttp2_session_callbacks *, nghttp2_on_frame);
     void (*set_on_data_chunk_recv)(nghttp2_session_callbacks *, nghttp2_on_data);
     void (*set_on_stream_close)(nghttp2_session_callbacks *, nghttp2_on_close);
     int (*option_new)(nghttp2_option **);
@@ -61,6 +63,7 @@ typedef struct {
     int (*terminate)(nghttp2_session *, uint32_t error);
     int (*shutdown_notice)(nghttp2_session *);
     const char *(*error_text)(int error);
+    const char *(*http2_error)(uint32_t code);
 } Nghttp2;
 
 /* Sets the members of `found`. Returns NULL, or what is missing. */
@@ -73,6 +76,7 @@ static inline const char *nghttp2_load(Nghttp2 *found)
         FUNCTION(set_on_begin_headers, "session_callbacks_set_on_begin_headers_callback"),
         FUNCTION(set_on_header, "session_callbacks_set_on_header_callback"),
         FUNCTION(set_on_frame_recv, "session_callbacks_set_on_frame_recv_callback"),
+        FUNCTION(set_on_frame_send, "session_callbacks_set_on_frame_send_callback"),
         FUNCTION(set_on_data_chunk_recv, "session_callbacks_set_on_data_chunk_recv_callback"),
         FUNCTION(set_on_stream_close, "session_callbacks_set_on_stream_close_callback"),
         FUNCTION(option_new, "option_new"), FUNCTION(option_no_closed_streams, "option_set_no_closed_streams"),
@@ -85,7 +89,7 @@ static inline const char *nghttp2_load(Nghttp2 *found)
         FUNCTION(submit_response, "submit_response"), FUNCTION(submit_trailer, "submit_trailer"),
         FUNCTION(submit_reset, "submit_rst_stream"), FUNCTION(resume_data, "session_resume_data"),
         FUNCTION(terminate, "session_terminate_session"), FUNCTION(shutdown_notice, "submit_shutdown_notice"),
-        FUNCTION(error_text, "strerror"),
+        FUNCTION(error_text, "strerror"), FUNCTION(http2_error, "http2_strerror"),
 #undef FUNCTION
     };
     void *library = dlopen(NGHTTP2_LIBRARY, RTLD_NOW | RTLD_LOCAL);

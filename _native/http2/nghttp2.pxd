@@ -14,6 +14,8 @@ cdef extern from "http2/nghttp2.h":
         uint8_t type, flags
     ctypedef struct nghttp2_frame:
         nghttp2_frame_hd hd
+    ctypedef struct nghttp2_goaway:
+        uint32_t error_code
     ctypedef struct nghttp2_nv:
         uint8_t *name
         uint8_t *value
@@ -48,6 +50,7 @@ cdef extern from "http2/nghttp2.h":
         void (*set_on_begin_headers)(nghttp2_session_callbacks *, nghttp2_on_frame) noexcept
         void (*set_on_header)(nghttp2_session_callbacks *, nghttp2_on_header) noexcept
         void (*set_on_frame_recv)(nghttp2_session_callbacks *, nghttp2_on_frame) noexcept
+        void (*set_on_frame_send)(nghttp2_session_callbacks *, nghttp2_on_frame) noexcept
         void (*set_on_data_chunk_recv)(nghttp2_session_callbacks *, nghttp2_on_data) noexcept
         void (*set_on_stream_close)(nghttp2_session_callbacks *, nghttp2_on_close) noexcept
         int (*option_new)(nghttp2_option **) noexcept
@@ -75,4 +78,5 @@ cdef extern from "http2/nghttp2.h":
         int (*terminate)(nghttp2_session *, uint32_t) noexcept
         int (*shutdown_notice)(nghttp2_session *) noexcept
         const char *(*error_text)(int) noexcept
+        const char *(*http2_error)(uint32_t) noexcept
     const char *nghttp2_load(Nghttp2 *found)

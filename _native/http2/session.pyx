@@ -7,8 +7,9 @@ from firearrow._native.http2.grpc_stream cimport (
     HEADER_BYTES_MAX, HEADERS_MAX, STREAM_BYTES, GrpcStream, StreamOwner,
 )
 from firearrow._native.http2.nghttp2 cimport (
-    Nghttp2, nghttp2_data_provider, nghttp2_data_source, nghttp2_frame, nghttp2_frame_hd, nghttp2_load,
-    nghttp2_nv, nghttp2_option, nghttp2_session, nghttp2_session_callbacks, nghttp2_settings_entry,
+    Nghttp2, nghttp2_data_provider, nghttp2_data_source, nghttp2_frame, nghttp2_frame_hd, nghttp2_goaway,
+    nghttp2_load, nghttp2_nv, nghttp2_option, nghttp2_session, nghttp2_session_callbacks,
+    nghttp2_settings_entry,
 )
 from firearrow._native.wire.command import WireError
 from firearrow._native.wire.connection cimport ByteProtocol, Connection
@@ -17,6 +18,7 @@ from firearrow._native.wire.write_buffer cimport Writer
 cdef enum:                                # nghttp2/nghttp2.h
     DATA = 0
     HEADERS = 1
+    GOAWAY = 7
     CONTINUATION = 9
     FLAG_END_STREAM = 1
     SETTINGS_MAX_STREAMS = 3
@@ -63,6 +65,7 @@ def load():
     nghttp2.set_on_begin_headers(callbacks, on_begin_headers)
     nghttp2.set_on_header(callbacks, on_header)
     nghttp2.set_on_frame_recv(callbacks, on_frame)
+    nghttp2.set_on_frame_send(callbacks, on_sent)
     nghttp2.set_on_data_chunk_recv(callbacks, on_data)
     nghttp2.set_on_stream_close(callbacks, on_close)
     if nghttp2.option_new(&options) != 0:
@@ -158,6 +161,22 @@ cdef int on_data(
         own.failure = error
         return FAILED
     return PAUSE if own.calls >= SLICE_CALLS else 0
+
+
+cdef int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user) noexcept:
+    """Report why the connection ends, if nghttp2 has decided it."""
+    cdef Http2Session own = <Http2Session> user
+    cdef uint32_t error
+    if frame.hd.type != GOAWAY or own.ending:
+        return 0
+    error = (<const nghttp2_goaway *> frame).error_code
+    if error != NO_ERROR:
+        try:
+            own.connection.broken(f"HTTP/2: {nghttp2.http2_error(error).decode()}, the connection was ended")
+        except BaseException as failure:
+            own.failure = failure
+            return FAILED
+    return 0
 
 
 cdef int on_close(nghttp2_session *session, int32_t stream_id, uint32_t code, void *user) noexcept:
