@@ -18,7 +18,7 @@ from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.client import Connection, GrpcClient
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import ProtoClass, ProtoMessage
-from firearrow.broker.grpc.statuses import GrpcRefusal
+from firearrow.broker.grpc.statuses import GrpcRefusal, readable
 
 log = logging.getLogger("firearrow.grpc")
 
@@ -146,9 +146,10 @@ class Call:
             step()
         except GrpcRefusal as refusal:
             self.refuse(refusal)
-        except Exception as error:  # the client gets an answer in any case
+        except Exception:  # the client gets an answer in any case
             log.exception("%s of %s failed", self.method.name, self.client.client_id[:80])
-            self.refuse(GrpcRefusal("INTERNAL_SERVER_ERROR", f"{type(error).__name__}: {error}"))
+            text = f"the broker failed in {self.method.name}: its log has the reason"
+            self.refuse(GrpcRefusal("INTERNAL_SERVER_ERROR", text))
 
     def ask(self, request: RemotingCommand, then: Then) -> None:
         """Serve a request of remoting by the rights of this call's client; `then(answer)`. GrpcRefusal."""
@@ -162,7 +163,7 @@ class Call:
             try:
                 self._context.check(request, self.peer, True)
             except Refusal as refusal:
-                raise GrpcRefusal("UNAUTHORIZED", refusal.remark, refusal.delay_s) from None
+                raise GrpcRefusal("UNAUTHORIZED", readable(refusal.remark), refusal.delay_s) from None
         self.client = self._context.clients.verified(self.client, self._connection)
 
     def send(self, answer: ProtoMessage) -> None:

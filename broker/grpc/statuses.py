@@ -1,5 +1,7 @@
 """GrpcRefusal: why a call is refused; and the codes of gRPC clients for those of remoting. Pure functions."""
 
+import re
+
 from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -20,6 +22,8 @@ _CODES: dict[int, str] = {
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
 }
 """Of remoting → of gRPC. Others become INTERNAL_SERVER_ERROR, as at Apache's proxy."""
+JAVA_CLASS = re.compile(r"(?:[a-z][a-z0-9_]*\.)+[A-Z]\w*: ")
+"""Apache's remarks may begin with the class of an exception, and ours for its clients of remoting as well."""
 TOPIC_CHARS_MAX, GROUP_CHARS_MAX = name_rules.TOPIC_CHARS_MAX, name_rules.GROUP_CHARS_MAX
 
 
@@ -40,7 +44,13 @@ def code_of(answer: RemotingCommand) -> str:
 
 def refusal_of(answer: RemotingCommand) -> GrpcRefusal:
     """Of an answer of remoting that states a failure."""
-    return GrpcRefusal(code_of(answer), answer.remark or f"code {answer.code}")
+    return GrpcRefusal(code_of(answer), readable(answer.remark or f"code {answer.code}"))
+
+
+def readable(remark: str) -> str:
+    """Without the name of a Java class that it begins with."""
+    found = JAVA_CLASS.match(remark)
+    return remark if found is None else remark[found.end() :]
 
 
 def expect(answer: RemotingCommand) -> RemotingCommand:
