@@ -125,7 +125,14 @@ async def serving(start: Start, lifecycle: Lifecycle) -> AsyncIterator[Broker]:
         if not is_isolated:
             serve_fast_path(base, ports, services)
         replication.start(running)
-        grpc = GrpcServices(base, state, ports)
+        grpc = GrpcServices(
+            base,
+            state,
+            ports,
+            services,
+            works=lambda: not (base.options.is_slave or replication.is_isolated),
+            unready=metrics.unready,
+        )
         await grpc.listen()
         grpc.serve()
         running.callback(grpc.stop)

@@ -4,6 +4,7 @@ Nothing of it is loaded before the first connection of HTTP/2 comes: neither `pr
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from firearrow._native.wire.codes import ResponseCode
@@ -11,12 +12,15 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.connection import ByteProtocol
 from firearrow.broker.app.foundation import Foundation
 from firearrow.broker.app.ports import Ports
+from firearrow.broker.app.services import Services
 from firearrow.broker.app.state import State
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.net.server import ServerConnection
+from firearrow.broker.pop.checkpoints import revive_topic
 
 if TYPE_CHECKING:
+    from firearrow.broker.grpc.renewals import BackgroundPeer, ReceiptHandleManager
     from firearrow.broker.grpc.service import GrpcService
 
 log = logging.getLogger("firearrow.grpc")
@@ -26,10 +30,26 @@ ONLY_GRPC = "this port serves gRPC alone: use the broker's port"
 
 
 class GrpcServices:
-    def __init__(self, base: Foundation, state: State, ports: Ports) -> None:
+    """`works()`: this broker is a master that has taken over. `unready()`: why it does not serve; None: it does."""
+
+    def __init__(
+        self,
+        base: Foundation,
+        state: State,
+        ports: Ports,
+        services: Services,
+        *,
+        works: Callable[[], bool],
+        unready: Callable[[], Awaitable[str | None]],
+    ) -> None:
         self._base = base
         self._state = state
         self._ports = ports
+        self._receipts = services.messages.receipts
+        self._works = works
+        self._unready = unready
+        self._requests: BackgroundPeer | None = None
+        self._renewals: ReceiptHandleManager | None = None
         self._service: GrpcService | None = None
         self._missing = ""
         """Why there is no service; empty: nothing is known of it yet."""
@@ -53,7 +73,10 @@ class GrpcServices:
             log.info("gRPC on %s:%d", *address)
 
     def serve(self) -> None:
+        """Also go on with what the last run renewed."""
         self._base.server.http2 = self.session
+        if self._receipts:
+            self._manage_receipts()
 
     def session(self, connection: ServerConnection) -> ByteProtocol | None:
         """What a connection speaks that has sent HTTP/2's preface; None: gRPC cannot be served."""
@@ -71,6 +94,8 @@ class GrpcServices:
 
     def stop(self) -> None:
         self._base.server.http2 = lambda connection: None
+        if self._renewals is not None:
+            self._renewals.stop()
         if self._service is not None:
             self._service.stop()
 
@@ -79,6 +104,7 @@ class GrpcServices:
         from firearrow.broker.grpc.service import GrpcService  # noqa: PLC0415
 
         base, state = self._base, self._state
+        requests, renewals = self._manage_receipts()
         parts = GrpcParts(
             base.loop,
             state.tables,
@@ -87,9 +113,36 @@ class GrpcServices:
             base.server.times,
             self._ports.grpc_dispatch,
             state.access.check,
-            self._ports.address,
+            requests,
+            renewals,
+            self._unready,
         )
         return GrpcService(parts)
+
+    def _manage_receipts(self) -> "tuple[BackgroundPeer, ReceiptHandleManager]":
+        from firearrow.broker.grpc.renewals import (  # noqa: PLC0415
+            BackgroundPeer,
+            ReceiptHandleManager,
+            RenewalParts,
+        )
+
+        if self._requests is None or self._renewals is None:
+            base, tables = self._base, self._state.tables
+            self._requests = BackgroundPeer(self._ports.grpc_dispatch, self._ports.address)
+            topic = revive_topic(base.options.cluster_name)
+            self._renewals = ReceiptHandleManager(
+                RenewalParts(
+                    base.loop,
+                    base.clock,
+                    base.store,
+                    tables.offsets,
+                    self._receipts,
+                    self._requests,
+                    topic,
+                    self._works,
+                )
+            )
+        return self._requests, self._renewals
 
 
 def _refuse(request: RemotingCommand, peer: Peer) -> None:

@@ -26,6 +26,7 @@ from firearrow.broker.base.event_counts import LOWERED
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.grpc.receipt_table import ReceiptHandleTable
 from firearrow.broker.handlers.broker_routes import MessageParts, message_routes
 from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.replication.wires.firearrow.tables import TableProgress
@@ -124,6 +125,11 @@ class MessageServices:
     @property
     def transactions(self) -> TransactionService:
         return self._transactions
+
+    @property
+    def receipts(self) -> ReceiptHandleTable:
+        """Of the messages whose invisible time is extended for clients of gRPC."""
+        return self._pop_services.receipts
 
     @property
     def revive(self) -> ReviveService:

@@ -151,6 +151,7 @@ def make_metrics(
         timers=messages.timers,
         transactions=messages.transactions,
         revive=messages.revive,
+        renewals=lambda: (len(messages.receipts), messages.receipts.dropped),
         counters=None if services.fast_path is None else services.fast_path.counters,
         address=ports.address,
         ready=lambda: lifecycle.is_ready,

@@ -1,4 +1,5 @@
-"""PopServices: builds POP: taking, acknowledging and reviving messages, held requests.
+"""PopServices: builds POP: taking, acknowledging and reviving messages, held requests, and the receipt handles that are
+renewed.
 
 `message_services` builds, starts and stops it. Loop thread.
 """
@@ -10,6 +11,7 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.memory_limits import Shares
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.grpc.receipt_table import FILE_NAME, ReceiptHandleTable
 from firearrow.broker.handlers.broker_routes import PopParts, pop_routes
 from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.long_polling import ANY_QUEUE, HoldKey, PopHoldService
@@ -45,7 +47,9 @@ class PopServices:
             )
             for _ in range(2)
         )
+        self.receipts = ReceiptHandleTable(clock, lambda: context.saver.changed("receipts"))
         context.memory.listen(self._set_memory)
+        self._load_receipts(context)
         store, orders = context.store, self._order_info
         pop_service = PopService(store, appender, tables.offsets, orders, config, clock, context.stats)
         ack_service = AckService(
@@ -75,7 +79,20 @@ class PopServices:
             ),
         )
 
+    def _load_receipts(self, context: BrokerContext) -> None:
+        file = ConfigFile(Path(context.config.options.store_root) / "config" / FILE_NAME)
+        context.saver.load(
+            "receipts",
+            file,
+            self.receipts,
+            make=False,
+            progress=True,
+            periodic=True,
+            pieces=self.receipts.pieces,
+        )
+
     def _set_memory(self, shares: Shares) -> None:
+        self.receipts.bytes_max = shares.receipt_handles
         for each in (self._hold_service, self._notification_holds):
             each.bytes_max = shares.held_pops // 2
 

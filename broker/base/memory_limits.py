@@ -28,7 +28,7 @@ CGROUP, MACHINE = "cgroup", "machine"
 class Shares:
     """Bytes. `connections`: partial frames and unread answers; `kernel`: unsent bytes in sockets; `requests`: bodies of
     requests in progress; `held_pulls`, `held_pops`: held requests; `replies`: that wait for their clients;
-    `subscriptions`: of all clients."""
+    `subscriptions`: of all clients; `receipt_handles`: that are renewed for clients of gRPC."""
 
     connections: int
     requests: int
@@ -37,6 +37,7 @@ class Shares:
     held_pops: int
     replies: int
     subscriptions: int
+    receipt_handles: int
 
 
 CONNECTION_BYTES_MAX = 1 << 30
@@ -44,6 +45,7 @@ REQUEST_BYTES_MAX = 256 << 20
 KERNEL_BYTES_MAX = 128 << 20
 REPLY_BYTES_MAX = 64 << 20
 SUBSCRIPTION_BYTES_MAX = 300_000_000
+RECEIPT_HANDLE_BYTES_MAX = 60_000_000
 MOST = Shares(
     connections=CONNECTION_BYTES_MAX,
     requests=REQUEST_BYTES_MAX,
@@ -52,6 +54,7 @@ MOST = Shares(
     held_pops=HELD_BYTES_MAX,
     replies=REPLY_BYTES_MAX,
     subscriptions=SUBSCRIPTION_BYTES_MAX,
+    receipt_handles=RECEIPT_HANDLE_BYTES_MAX,
 )
 LEAST = Shares(
     connections=32 << 20,
@@ -61,9 +64,17 @@ LEAST = Shares(
     held_pops=2 << 20,
     replies=4 << 20,
     subscriptions=2 << 20,
+    receipt_handles=2 << 20,
 )
 SIXTEENTHS = Shares(
-    connections=8, requests=2, kernel=2, held_pulls=1, held_pops=1, replies=1, subscriptions=1
+    connections=7,
+    requests=2,
+    kernel=2,
+    held_pulls=1,
+    held_pops=1,
+    replies=1,
+    subscriptions=1,
+    receipt_handles=1,
 )
 
 

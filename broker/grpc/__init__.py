@@ -1,8 +1,8 @@
 """Clients of gRPC, which are Apache's of 5.x: the methods of `apache.rocketmq.v2.MessagingService`.
 
 A method translates: it makes the requests that a client of remoting would send, and turns their answers into its own.
-So both kinds of clients have the same rules, rights, quotas and counts. Nothing here is imported before the first such
-client connects, since it needs `protobuf`.
+So both kinds of clients have the same rules, rights, quotas and counts. What needs `protobuf` is imported when
+the first such client connects.
 
 - `acknowledging`: AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue
 - `authorization`: the signature of a call
@@ -16,6 +16,8 @@ client connects, since it needs `protobuf`.
 - `message_codec`: messages from and to properties
 - `messages`: the classes of the protocol's messages
 - `offsets`: PullMessage, UpdateOffset, GetOffset, QueryOffset
+- `receipt_recovery`: what became of renewed messages since their file was written
+- `receipt_table`: the messages that are renewed, and `receiptHandles.json` (ours)
 - `receipts`: receipt handles
 - `receiving`: ReceiveMessage
 - `renewals`: extends the invisible time of messages that are being processed

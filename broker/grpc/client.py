@@ -210,11 +210,13 @@ class GrpcClient:
 
 class GrpcClients:
     """The clients that are online, by id and user. `ClientTable` has their groups, as of all clients: they are members
-    with a GrpcClient as their peer. `times`: what is measured of answers."""
+    with a GrpcClient as their peer. `times`: what is measured of answers. `ended(client)`: it is not online any
+    more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, times: RequestTimes) -> None:
         self.loop = loop
         self.times = times
+        self.ended: Callable[[GrpcClient], None] = lambda client: None
         self._clients: dict[tuple[str, str], GrpcClient] = {}
 
     def __len__(self) -> int:
@@ -239,6 +241,7 @@ class GrpcClients:
     def remove(self, client: GrpcClient) -> None:
         if self._clients.get((client.client_id, client.user)) is client:
             del self._clients[client.client_id, client.user]
+            self.ended(client)
 
     def is_online(self, client_id: str, user: str) -> bool:
         return (client_id, user) in self._clients

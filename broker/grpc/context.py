@@ -4,7 +4,7 @@ A frozen value, made at the first connection. Loop thread.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,15 +12,16 @@ from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
-from firearrow.broker.base.peer import Address, Check, Peer
+from firearrow.broker.base.peer import Check, Peer
 from firearrow.broker.context.broker_context import Tables
 from firearrow.broker.grpc.client import GrpcClients
-from firearrow.broker.grpc.renewals import BackgroundPeer, Renewals
+from firearrow.broker.grpc.renewals import BackgroundPeer, ReceiptHandleManager
 
 
 class GrpcParts(NamedTuple):
     """What gRPC needs of the broker. `dispatch` handles requests of remoting, which `check` has let through; None:
-    everyone may do everything. `address`: the broker's."""
+    everyone may do everything. `requests`: makes those of the broker itself, for clients. `unready()`: why the broker
+    does not serve, as `/readyz` states it."""
 
     loop: asyncio.AbstractEventLoop
     tables: Tables
@@ -29,12 +30,14 @@ class GrpcParts(NamedTuple):
     times: RequestTimes
     dispatch: Callable[[RemotingCommand, Peer], None]
     check: Check | None
-    address: Address
+    requests: BackgroundPeer
+    renewals: ReceiptHandleManager
+    unready: Callable[[], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcContext:
-    """`requests`: makes those of the broker itself, for clients."""
+    """As GrpcParts, and the clients that are online."""
 
     loop: asyncio.AbstractEventLoop
     tables: Tables
@@ -44,13 +47,12 @@ class GrpcContext:
     check: Check | None
     clients: GrpcClients
     requests: BackgroundPeer
-    renewals: Renewals
+    renewals: ReceiptHandleManager
 
     @staticmethod
     def of(parts: GrpcParts) -> "GrpcContext":
         clients = GrpcClients(parts.loop, parts.times)
-        requests = BackgroundPeer(parts.dispatch, parts.address)
-        renewals = Renewals(parts.loop, parts.clock, clients, requests)
+        parts.renewals.is_online, clients.ended = clients.is_online, parts.renewals.lost
         return GrpcContext(
             parts.loop,
             parts.tables,
@@ -59,6 +61,6 @@ class GrpcContext:
             parts.dispatch,
             parts.check,
             clients,
-            requests,
-            renewals,
+            parts.requests,
+            parts.renewals,
         )

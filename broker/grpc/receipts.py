@@ -15,7 +15,6 @@ from firearrow.broker.pop.receipt_handles import (
     ReceiptHandle,
     parse_number,
     real_topic,
-    receipt_handle_text,
 )
 
 WORDS_MIN = 8
@@ -54,20 +53,7 @@ class Receipt(NamedTuple):
 
     @property
     def text(self) -> str:
-        handle = self.handle
-        words = receipt_handle_text(
-            handle.start_offset,
-            handle.pop_ms,
-            handle.invisible_ms,
-            handle.revive_queue,
-            "",
-            handle.broker,
-            self.queue_id,
-            self.queue_offset,
-            self.log_offset,
-        ).split(" ")
-        words[4] = handle.kind
-        return " ".join(words)
+        return " ".join(map(str, (*self.handle, self.queue_id, self.queue_offset, self.log_offset)))
 
     @property
     def key(self) -> tuple[str, int, int]:

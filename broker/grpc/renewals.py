@@ -1,42 +1,48 @@
-"""Renewals: extends the invisible time of messages that push consumers of gRPC process, as long as they live.
+"""ReceiptHandleManager: extends the invisible time of messages that push consumers of gRPC process, as long as they
+live.
 
 Such a consumer receives with `auto_renew`: a message becomes visible again only when its consumer has ended, not when a
 listener takes long. Each renewal gives the message a new receipt handle, which the broker uses in place of the one that
-the client has. A client that ends gives its messages back at once; those of a client that has lost its
-connection wait for it for a while. Apache: ReceiptHandleManager. Loop thread.
+the client has. A client that ends gives its messages back at once; those of a client that has lost its connection, or
+of one that had them when the broker stopped, wait for it for a while. Loop thread, in slices.
 """
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import PROTOCOL_VERSION, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.grpc.client import GrpcClient, GrpcClients
+from firearrow.broker.grpc.receipt_recovery import INVISIBLE_MS, ReceiptRecovery
+from firearrow.broker.grpc.receipt_table import MessageReceiptHandle, Owner, ReceiptHandleTable
 from firearrow.broker.grpc.receipts import Receipt
+from firearrow.broker.tables.offsets import ConsumerOffsets
+
+log = logging.getLogger("firearrow.grpc")
 
 OPAQUE_MAX = 0x7FFFFFFF
 Receive = Callable[[RemotingCommand, Peer], None]
 Then = Callable[[RemotingCommand], None]
-PERIOD_S = 5.0
-AHEAD_MS = 10_000
-"""What becomes visible within this time is renewed now."""
-INVISIBLE_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
-"""By the number of renewals."""
+PERIOD_S = 1.0
+RETRY_MS = 5000
+"""After a renewal that failed."""
 RENEW_MS_MAX = 3 * 3_600_000
 """From the first receipt."""
 FAILURES_MAX = 3
 LOST_MS = 30_000
 """How long the messages of a client that has lost its connection wait for it."""
 GIVE_BACK_MS = 1000
-RECEIPTS_MAX = 1_000_000
-
-Owner = tuple[str, str]
-Key = tuple[str, str, int, int]
-"""Group, topic, queue and queue offset."""
+SLICE = 64
+"""Renewals in one turn of the loop."""
+WARN_MS = 60_000
+MARK_MS = 5000
+"""By then what the log has of a message is in the table: an answer waits no longer for the disk."""
 
 
 class BackgroundPeer:
@@ -82,108 +88,172 @@ class BackgroundPeer:
         pass
 
 
-@dataclass(slots=True)
-class _Renewed:
-    receipt: Receipt
-    group: str
-    since_ms: int
-    times: int = 0
-    failures: int = 0
-    is_pending: bool = False
+class RenewedClient(Protocol):
+    """`user`: that it logs in as; empty: none."""
+
+    client_id: str
+    user: str
 
 
-class Renewals:
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, clients: GrpcClients, requests: BackgroundPeer
-    ) -> None:
-        self._loop = loop
-        self._clock = clock
-        self._clients = clients
-        self._requests = requests
-        self._by_owner: dict[Owner, dict[Key, _Renewed]] = {}
-        self._lost_ms: dict[Owner, int] = {}
-        self._count = 0
-        self._timer: asyncio.TimerHandle | None = None
+class RenewalParts(NamedTuple):
+    """`works()`: this broker may change messages: it is a master that has taken over."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    store: MessageStore
+    offsets: ConsumerOffsets
+    table: ReceiptHandleTable
+    requests: BackgroundPeer
+    revive_topic: str
+    works: Callable[[], bool]
+
+
+class ReceiptHandleManager:
+    """`is_online(client id, user)`: whether the client may still acknowledge."""
+
+    def __init__(self, parts: RenewalParts) -> None:
+        self._loop, self._clock, self._store = parts.loop, parts.clock, parts.store
+        self._table, self._requests, self._works = parts.table, parts.requests, parts.works
+        self.is_online: Callable[[str, str], bool] = lambda client_id, user: False
+        recovery = ReceiptRecovery(parts.store, parts.offsets, parts.table, parts.revive_topic)
+        self._recovery: Iterator[None] | None = recovery.run() if parts.table else None
+        self._lost_ms: dict[Owner, int] = dict.fromkeys(parts.table.owners, 0)
+        """Since when clients are not online, in this order."""
+        self._has_begun = False
+        self._given_back: deque[MessageReceiptHandle] = deque()
+        self._mark, self._marked_ms, self._warned_ms = 0, 0, 0
+        self._timer: asyncio.Handle | None = None
+        if parts.table:
+            self._arm()
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._table)
 
-    def begin(self, client: GrpcClient, group: str, receipt: Receipt) -> None:
+    # ---- the clients ----
+
+    def begin(self, client: RenewedClient, group: str, receipt: Receipt) -> None:
         """Renew a message that the client has received."""
-        if self._count >= RECEIPTS_MAX:
-            return
-        renewed = self._by_owner.setdefault(_owner(client), {})
-        key = (group, *receipt.key)
-        self._count += key not in renewed
-        renewed[key] = _Renewed(receipt, group, self._clock.now_ms())
-        if self._timer is None:
-            self._timer = self._loop.call_later(PERIOD_S, self._look)
+        owner, now_ms = _owner(client), self._clock.now_ms()
+        if not self._table:
+            self._mark = self._table.log_offset = self._store.written
+        if not self._table.add(MessageReceiptHandle(owner, group, receipt, now_ms)):
+            return self._warn(now_ms)
+        if not self.is_online(*owner):
+            self._lost_ms.setdefault(owner, now_ms)
+        return self._arm()
 
-    def newest(self, client: GrpcClient, group: str, receipt: Receipt) -> Receipt:
+    def _warn(self, now_ms: int) -> None:
+        if now_ms - self._warned_ms >= WARN_MS:
+            self._warned_ms = now_ms
+            log.warning(
+                "%d messages are in progress at clients of gRPC, as many as fit into the memory for them: further ones "
+                "come again after a minute; let consumers cache fewer messages, or grant more memory",
+                len(self._table),
+            )
+
+    def newest(self, client: RenewedClient, group: str, receipt: Receipt) -> Receipt:
         """The newest receipt of the message, if it is renewed."""
-        renewed = self._by_owner.get(_owner(client), {}).get((group, *receipt.key))
-        return receipt if renewed is None else renewed.receipt
+        handle = self._table.find(_owner(client), (group, *receipt.key))
+        return receipt if handle is None else handle.receipt
 
-    def end(self, client: GrpcClient, group: str, receipt: Receipt) -> None:
+    def end(self, client: RenewedClient, group: str, receipt: Receipt) -> None:
         """The client is done with the message."""
-        self._drop(_owner(client), (group, *receipt.key))
+        handle = self._table.find(_owner(client), (group, *receipt.key))
+        if handle is not None:
+            self._table.remove(handle)
 
-    def give_back(self, client: GrpcClient) -> None:
+    def lost(self, client: RenewedClient) -> None:
+        """The client has no connection any more; it may come back."""
+        owner = _owner(client)
+        self._lost_ms.pop(owner, None)
+        if owner in self._table.owners:
+            self._lost_ms[owner] = self._clock.now_ms()
+
+    def give_back(self, client: RenewedClient) -> None:
         """The client has ended: others may receive its messages."""
-        self._give_back(_owner(client))
+        owner = _owner(client)
+        self._lost_ms.pop(owner, None)
+        self._given_back += self._table.take(owner)
+        if self._given_back:
+            self._run_soon()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-
-    def _drop(self, owner: Owner, key: Key) -> None:
-        renewed = self._by_owner.get(owner)
-        if renewed is not None and renewed.pop(key, None) is not None:
-            self._count -= 1
-            if not renewed:
-                del self._by_owner[owner]
-                self._lost_ms.pop(owner, None)
-
-    def _give_back(self, owner: Owner) -> None:
-        renewed = self._by_owner.pop(owner, {})
-        self._count -= len(renewed)
-        self._lost_ms.pop(owner, None)
-        for each in renewed.values():
-            self._requests.make(each.receipt.change(each.group, GIVE_BACK_MS), lambda answer: None)
-
-    def _look(self) -> None:
-        now_ms = self._clock.now_ms()
         self._timer = None
-        for owner in list(self._by_owner):
-            if self._clients.is_online(*owner):
-                self._lost_ms.pop(owner, None)
-            elif now_ms - self._lost_ms.setdefault(owner, now_ms) >= LOST_MS:
-                self._give_back(owner)
-                continue
-            for key, renewed in list(self._by_owner[owner].items()):
-                self._look_at(owner, key, renewed, now_ms)
-        if self._by_owner and self._timer is None:
-            self._timer = self._loop.call_later(PERIOD_S, self._look)
+        self._works = lambda: False
 
-    def _look_at(self, owner: Owner, key: Key, renewed: _Renewed, now_ms: int) -> None:
-        if renewed.is_pending or renewed.receipt.visible_ms - now_ms > AHEAD_MS:
-            return
-        if now_ms - renewed.since_ms >= RENEW_MS_MAX or renewed.failures >= FAILURES_MAX:
-            return self._drop(owner, key)
-        renewed.is_pending = True
+    # ---- in slices ----
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(PERIOD_S, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        if self._works() and self._slice():
+            self._run_soon()
+        elif self._table or self._given_back:
+            self._arm()
+
+    def _run_soon(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_soon(self._run)
+
+    def _slice(self) -> bool:
+        """Whether there is more to be done at once."""
+        if not self._has_begun:  # clients have had no chance to come back before
+            self._has_begun = True
+            self._lost_ms = dict.fromkeys(self._lost_ms, self._clock.now_ms())
+        if self._recovery is not None:
+            if len(list(itertools.islice(self._recovery, SLICE))) == SLICE:
+                return True
+            self._recovery = None
+            self._mark = self._table.log_offset
+        self._note_log()
+        self._look_at_lost()
+        count = min(len(self._given_back), SLICE)
+        for _ in range(count):
+            handle = self._given_back.popleft()
+            self._requests.make(handle.receipt.change(handle.group, GIVE_BACK_MS), lambda answer: None)
+        for handle in self._table.due(SLICE - count):
+            self._renew(handle)
+        return bool(self._given_back) or self._table.is_due
+
+    def _note_log(self) -> None:
+        """The log before `log_offset` has nothing that the table lacks."""
+        now_ms = self._clock.now_ms()
+        if now_ms - self._marked_ms >= MARK_MS:
+            self._table.log_offset, self._mark, self._marked_ms = self._mark, self._store.written, now_ms
+
+    def _look_at_lost(self) -> None:
+        now_ms = self._clock.now_ms()
+        for owner, since_ms in list(itertools.islice(self._lost_ms.items(), SLICE)):
+            if now_ms - since_ms < LOST_MS:
+                return
+            del self._lost_ms[owner]
+            if not self.is_online(*owner):
+                self._given_back += self._table.take(owner)
+
+    def _renew(self, handle: MessageReceiptHandle) -> None:
+        now_ms = self._clock.now_ms()
+        is_visible = handle.receipt.visible_ms <= now_ms
+        if is_visible or now_ms - handle.since_ms >= RENEW_MS_MAX or handle.failures >= FAILURES_MAX:
+            return self._table.remove(handle)
 
         def done(answer: RemotingCommand) -> None:
-            renewed.is_pending = False
             if answer.code == ResponseCode.SUCCESS:
-                renewed.receipt = renewed.receipt.changed(answer)
-                renewed.times, renewed.failures = renewed.times + 1, 0
+                handle.receipt = handle.receipt.changed(answer)
+                handle.times, handle.failures = handle.times + 1, 0
             else:
-                renewed.failures += 1
+                handle.failures += 1
+            if self._table.find(handle.owner, handle.key) is handle:
+                self._table.set_due(handle, 0 if handle.failures == 0 else self._clock.now_ms() + RETRY_MS)
 
-        invisible_ms = INVISIBLE_MS[min(renewed.times, len(INVISIBLE_MS) - 1)]
-        return self._requests.make(renewed.receipt.change(renewed.group, invisible_ms), done)
+        invisible_ms = INVISIBLE_MS[min(handle.times, len(INVISIBLE_MS) - 1)]
+        return self._requests.make(handle.receipt.change(handle.group, invisible_ms), done)
 
 
-def _owner(client: GrpcClient) -> Owner:
+def _owner(client: RenewedClient) -> Owner:
     return client.client_id, client.user

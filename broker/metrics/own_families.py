@@ -194,10 +194,21 @@ class OwnFamilies:
             ("pending_timers", "Messages in the timer.", sources.timers.lags().pending),
             ("open_half_messages", "Transactions that are not decided.", sources.transactions.open_count()),
             ("pending_check_points", "POP check points that wait to be settled.", sources.revive.pending),
+            (
+                "renewed_messages",
+                "Messages whose invisible time is extended for clients of gRPC.",
+                sources.renewals()[0],
+            ),
             ("buffered_bytes", "Incomplete frames and unread answers.", sources.server.budget.held),
             ("ready", "Whether the broker serves clients.", int(sources.unready() is None)),
         ):
             yield from to.family(f"firearrow_{name}", GAUGE, help_text, [("", value)])
+        yield from to.family(
+            "firearrow_renewals_refused",
+            COUNTER,
+            "Messages whose invisible time is not extended: too many are.",
+            [("", sources.renewals()[1])],
+        )
         uptime_s = (self._context.clock.now_ms() - self._context.stats.started_ms) / 1000
         yield from to.family("firearrow_uptime_seconds", GAUGE, "Time since the start.", [("", uptime_s)])
 

@@ -24,7 +24,8 @@ from firearrow.broker.transactions.service import TransactionService
 @dataclass(frozen=True, eq=False, repr=False)
 class Sources:
     """`counters`: None if all requests take the complete way. `held_pops()`: how many pops wait. `in_progress()`: how
-    many requests are being handled. `ready()`, `stopping()`: the state of the process. `replication()`: the
+    many requests are being handled. `renewals()`: messages whose invisible time is extended for clients of gRPC, and
+    how many could not be since the start. `ready()`, `stopping()`: the state of the process. `replication()`: the
     state of replication; None: there is none. `replicas()`: the slaves that copy our log or are expected to;
     `never_joined()`: how many more are, of which nothing is known. `write_fault()`: why a master takes no sends; empty:
     it does. `followed()`: ourselves as a slave."""
@@ -41,6 +42,7 @@ class Sources:
     timers: TimerService | DisabledTimers
     transactions: TransactionService
     revive: ReviveService
+    renewals: Callable[[], tuple[int, int]]
     counters: RequestCounters | None
     address: Address
     ready: Callable[[], bool]

@@ -165,6 +165,8 @@ class Status:
             "heldPulls": len(sources.held_pulls),
             "heldPops": sources.held_pops(),
             "requestsInProgress": sources.in_progress(),
+            "renewedMessages": sources.renewals()[0],
+            "renewalsRefused": sources.renewals()[1],
             "pendingTimers": sources.timers.lags().pending,
             "openHalfMessages": sources.transactions.open_count(),
             "transactionsGivenUp": stats.events.total(GIVEN_UP),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from firearrow.broker.grpc.receipt_table import ReceiptHandleTable
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.groups import GroupTable
@@ -92,6 +93,14 @@ TABLES = (
             b'{"table":{"T@G":{0:{"a":"x","c":0,"cm":0,"i":60000,"l":1,"o":[5,1],"ot":{5:7},"oc":{"0":1},"popTime":1700000000000}}}}'
         ],
         reads(lambda: ConsumerOrderInfo(CLOCK)),
+    ),
+    Target(
+        "receiptHandles.json",
+        lambda: [
+            b'{"logOffset":1,"clients":[{"clientId":"c","user":"",'
+            b'"handles":[["G","T","0 1700000000000 60000 0 0 b 0 1 2",1,2]]}]}'
+        ],
+        reads(lambda: ReceiptHandleTable(CLOCK)),
     ),
     Target(
         "kvConfig.json",

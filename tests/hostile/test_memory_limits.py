@@ -83,7 +83,7 @@ def test_an_option_wins_and_is_warned_about(
         limits.report()
         assert [record.levelname for record in caplog.records] == ["INFO"]
         assert "the cgroup grants 268435456 bytes of memory" in caplog.text
-        assert limits.connection_bytes() == 48 * MIB
+        assert limits.connection_bytes() == 42 * MIB
         caplog.clear()
         explicit["connections"] = 40 * MIB
         assert limits.connection_bytes() == 40 * MIB
@@ -94,7 +94,7 @@ def test_an_option_wins_and_is_warned_about(
         caplog.clear()
         limits.look()
         assert not caplog.records  # once for each change
-    assert [each.connections >> 20 for each in seen] == [48, 40, 40]
+    assert [each.connections >> 20 for each in seen] == [42, 40, 40]
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Apache's clients of 5.x, which speak gRPC, against our broker alone: each program runs its scenarios at once."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,12 +13,12 @@ from firearrow._native.wire.codes import RequestCode
 from tests.auth.secured import create_user, grant
 from tests.grpc.conftest import SETTINGS
 from tests.integration.pops import ack_ext, pop_ext, records
-from tests.interop.driver import java
+from tests.interop.driver import Driver, java
 from tests.interop.toolchain import go5, java_class_path, need, node5, python5, rust5
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
-from tests.support.grpc_caller import create_group, create_topic
+from tests.support.grpc_caller import GrpcCaller, create_group, create_topic
 from tests.support.requests import pull, send
 
 pytestmark = pytest.mark.interop
@@ -165,3 +166,28 @@ def test_tls_and_users(client: str, tmp_path: Path) -> None:
         wrong = right | {"INTEROP_SECRET_KEY": "wrong"}
         run([*asked, "refused=normal"], tmp_path, ["refused"], wrong)
         assert broker.stop() == 0
+
+
+def test_mqadmin_knows_groups_of_grpc(tmp_path: Path) -> None:
+    """Their retry topics are there, by which it finds what a group reads."""
+    need(lambda: java_class_path("client5"))
+    with BrokerProcess(tmp_path / "store", *SETTINGS) as broker:
+        assert broker.name_server is not None
+        with broker.connect() as connection:
+            create_topic(connection, "T", queues=1)
+            create_group(connection, "G")
+        mqadmin = Driver("java5", "{}:{}".format(*broker.name_server), tmp_path / "home")
+        try:
+            with GrpcCaller(broker.address, "client@1") as caller:
+                caller.consume("G", "T", kind="PUSH_CONSUMER")
+                caller.send("T", b"0", b"1")
+                caller.ack("G", "T", *caller.receive("G", "T", count=1))
+                for line, printed in (
+                    ("consumerProgress -g G", r"T +broker-a +0 +2 +1"),
+                    ("consumerProgress", r"G +1 +V5_5_0 +PUSH +CLUSTERING"),
+                    ("consumerConnection -g G", r"client@1 +127.0.0.1:\d+ +PYTHON +V5_5_0"),
+                ):
+                    [output] = mqadmin.ask("mqadmin", argument=line.split())
+                    assert re.search(printed, output["text"]), output["text"]
+        finally:
+            mqadmin.stop()

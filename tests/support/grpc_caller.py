@@ -5,6 +5,7 @@ import itertools
 import json
 import queue
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import grpc
@@ -208,3 +209,18 @@ def until_received(caller: GrpcCaller, group: str, topic: str, count: int) -> li
 
 def attempts() -> Iterator[int]:
     yield from range(10)
+
+
+def renewed(connection: ClientSocket) -> int:
+    """How many messages the broker renews."""
+    body = connection.ask(RequestCode.GET_STATUS).body
+    return int(json.loads(body)["counts"]["renewedMessages"])
+
+
+def saved(store: Path) -> list[int]:
+    """The queue offsets of the messages that a store's file has."""
+    file = store / "config" / "receiptHandles.json"
+    if not file.exists():
+        return []
+    rows = [row for client in json.loads(file.read_text())["clients"] for row in client["handles"]]
+    return sorted(int(row[2].split(" ")[7]) for row in rows)

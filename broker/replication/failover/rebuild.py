@@ -22,7 +22,7 @@ MOVED = (
 """What a store has of its log, by path in the store's folder."""
 PROGRESS = (
     *("consumerOffset.json", "lmqConsumerOffset.json", "delayOffset.json", "consumerOrderInfo.json"),
-    *("timercheck", "timermetrics", "trimmedQueues.json", "deletedTopics.json"),
+    *("timercheck", "timermetrics", "trimmedQueues.json", "deletedTopics.json", "receiptHandles.json"),
 )
 """The same below `config`; topics, groups, users and quotas stay."""
 
