@@ -104,6 +104,10 @@ class MetricsServices:
             await self._http.close()
         self.thread.shutdown(cancel_futures=True)
 
+    async def unready(self) -> str | None:
+        """Why the broker does not serve, as /readyz states it; None: it does."""
+        return await self._status.unready()
+
     async def status(self) -> bytes:
         """The JSON of the status."""
         return orjson.dumps(await self._status.members())

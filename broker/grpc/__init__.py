@@ -12,6 +12,7 @@ the first such client connects.
 - `connection`: the calls of one connection
 - `context`: what the methods share
 - `descriptors`: the messages of the protocol, generated
+- `health`: gRPC's health service
 - `message_checks`: what is asked of a message before it is sent
 - `message_codec`: messages from and to properties
 - `messages`: the classes of the protocol's messages
@@ -20,10 +21,12 @@ the first such client connects.
 - `receipt_table`: the messages that are renewed, and `receiptHandles.json` (ours)
 - `receipts`: receipt handles
 - `receiving`: ReceiveMessage
+- `reflection`: gRPC's server reflection
 - `renewals`: extends the invisible time of messages that are being processed
 - `routes`: QueryRoute, QueryAssignment, and the queue of a message that is sent
 - `sending`: SendMessage, EndTransaction, RecallMessage
 - `service`: the methods by their names
+- `service_call`: a call of health or reflection
 - `sessions`: Telemetry, Heartbeat, NotifyClientTermination
 - `settings`: what a client states, and what the server adds
 - `statuses`: refusals, and codes for those of remoting

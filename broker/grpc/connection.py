@@ -1,4 +1,5 @@
-"""GrpcConnection: the calls of one connection of HTTP/2, each given to its method and its client. Loop thread."""
+"""GrpcConnection: the calls of one connection of HTTP/2, each given to its method and, but for gRPC's own services, its
+client. Loop thread."""
 
 from collections.abc import Mapping
 
@@ -8,6 +9,7 @@ from firearrow.broker.grpc import authorization, messages
 from firearrow.broker.grpc.call import Call, Method
 from firearrow.broker.grpc.client import GrpcClient
 from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.service_call import ServiceCall, ServiceMethod
 from firearrow.broker.grpc.statuses import GrpcRefusal
 
 CLIENTS_MAX = 1024
@@ -18,21 +20,32 @@ SERVICE_PATH = f"/{messages.SERVICE}"
 
 
 class GrpcConnection:
-    """`methods`: by their names. `peer`: the connection of the server."""
+    """`methods`: by their names. `others`: of gRPC's own services, by their paths. `peer`: the connection of the
+    server."""
 
-    def __init__(self, context: GrpcContext, methods: Mapping[str, Method], peer: Peer) -> None:
+    def __init__(
+        self,
+        context: GrpcContext,
+        methods: Mapping[str, Method],
+        others: Mapping[str, ServiceMethod],
+        peer: Peer,
+    ) -> None:
         self._context = context
         self._methods = methods
+        self._others = others
         self._peer = peer
         self._clients: set[GrpcClient] = set()
         peer.on_close(self._lost)
 
-    def accept(self, stream: GrpcStream) -> Call | None:
+    def accept(self, stream: GrpcStream) -> Call | ServiceCall | None:
         """The call of a new stream; None: it was refused."""
         headers = stream.headers
         if stream.method != "POST" or not headers.get("content-type", "").startswith(CONTENT_TYPE):
             stream.finish(UNKNOWN, "only gRPC is served here: POST with content-type application/grpc")
             return None
+        other = self._others.get(stream.path)
+        if other is not None:
+            return ServiceCall(other, stream)
         service, _, name = stream.path.rpartition("/")
         method = self._methods.get(name) if service == SERVICE_PATH else None
         if method is None:

@@ -1,14 +1,17 @@
 """The descriptors of Apache RocketMQ's gRPC protocol, `apache.rocketmq.v2`, release 2.1.2: definition.proto
-and service.proto as serialized FileDescriptorProtos. Made by packaging/grpc_descriptors.py from the package
-rocketmq-python-client; not written by hand.
+and service.proto as serialized FileDescriptorProtos; and of gRPC's own services, `grpc.health.v1`, `grpc.reflection.v1`
+and v1alpha. Made by packaging/grpc_descriptors.py from the packages rocketmq-python-client, grpcio-health-checking and
+grpcio-reflection; not written by hand.
 
-Licensed to the Apache Software Foundation (ASF) under one or more contributor license agreements. See the NOTICE file
-distributed with this work for additional information regarding copyright ownership. The ASF licenses this file to You
-under the Apache License, Version 2.0 (the "License"); you may not use this file except in compliance with the License.
-You may obtain a copy of the License at http://www.apache.org/licenses/LICENSE-2.0. Unless required by applicable law or
-agreed to in writing, software distributed under the License is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR
-CONDITIONS OF ANY KIND, either express or implied. See the License for the specific language governing permissions and
-limitations under the License.
+Of `apache.rocketmq.v2`: Licensed to the Apache Software Foundation (ASF) under one or more contributor license
+agreements. See the NOTICE file distributed with this work for additional information regarding copyright ownership. The
+ASF licenses this file to You under the Apache License, Version 2.0 (the "License"); you may not use this file except in
+compliance with the License. You may obtain a copy of the License at http://www.apache.org/licenses/LICENSE-2.0. Unless
+required by applicable law or agreed to in writing, software distributed under the License is distributed on an "AS IS"
+BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the License for the specific
+language governing permissions and limitations under the License.
+
+Of `grpc.health.v1` and `grpc.reflection`: Copyright 2015 and 2016 The gRPC Authors, under the same License.
 """
 
 import base64
@@ -78,4 +81,30 @@ T=Tzdja3-eaio!=j)|{?U!Y$1%`MrX_ZZDfjhWbl>9{fjpu%&Qe1|$O!5Z-%9EwODpsqUZ7-sJHUGOiX
 h%Df!>DdZNhkDP~oReddTCa4rk(F9#-H$w9ganW6oGoTgWGj)>qh$`Sq2Y6ZrL&>gis6MS2*S&*`0Aoy2K|C_#lv{Qktxc<zagpYi;27K(Zd<?yD#cU1D^
 QR|6H99j@C*q;e-IAiT2jqJ@eYXhxa=<7{rrK?8962w=d`)bKoBWKG(HMU_QHcpU*40K9OGqp24P=<0ohG|}RB<HyhpFM`umU@2>2yb2m&VN^EmhZ0mt#w
 8CP7wYOgrA1VHIHsBpnK5REU`KA!r#HEz{m
+"""
+
+HEALTH = r"""
+c-pN~O;5r=5Os@yZk3PaLhzzBCLGL`){F5bgrHFip$LhWrZ$_F(6qH(n(%kL>A`<!Vz*loFa$Yx+j%o@=Do=*Jh8*TG8|&M)RALF<}VzCKJ`(FC2<DDigW
+?dT^e*8V$Fu+ZB8PJ%CH!bFrHeZ4o*SyQ2GF{wpJGfz84X63kwl7={!p7N~(g_`{NBHth3ght*1n(50BRXB*Nme_Mr7AT4j#~dUrU!*LoF@$P%^w$XEgbs
+=;y^bh^fpl9Ot%%BMa~BbqsqzQEEbM>G9xc);}&<{;M;)z)SQt1PT%l&(j^MPrm0SOpTzxfxmT%^?-$W7D0Jx{!pTdcMPgZiH)~egjzGIW&OzG>@dM<kV<
+mmjUPr?lVK^Y@1o$Px^ZwXbAHYlUmNd32cFO0IO5~S7}@1wF7p_1MqTb`@ZcGZ2PY1+1L+lnGv#!mskFQ5i9S)Q7-{_hq3Z0lvtQe$7AKSkp7UX9~?;z`v
+"""
+
+REFLECTION_ALPHA = r"""
+c-oazO>fgc5XDWCsFS8K3rS3*LgfPl2{~;zpmIVHMSLlWnp-a`$Jw|mZM<gJjmU{RSN;rtgMY+&?ZmE$i+Zv&Gw;pJo41C(FG3FsvS7rEC=Uj!Gna+e?jQ
+>}q2Lim-MG@ph0{v==N@#YM68Io+$Jx{w;LiObO`&`Tt=30V)PGC56lH+1kctu{s!)nSd}>Q@c}x4j?Q^Jh+G=bz{hgEoN;FDrxjy(Qmi1~BN9l}&#J1T#
+_*+6GNf~{sZ1wRd@tbGWh~>s!Oe0;gv5M-qjgBETH3e^O-5yerCO4DL|XMEF?tBCC6UtgiBeG0+81CJTPb`iH?yWr^svAzcDMFarfUDGfc3AYGUS0I2m!2
+IM&~#u?PoB#pgs*;wwXm!HHN39nv@-F3YHdnPNXMj7;&K}livCmjp3k_^MeAu-{LkSD-o~Y>29^R)YbotyVZ59kvZ-$bZ#9e<E&}USEZa^6>OTIa(wULhz
+OBiyRLbjm(LcLXAC0*X6B3}YQKTbZgtQxw2Ol4H>Yk}=^xr(pj)y#>cG*=l|-8g>-Th*vntA26L_>^X><<tR6X6aG3?)In;g`B2CX8SdiL2c_FHJ)(kC`>
+qOZs2Nl_KGp_#-|-L!iThQACji#|m^;BhhbDOhlHZ>#st?tw^#?;EGaNJ5YDGU%vX#7^R4PK>K_pL3rP$LGuqe1{8v5Od`IwS&U%7^j@S4P#c*o_PHinda
+(Q
+"""
+
+REFLECTION = r"""
+c-oaz(QeZ)6ea80YPahe3~j@t!N`zS0ZM6^gamIDLsUc4w22p9tTc6lrPMBV8qp8nfj`>k;W%lNWhsKEs@M0NdwlM3;KUaT4+}C2h!;}M`q7}D{c{$Aha9
+1}$;p+Yf&FU-x;I2bL|kv`*W|~N$Pn$r?sqOj%Q!ZAd*~3%84U=YtZ@9x+&Qr-@yX{0=omWs%;PL{DWlBCay6guz}iha#_*)rL4JmWNj1-^s;0*9g>zq@b
+G~j$MJcLNIC6s^gJZUwPl%A1&v3X}5UZBX>_Ri3GQ?8dk9tH}_2gjm5L$C0rRx)AnWnYR!7Pqa_*PD?rcSJ|z${L;cGOALzO8_D-%h#UOcI0uA~&E@oO4y
+p<%0T@xxreCrfLjdmD#avRhM9Cd#6Ntf-XWX6k9S@ub?q}Sw{CsVLomkYoW@zukf_o;|*(dyU2}^ml~9#9Yg2NMl!mZraLX8`=Ssx2_Q%H0S<@|`Fqwi#q
+&}{ac2e|AuzK5Bvtzzbjs~ON6;>ss~?nFVWqckUqE-ujZp^<CaxqpJ6OM%zXhnG0(1e7O74r!pq_fBhc<>M+tQIk+0UR=BvNlW(_z1d<{fL|h$gOje3~>>
+Q5%{`EwxPNb8q<D0J9iJw1mgS+L+Ba`kyc#zW%r7L~_q~V~i-YDK9~d+C|t^ytpgl+nLX~9}vgqfy;b{3%?)3b05uq;ggD^!L4CTYI^l={{WHg&t?
 """

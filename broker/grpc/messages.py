@@ -22,26 +22,33 @@ ProtoMessage = Any
 ProtoClass = Any
 PACKAGE = "apache.rocketmq.v2"
 SERVICE = f"{PACKAGE}.MessagingService"
+HEALTH = "grpc.health.v1.Health"
+REFLECTIONS = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+SERVICES = (SERVICE, HEALTH, *REFLECTIONS)
 FIELDS_MAX = 65_536
 """Of a request: a batch of 150 messages with all properties that a message may have."""
 COUNTED_BYTES = 2 * FIELDS_MAX
 """What is shorter cannot have more fields."""
 
-_pool = descriptor_pool.DescriptorPool()
+pool = descriptor_pool.DescriptorPool()
+"""Of all that is served."""
 for _known in (duration_pb2, timestamp_pb2):
-    _pool.AddSerializedFile(_known.DESCRIPTOR.serialized_pb)
-for _own in (descriptors.DEFINITION, descriptors.SERVICE):
-    _pool.AddSerializedFile(descriptors.serialized(_own))
+    pool.AddSerializedFile(_known.DESCRIPTOR.serialized_pb)
+for _own in (
+    *(descriptors.DEFINITION, descriptors.SERVICE),
+    *(descriptors.HEALTH, descriptors.REFLECTION, descriptors.REFLECTION_ALPHA),
+):
+    pool.AddSerializedFile(descriptors.serialized(_own))
 
 
 def message(name: str) -> ProtoClass:
     """The class of a message of the package."""
-    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
 def enum(name: str) -> dict[str, int]:
     """The values of an enum of the package by their names."""
-    values = _pool.FindEnumTypeByName(f"{PACKAGE}.{name}").values
+    values = pool.FindEnumTypeByName(f"{PACKAGE}.{name}").values
     return {value.name: value.number for value in values}
 
 
@@ -62,9 +69,9 @@ SCHEMES = enum("AddressScheme")
 FILTERS = enum("FilterType")
 
 
-def method_classes(name: str) -> tuple[ProtoClass, ProtoClass]:
+def method_classes(name: str, service: str = SERVICE) -> tuple[ProtoClass, ProtoClass]:
     """The classes of a method's requests and answers."""
-    method = _pool.FindServiceByName(SERVICE).methods_by_name[name]
+    method = pool.FindServiceByName(service).methods_by_name[name]
     return tuple(message_factory.GetMessageClass(kind) for kind in (method.input_type, method.output_type))
 
 
@@ -78,7 +85,7 @@ def parse(kind: ProtoClass, data: bytes) -> ProtoMessage:
 @functools.cache
 def _fields(name: str) -> ProtoFields:
     found = ProtoFields()
-    for field in _pool.FindMessageTypeByName(name).fields:
+    for field in pool.FindMessageTypeByName(name).fields:
         if field.message_type is not None:
             found.add(field.number, _fields(field.message_type.full_name))
     return found

@@ -1,4 +1,5 @@
-"""GrpcService: the methods of `apache.rocketmq.v2.MessagingService`, by their names, and what they share. Loop thread.
+"""GrpcService: the methods of `apache.rocketmq.v2.MessagingService`, by their names, and what they share; gRPC's own
+services. Loop thread.
 
 Made at the first connection of HTTP/2, since it needs `protobuf`.
 """
@@ -6,11 +7,12 @@ Made at the first connection of HTTP/2, since it needs `protobuf`.
 from firearrow._native.http2.session import Http2Session
 from firearrow._native.wire.connection import Connection
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.grpc import messages
+from firearrow.broker.grpc import messages, reflection
 from firearrow.broker.grpc.acknowledging import AcknowledgingMethods
 from firearrow.broker.grpc.call import Call, Handle, Method
 from firearrow.broker.grpc.connection import GrpcConnection
 from firearrow.broker.grpc.context import GrpcContext, GrpcParts
+from firearrow.broker.grpc.health import Health
 from firearrow.broker.grpc.messages import ProtoMessage
 from firearrow.broker.grpc.offsets import OffsetMethods
 from firearrow.broker.grpc.receiving import ReceivingMethods
@@ -27,6 +29,8 @@ class GrpcService:
     def __init__(self, parts: GrpcParts) -> None:
         self._context = GrpcContext.of(parts)
         self._methods = {method.name: method for method in methods(self._context)}
+        self._health = Health(parts.loop, parts.unready, messages.SERVICES)
+        self._others = self._health.methods() | reflection.methods()
 
     def session(self, connection: Connection, peer: Peer) -> Http2Session:
         """What a connection speaks from now on. Http2Unavailable."""
@@ -34,7 +38,7 @@ class GrpcService:
         return Http2Session(connection, calls.accept, self._context.config.options.grpc_message_bytes_max)
 
     def stop(self) -> None:
-        self._context.renewals.stop()
+        self._health.stop()
 
 
 def methods(context: GrpcContext) -> list[Method]:
