@@ -83,7 +83,10 @@ class GrpcServices:
         try:
             if self._service is None and not self._missing:
                 self._service = self._load()
-            return None if self._service is None else self._service.session(connection, connection)
+            if self._service is None:
+                return None
+            session, connection.grpc = self._service.session(connection, connection)
+            return session
         except ImportError as error:
             self._missing = f"protobuf cannot be loaded: {error}: pip install 'protobuf>=5'"
         except RuntimeError as error:  # Http2Unavailable
@@ -110,7 +113,7 @@ class GrpcServices:
             state.tables,
             base.config,
             base.clock,
-            base.server.times,
+            base.server.grpc_times,
             self._ports.grpc_dispatch,
             state.access.check,
             requests,

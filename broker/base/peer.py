@@ -4,7 +4,7 @@ HeldAccess: whether requests of peers may still be answered after they were held
 """
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Protocol
@@ -51,8 +51,36 @@ class Peer(Protocol):
         """Send it no answer and read no request of it for so long."""
 
 
+REMOTING, GRPC = "remoting", "grpc"
+"""Protocols of clients, as metrics and lists name them."""
+
+
+class GrpcPeer(Peer, Protocol):
+    """A client of gRPC. `version`: as it states it."""
+
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def language_name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+
+
+class GrpcCalls(Protocol):
+    """What a connection of gRPC has: the clients that are registered on it, and how many calls there were."""
+
+    @property
+    def clients(self) -> Collection[GrpcPeer]: ...
+    @property
+    def calls(self) -> int: ...
+
+
 class OpenConnection(Peer, Protocol):
     """A connection of the server. Times are those of the event loop, in seconds."""
+
+    @property
+    def grpc(self) -> GrpcCalls | None:
+        """None: it speaks remoting."""
 
     @property
     def since(self) -> float: ...

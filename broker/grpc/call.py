@@ -158,6 +158,7 @@ class Call:
 
     def check(self, request: RemotingCommand) -> None:
         """GrpcRefusal: the client may not make this request."""
+        self.client.mark(request)
         if self._context.check is not None:
             self.client.sign(request, self.stream.headers)
             try:

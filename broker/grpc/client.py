@@ -9,6 +9,7 @@ thread.
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -29,6 +30,7 @@ Receive = Callable[[RemotingCommand, Peer], None]
 OPAQUE_MAX = 0x7FFFFFFF
 ASKED_MAX = 64
 """Most commands that a client may leave unanswered."""
+VERSION_CHARS_MAX = 32
 LANGUAGES = {language.name: int(language) for language in LanguageCode}
 NOT_ASKED = "a client of gRPC does not answer this request"
 
@@ -62,6 +64,8 @@ class GrpcClient:
         self.local: Address = peer.local
         self.number = peer.number
         self._language = LANGUAGES.get(headers.get("x-mq-language", ""), int(LanguageCode.OTHER))
+        self.version = headers.get("x-mq-client-version", "")[:VERSION_CHARS_MAX]
+        """As the client states it."""
         self._throttled_until = 0.0
         self._on_close: list[Callable[[Peer], None]] = []
         self._nonces = itertools.count()
@@ -71,17 +75,22 @@ class GrpcClient:
 
     # ---- its requests ----
 
-    def sign(self, request: RemotingCommand, headers: dict[str, str]) -> None:
-        """Complete a request that is made for a call with these headers. GrpcRefusal."""
+    def mark(self, request: RemotingCommand) -> None:
+        """A request that is made for a call states whose it is."""
         request.language, request.version = self._language, PROTOCOL_VERSION
         request.serializer = OF_GRPC
+        request.since_ns = time.monotonic_ns()
+
+    @staticmethod
+    def sign(request: RemotingCommand, headers: dict[str, str]) -> None:
+        """It is signed if the call with these headers is. GrpcRefusal."""
         if authorization.HEADER in headers:
             authorization.sign(request, headers)
 
     def again(self) -> "GrpcClient":
         """The client that comes back after this one has ended, which leaves no group any more."""
         found = GrpcClient(self._clients, self, self.client_id, self.user, {})
-        found._language = self._language
+        found._language, found.version = self._language, self.version
         return found
 
     def join(self, connection: Connection) -> bool:
@@ -202,6 +211,10 @@ class GrpcClient:
     def is_online(self) -> bool:
         """False: it has ended, or its connections have too many clients."""
         return bool(self._connections)
+
+    @property
+    def language_name(self) -> str:
+        return LanguageCode(self._language).name
 
     @property
     def is_producer(self) -> bool:

@@ -34,11 +34,14 @@ class GrpcConnection:
         self._methods = methods
         self._others = others
         self._peer = peer
-        self._clients: set[GrpcClient] = set()
+        self.clients: dict[GrpcClient, None] = {}
+        """Those that are registered, the first one first."""
+        self.calls = 0
         peer.on_close(self._lost)
 
     def accept(self, stream: GrpcStream) -> Call | ServiceCall | None:
         """The call of a new stream; None: it was refused."""
+        self.calls += 1
         headers = stream.headers
         if stream.method != "POST" or not headers.get("content-type", "").startswith(CONTENT_TYPE):
             stream.finish(UNKNOWN, "only gRPC is served here: POST with content-type application/grpc")
@@ -63,16 +66,16 @@ class GrpcConnection:
 
     def keep(self, client: GrpcClient) -> bool:
         """The client ends with its last connection; False: this one has too many already."""
-        if len(self._clients) >= CLIENTS_MAX and client not in self._clients:
+        if len(self.clients) >= CLIENTS_MAX and client not in self.clients:
             return False
-        self._clients.add(client)
+        self.clients[client] = None
         return True
 
     def drop(self, client: GrpcClient) -> None:
         """The client has ended."""
-        self._clients.discard(client)
+        self.clients.pop(client, None)
 
     def _lost(self, peer: Peer) -> None:
-        for client in list(self._clients):
+        for client in list(self.clients):
             client.lost(self)
-        self._clients.clear()
+        self.clients.clear()

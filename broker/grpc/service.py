@@ -32,10 +32,11 @@ class GrpcService:
         self._health = Health(parts.loop, parts.unready, messages.SERVICES)
         self._others = self._health.methods() | reflection.methods()
 
-    def session(self, connection: Connection, peer: Peer) -> Http2Session:
-        """What a connection speaks from now on. Http2Unavailable."""
-        calls = GrpcConnection(self._context, self._methods, peer)
-        return Http2Session(connection, calls.accept, self._context.config.options.grpc_message_bytes_max)
+    def session(self, connection: Connection, peer: Peer) -> tuple[Http2Session, GrpcConnection]:
+        """What a connection speaks from now on, and its calls. Http2Unavailable."""
+        calls = GrpcConnection(self._context, self._methods, self._others, peer)
+        bytes_max = self._context.config.options.grpc_message_bytes_max
+        return Http2Session(connection, calls.accept, bytes_max), calls
 
     def stop(self) -> None:
         self._health.stop()

@@ -14,10 +14,11 @@ from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps, loads_body
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.auth.signatures import OF_GRPC
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Answer, Peer, Routes
+from firearrow.broker.base.peer import GRPC, REMOTING, Answer, Peer, Routes
 from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.clients import WARN_PAUSE_MS, ClientsFull, ClientTable, ConsumerGroup
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
@@ -262,7 +263,16 @@ class ClientsHandler:
 
 
 def _member(heartbeat: HeartbeatData, request: RemotingCommand, peer: Peer, now_ms: int) -> Member:
-    return Member(heartbeat.client_id, peer, request.language, request.version, now_ms, user=request.user)
+    protocol = GRPC if request.serializer == OF_GRPC else REMOTING
+    return Member(
+        heartbeat.client_id,
+        peer,
+        request.language,
+        request.version,
+        now_ms,
+        user=request.user,
+        protocol=protocol,
+    )
 
 
 def _clients_text(client_ids: list[str]) -> str:

@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import OpenConnection, Peer, Routes
+from firearrow.broker.base.peer import GRPC, REMOTING, GrpcPeer, OpenConnection, Peer, Routes
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.paging import limit_of
 
@@ -67,28 +67,41 @@ class ConnectionsHandler:
         limit, found = limit_of(request), list[dict[str, Any]]()
         connections = sorted(self._connections(), key=lambda each: each.since)
         for number, connection in enumerate(connections[:limit]):
-            if number % SLICE == SLICE - 1:
+            if number % SLICE == SLICE - 1 or connection.grpc is not None:  # which may have many clients
                 await asyncio.sleep(0)
-            found.append(self._connection(connection) | {"asks": connection is peer})
-        body = {"connections": found, "more": len(connections) > limit}
+            if len(found) > limit:
+                break
+            found += self._of_connection(connection, peer)
+        body = {"connections": found[:limit], "more": len(connections) > limit or len(found) > limit}
         return request.answer(body=orjson.dumps(body))
 
-    def _connection(self, connection: OpenConnection) -> dict[str, Any]:
-        groups, producer_groups = self._clients.memberships(connection)
-        member = self._clients.any_member(connection)
-        now_ms, now_s = self._clock.now_ms(), self._loop_time()
-        return {
+    def _of_connection(self, connection: OpenConnection, peer: Peer) -> list[dict[str, Any]]:
+        """One object for each client of the connection; of gRPC several may share it."""
+        grpc, now_ms, now_s = connection.grpc, self._clock.now_ms(), self._loop_time()
+        common: dict[str, Any] = {
             "address": _address(connection),
+            "sinceMs": now_ms - round((now_s - connection.since) * 1000),
+            "lastRequestMs": now_ms - round(max(now_s - connection.last_seen, 0) * 1000),
+            "asks": connection is peer,
+        }
+        if grpc is None:
+            common["toNameServer"] = connection.local[1] not in self._broker_ports
+            common |= {"protocol": REMOTING, "requests": {"frames": connection.received_frames}}
+            return [common | self._of_client(connection)]
+        common |= {"toNameServer": False, "protocol": GRPC, "requests": {"calls": grpc.calls}}
+        listed = [common | self._of_client(each) | _stated(each) for each in grpc.clients]
+        return listed or [common | self._of_client(connection)]
+
+    def _of_client(self, peer: Peer) -> dict[str, Any]:
+        groups, producer_groups = self._clients.memberships(peer)
+        member = self._clients.any_member(peer)
+        return {
             "clientId": "" if member is None else member.client_id,
             "language": "" if member is None else member.language_name,
             "version": 0 if member is None else member.version,
+            "clientVersion": "",
             "groups": groups,
             "producerGroups": producer_groups,
-            "sinceMs": now_ms - round((now_s - connection.since) * 1000),
-            "lastRequestMs": now_ms - round(max(now_s - connection.last_seen, 0) * 1000),
-            "protocol": "remoting",
-            "toNameServer": connection.local[1] not in self._broker_ports,
-            "requests": {"frames": connection.received_frames},
         }
 
     def close(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -108,8 +121,19 @@ class ConnectionsHandler:
     def _is_meant(self, connection: OpenConnection, address: str, client_id: str) -> bool:
         if address:
             return _address(connection) == address
+        if connection.grpc is not None:
+            return any(client.client_id == client_id for client in connection.grpc.clients)
         member = self._clients.any_member(connection)
         return member is not None and member.client_id == client_id
+
+
+def _stated(client: GrpcPeer) -> dict[str, Any]:
+    """What a client of gRPC states of itself."""
+    return {
+        "clientId": client.client_id,
+        "language": client.language_name,
+        "clientVersion": client.version,
+    }
 
 
 def _address(connection: OpenConnection) -> str:

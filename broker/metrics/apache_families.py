@@ -116,11 +116,11 @@ class ApacheFamilies:
                 yield from to.family(event.name, COUNTER, event.help, samples)
 
     def _requests(self, to: Exposition, limit: int) -> Iterator[bytes]:
-        merged: dict[tuple[int, int, bool, bool], list[Buckets]] = {}
-        for asked, code, held, closed, histogram in self._sources.server.times.all():
+        merged: dict[tuple[str, int, int, bool, bool], list[Buckets]] = {}
+        for protocol, asked, code, held, closed, histogram in self._sources.request_times():
             buckets = coarser(buckets_of(histogram, BOUNDS_US, US_IN_MS), RPC_BOUNDS_MS)
             if sum(buckets.counts):
-                merged.setdefault((asked, code, held, closed), []).append(buckets)
+                merged.setdefault((protocol, asked, code, held, closed), []).append(buckets)
         series = ((_request_labels(*key), added(parts)) for key, parts in merged.items())
         yield from to.histogram(
             "rocketmq_rpc_latency_milliseconds",
@@ -141,7 +141,7 @@ class ApacheFamilies:
             ),
         ):
             by_status: dict[str, list[Buckets]] = {}
-            for asked, answer, _, _, histogram in self._sources.server.times.all():
+            for _, asked, answer, _, _, histogram in self._sources.request_times():
                 if asked == code:
                     buckets = _create_buckets(buckets_of(histogram, BOUNDS_US, US_IN_MS))
                     by_status.setdefault("failure" if answer else "success", []).append(buckets)
@@ -162,13 +162,13 @@ class ApacheFamilies:
     def _connections(self, to: Exposition, limit: int) -> Iterator[bytes]:
         clients = self._context.tables.clients
         producers = Counter(
-            (member.language_name.lower(), version_text(member.version))
+            (member.language_name.lower(), version_text(member.version), member.protocol)
             for members in clients.producer_groups().values()
             for member in members
         )
         samples: Iterable[Sample] = (
-            (labels(language=language, version=version, protocol_type="remoting"), count)
-            for (language, version), count in sorted(producers.items())
+            (labels(language=language, version=version, protocol_type=protocol), count)
+            for (language, version, protocol), count in sorted(producers.items())
         )
         yield from to.family("rocketmq_producer_connections", GAUGE, GAUGES, limited(samples, limit))
         yield from to.family(
@@ -179,17 +179,17 @@ class ApacheFamilies:
         for group in self._context.tables.clients.consumer_groups():
             mode = "push" if group.consume_type == PASSIVELY else "pull"
             kinds = Counter(
-                (member.language_name.lower(), version_text(member.version))
+                (member.language_name.lower(), version_text(member.version), member.protocol)
                 for member in list(group.members.values())
             )
-            for (language, version), count in sorted(kinds.items()):
+            for (language, version, protocol), count in sorted(kinds.items()):
                 yield (
                     labels(
                         consumer_group=group.name,
                         language=language,
                         version=version,
                         consume_mode=mode,
-                        protocol_type="remoting",
+                        protocol_type=protocol,
                         is_system=boolean(name_rules.is_system_group(group.name)),
                     ),
                     count,
@@ -248,9 +248,9 @@ def _topic_label(topic: str) -> str:
     return labels(topic=topic) if topic else OVERFLOW
 
 
-def _request_labels(asked: int, code: int, held: bool, closed: bool) -> str:
+def _request_labels(protocol: str, asked: int, code: int, held: bool, closed: bool) -> str:
     return labels(
-        protocol_type="remoting",
+        protocol_type=protocol,
         request_code=REQUEST_NAMES.get(asked, "unknown"),
         response_code=RESPONSE_NAMES.get(code, "unknown"),
         is_long_polling=boolean(held),

@@ -9,6 +9,7 @@ from firearrow._native.store.group_commit import FLUSH_BOUNDS_US
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.poller import TURN_BOUNDS_US
 from firearrow.broker.base.disk_space import DiskSpace
+from firearrow.broker.base.peer import GRPC, REMOTING
 from firearrow.broker.metrics.apache_families import REQUEST_NAMES, RESPONSE_NAMES, version_text
 from firearrow.broker.metrics.exposition import (
     COUNTER,
@@ -22,6 +23,7 @@ from firearrow.broker.metrics.exposition import (
     limited,
 )
 from firearrow.broker.metrics.sources import Sources
+from firearrow.broker.net.server import ServerConnection
 from firearrow.broker.quotas.quota_check import KINDS
 from firearrow.broker.quotas.quota_table import CONNECTIONS, RATES
 from firearrow.broker.replication.log.replica_lag import ReplicaLag
@@ -98,7 +100,7 @@ class OwnFamilies:
         """Of requests that succeeded and did not wait for messages."""
         return added(
             buckets_of(histogram, BOUNDS_US, US_IN_S)
-            for asked, code, held, _, histogram in self._sources.server.times.all()
+            for _, asked, code, held, _, histogram in self._sources.request_times()
             if asked in codes and code == ResponseCode.SUCCESS and not held
         )
 
@@ -173,7 +175,7 @@ class OwnFamilies:
     def refusals(self) -> Counter[tuple[int, int]]:
         """(request code, code of the answer) → requests."""
         found: Counter[tuple[int, int]] = Counter()
-        for asked, code, _, _, histogram in self._sources.server.times.all():
+        for _, asked, code, _, _, histogram in self._sources.request_times():
             if code not in NOT_REFUSED:
                 found[asked, code] += sum(histogram.read()[0])
         return found
@@ -312,21 +314,17 @@ class OwnFamilies:
 
     def _clients(self, to: Exposition, limit: int) -> Iterator[bytes]:
         samples = (
-            (labels(language=language, version=version), count)
-            for (language, version), count in sorted(self.connections().items())
+            (labels(language=language, version=version, protocol_type=protocol), count)
+            for (language, version, protocol), count in sorted(self.connections().items())
         )
         yield from to.family(
             "firearrow_connections", GAUGE, "Connections by client.", limited(samples, limit)
         )
 
-    def connections(self) -> Counter[tuple[str, str]]:
-        """(language, version) → connections; `none` has sent no request."""
-        return Counter(
-            ("none", "none")
-            if connection.language < 0
-            else (LANGUAGES.get(connection.language, "others").lower(), version_text(connection.version))
-            for connection in self._sources.server.connections
-        )
+    def connections(self) -> Counter[tuple[str, str, str]]:
+        """(language, version, protocol) → connections; `none` has sent no request. A connection of gRPC is one of its
+        first client."""
+        return Counter(map(_kind_of, self._sources.server.connections))
 
     def _dead(self, limit: int) -> Iterator[Sample]:
         reader = self._context.store.reader
@@ -339,6 +337,17 @@ class OwnFamilies:
             for name in topics
         )
         return limited(samples, limit)
+
+
+def _kind_of(connection: ServerConnection) -> tuple[str, str, str]:
+    if connection.grpc is not None:
+        for client in connection.grpc.clients:
+            return client.language_name.lower(), client.version or "unknown", GRPC
+        return "none", "none", GRPC
+    if connection.language < 0:
+        return "none", "none", REMOTING
+    language = LANGUAGES.get(connection.language, "others").lower()
+    return language, version_text(connection.version), REMOTING
 
 
 def _host(replica: ReplicaLag) -> str:

@@ -94,9 +94,9 @@ class Recorder:
 
     def _measure(self) -> Callable[[str], float]:
         """Take the totals; returns the rate of one of them per second since the last time."""
-        stats, times = self._context.stats, self._sources.server.times
+        stats = self._context.stats
         stats.gather()
-        requests = sum(sum(histogram.read()[0]) for *_, histogram in times.all())
+        requests = sum(sum(histogram.read()[0]) for *_, histogram in self._sources.request_times())
         totals = {
             "in.messages": float(stats.put_times),
             "in.bytes": float(stats.put_bytes),

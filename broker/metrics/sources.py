@@ -3,12 +3,13 @@
 Loop thread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from firearrow._native.base.histogram import Histogram
 from firearrow._native.fastpath.fast_dispatch import RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
-from firearrow.broker.base.peer import Address
+from firearrow.broker.base.peer import GRPC, REMOTING, Address
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.net.server import Server
 from firearrow.broker.pop.revive import ReviveService
@@ -52,6 +53,13 @@ class Sources:
     never_joined: Callable[[], int]
     write_fault: Callable[[], str]
     followed: Callable[[], ReplicaLag] | None
+
+    def request_times(self) -> Iterator[tuple[str, int, int, bool, bool, Histogram]]:
+        """As RequestTimes.all, of each protocol: first its name."""
+        server = self.server
+        for protocol, times in ((REMOTING, server.times), (GRPC, server.grpc_times)):
+            for each in times.all():
+                yield protocol, *each
 
     def unready(self) -> str | None:
         """Why the broker does not serve clients as far as it knows by itself, in a sentence; None if it does."""

@@ -232,8 +232,8 @@ class Status:
 
     def _connections(self) -> list[dict[str, object]]:
         return [
-            {"language": language, "version": version, "count": count}
-            for (language, version), count in self._own.connections().most_common()
+            {"language": language, "version": version, "protocol": protocol, "count": count}
+            for (language, version, protocol), count in self._own.connections().most_common()
         ]
 
     async def _groups(self) -> dict[str, object]:

@@ -26,7 +26,7 @@ from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.memory_limits import MemoryLimits
 from firearrow.broker.base.message_ids import host_bytes
-from firearrow.broker.base.peer import Address, Peer, counted_address, ip_text
+from firearrow.broker.base.peer import Address, GrpcCalls, Peer, counted_address, ip_text
 from firearrow.broker.base.systemd import PassedSockets
 from firearrow.broker.base.tls import handshake_fault
 from firearrow.broker.net import connection_limits
@@ -82,6 +82,8 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
         """The addresses that a proxy reported, which count instead of the socket's."""
         self.remote: Address = ("", 0)
         self.local: Address = ("", 0)
+        self.grpc: GrpcCalls | None = None
+        """None: it speaks remoting."""
         self.number = next(CONNECTION_NUMBERS)
         self.since = server.loop.time()
 
@@ -170,7 +172,7 @@ class Server:
     `use_poller`: our own poller serves the connections instead of the loop's transports. When the buffers of
     incomplete frames and unread answers hold more together than `memory` grants connections, the connections that hold
     most are closed. The number of connections is limited by the process's descriptors. `times` gets the latency of all
-    requests. `tls` None: all connections are plain.
+    requests of remoting, `grpc_times` of those that calls of gRPC became. `tls` None: all connections are plain.
     """
 
     def __init__(
@@ -187,6 +189,7 @@ class Server:
     ) -> None:
         self.loop = loop
         self.times = RequestTimes() if times is None else times
+        self.grpc_times = RequestTimes()
         self._tls = tls
         self._poller = EpollPoller(loop) if use_poller else None
         if self._poller is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from firearrow._native.wire.codes import LanguageCode
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.peer import REMOTING, Peer
 
 SILENT_MS = 90_000
 """Without a heartbeat, of which clients send one each 30 s; the connection is closed after channelExpiredTimeout."""
@@ -22,6 +22,7 @@ class Member:
     seen_ms: int
     user: str | None = None
     """Who sent the heartbeat; None: anybody may."""
+    protocol: str = REMOTING
     digest: int = 0
     """What it subscribes to (`SubscriptionDigest`); 0: nothing, or not known."""
 

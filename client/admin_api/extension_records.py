@@ -159,8 +159,9 @@ class RefusedRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
-    """`client_id` is empty, and `version` 0, for a connection that sent no heartbeat. `frames`: those received.
-    `to_name_server`: to the name server in the broker's process. `asks`: the connection of this request."""
+    """`client_id` is empty, and `version` 0, for a connection that sent no heartbeat. `client_version`: as a client of
+    gRPC states it. `frames`: those received, `calls`: of gRPC. `to_name_server`: to the name server in the broker's
+    process. `asks`: the connection of this request."""
 
     address: str
     client_id: str
@@ -171,7 +172,9 @@ class BrokerConnection:
     since_ms: int
     last_request_ms: int
     protocol: str
+    client_version: str = ""
     frames: int = 0
+    calls: int = 0
     to_name_server: bool = False
     asks: bool = False
     broker: str = ""
@@ -223,6 +226,8 @@ def row_of(kind: type[Row], of: Members, broker: str) -> Row:
         else:
             values[each.name] = of.text(name, "") if each.type is str else tuple(of.texts(name))
     if kind is BrokerConnection:
-        values["frames"] = of.members("requests").number("frames")
+        requests = of.members("requests")
+        values["frames"], values["calls"] = requests.number("frames", 0), requests.number("calls", 0)
+        values["client_version"] = of.text("clientVersion", "")
         values["to_name_server"], values["asks"] = of.flag("toNameServer"), of.flag("asks")
     return kind(**values)

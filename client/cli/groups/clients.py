@@ -17,7 +17,7 @@ from firearrow.client.cli.output import Column, Kind, titled
 
 COLUMNS = (
     Column("clientId", "CLIENT"),
-    *titled("address", "language", "version"),
+    *titled("address", "protocol", "language", "version"),
     Column("groups", "CONSUMES FOR"),
     Column("producerGroups", "SENDS FOR"),
 )
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def list_clients(call: Call) -> None:
-    """List connected clients with their addresses, versions and groups. Apache brokers report only clients of groups.
+    """List connected clients with their addresses, protocols, versions and groups. Apache brokers report only clients
+    of groups.
 
     firearrow clients list
     firearrow clients list --group billing
@@ -96,6 +97,7 @@ def _row(connection: Connection) -> dict[str, Any]:
     return {
         "clientId": connection.client_id,
         "address": connection.address,
+        "protocol": "remoting",
         "language": connection.language,
         "version": version_text(connection.version),
         "groups": [],
@@ -107,13 +109,21 @@ def _our_row(connection: BrokerConnection) -> dict[str, Any]:
     return {
         "clientId": connection.client_id,
         "address": connection.address,
+        "protocol": connection.protocol,
         "language": connection.language,
-        "version": version_text(connection.version) if connection.version else "",
+        "version": _version_of(connection),
         "groups": list(connection.groups),
         "producerGroups": list(connection.producer_groups),
         "sinceMs": connection.since_ms,
         "lastRequestMs": connection.last_request_ms,
     }
+
+
+def _version_of(connection: BrokerConnection) -> str:
+    """Clients of gRPC state their own; the broker sends its own number for them."""
+    if connection.client_version:
+        return connection.client_version
+    return version_text(connection.version) if connection.version else ""
 
 
 async def close(call: Call) -> int:
