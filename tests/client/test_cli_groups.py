@@ -86,3 +86,14 @@ def test_a_message_has_the_same_properties_however_it_is_read(name_server: str) 
     text = here("tail", "read", "--from", "start", "-e", "--format", "{property:a}", name_server=name_server)
     assert "b" in text.out.splitlines()
     assert json.dumps(tailed)
+
+
+def test_create(name_server: str) -> None:
+    """As clients of gRPC need it, which create none."""
+    made = here("group", "create", "made", "--orderly", "--retries", "3", name_server=name_server)
+    assert (made.code, made.rows) == (0, [{"group": "made"}])
+    again = here("group", "create", "made", name_server=name_server)
+    assert (again.code, "group made exists" in again.err) == (1, True)
+    rows = {row["group"]: row for row in here("group", "list", name_server=name_server).rows}
+    assert (rows["made"]["consuming"], rows["made"]["retriesMax"]) == (True, 3)
+    assert here("group", "show", "made", name_server=name_server).code == 0

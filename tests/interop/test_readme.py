@@ -1,4 +1,5 @@
-"""README's Java and Go examples compile and run as printed, except for the name server's port.
+"""README's Java and Go examples compile and run as printed, except for the port: of the name server, or over gRPC the
+broker's.
 
 Java's producer also gets a longer send timeout: 3 s do not suffice for a JVM's first send on a busy machine.
 """
@@ -15,6 +16,7 @@ from tests.interop.driver import java
 from tests.interop.toolchain import GO, go_driver, java_class_path, need
 from tests.readme_examples import examples, with_name_server
 from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import here
 
 pytestmark = pytest.mark.interop
 COMPILE_S = 240
@@ -34,6 +36,20 @@ def compile_java(source: str, folder: Path) -> list[str]:
     options = ["-proc:none", "-encoding", "UTF-8", "-cp", jars, "-d", str(folder)]
     run(["javac", *options, str(folder / "Orders.java")], folder, COMPILE_S)
     command = java("client5", "Orders", folder / "home", "-Xmx256m")
+    return [f"{jars}:{folder}" if word == jars else word for word in command]
+
+
+def compile_java5(source: str, folder: Path) -> list[str]:
+    """The same with Apache's client of gRPC."""
+    need(lambda: java_class_path("grpc5"))
+    (folder / "Orders.java").write_text(source, "utf-8")
+    jars = java_class_path("grpc5")
+    run(
+        ["javac", "-encoding", "UTF-8", "-cp", jars, "-d", str(folder), str(folder / "Orders.java")],
+        folder,
+        COMPILE_S,
+    )
+    command = java("grpc5", "Orders", folder / "home", "-Xmx256m")
     return [f"{jars}:{folder}" if word == jars else word for word in command]
 
 
@@ -80,10 +96,24 @@ def test_the_example_sends_and_receives(language: str, tmp_path: Path) -> None:
     assert printed == [*sent, "hello"]
 
 
+def test_the_example_of_grpc_sends_and_receives(tmp_path: Path) -> None:
+    """After the commands above it."""
+    [example], [commands] = examples("Java 5", "java"), examples("Java 5", "sh")
+    with BrokerProcess(tmp_path / "store") as broker:
+        assert broker.name_server is not None
+        for line in commands.splitlines():
+            here(*line.split()[1:], name_server="{}:{}".format(*broker.name_server)).succeeded()
+        assert ":8081" in example
+        command = compile_java5(example.replace(":8081", f":{broker.address[1]}"), tmp_path)
+        assert run(command, tmp_path, RUN_S).splitlines() == ["hello"]
+
+
 def test_the_versions_are_those_that_are_tested() -> None:
     """README names the versions of the class path and of the Go module."""
     text = (GO.parents[2] / "README.md").read_text("utf-8")
     version = (GO.parent / "java" / "client5" / "pom.xml").read_text("utf-8")
+    grpc5 = (GO.parent / "java" / "grpc5" / "pom.xml").read_text("utf-8")
+    assert f"rocketmq-client-java:{grpc5.split('<version>')[2].split('<')[0]}`" in text
     assert f"rocketmq-client:{version.split('<rocketmq.version>')[1].split('<')[0]}" in text
     [module] = [
         line for line in (GO / "go.mod").read_text("utf-8").splitlines() if "rocketmq-client-go" in line

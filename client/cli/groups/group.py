@@ -1,7 +1,8 @@
-"""Manage consumer groups: list, show, lag, members, seek, pause, delete and diff."""
+"""Manage consumer groups: list, show, create, lag, members, seek, pause, delete and diff."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from firearrow._native.protocol.name_rules import dlq_topic, retry_topic
@@ -9,7 +10,13 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
 from firearrow.client.admin_api.overview import BROADCASTING, Overview
-from firearrow.client.admin_api.records import ConsumerConnections, ConsumerLag, QueueLag, QueueRange
+from firearrow.client.admin_api.records import (
+    ConsumerConnections,
+    ConsumerLag,
+    GroupConfig,
+    QueueLag,
+    QueueRange,
+)
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, TransportError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.times import now_ms, time_ms
@@ -63,6 +70,18 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("-l", "--long", action="store_true", help="show members and lag")
     verb = command.verb("show", show)
     verb.argument("group")
+    verb = command.verb("create", create)
+    verb.argument("group")
+    verb.argument(
+        "--orderly", action="store_true", help="clients of gRPC get the messages of a queue in order"
+    )
+    verb.argument(
+        "--retries",
+        type=int,
+        metavar="N",
+        help="times that a message comes again before it is a dead letter (default 16)",
+    )
+    verb.argument("--cluster", help="only at the masters of this cluster")
     verb = command.verb("lag", lag)
     verb.argument("group").argument("topic", nargs="?")
     verb.argument(
@@ -176,6 +195,25 @@ async def show(call: Call) -> None:
     )
     call.output.text("")
     call.output.rows(TOPIC_COLUMNS, topics)
+
+
+async def create(call: Call) -> int:
+    """Create a group at all masters, or at those of one cluster, as clients of gRPC need it. If the group exists,
+    nothing changes and the exit code is 1.
+
+        firearrow group create billing
+        firearrow group create payments --orderly --retries 3
+    """
+    admin, given = await call.admin(), call.arguments
+    if given.group in await admin.groups():
+        call.output.note(f"group {given.group} exists")
+        return FOUND_TROUBLE
+    wanted = GroupConfig(group=given.group, orderly=given.orderly)
+    if given.retries is not None:
+        wanted = replace(wanted, retries_max=given.retries)
+    await admin.create_group(wanted, given.cluster)
+    call.output.done(f"created group {given.group}", {"group": given.group})
+    return 0
 
 
 def _topic_rows(connected: ConsumerConnections | None, progress: ConsumerLag) -> list[dict[str, Any]]:
