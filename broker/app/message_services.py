@@ -231,6 +231,8 @@ class MessageServices:
             follow_delays=self._follow_delays,
             orders=self._pop_services.orders_text,
             follow_orders=self._pop_services.follow_orders,
+            receipts=self._pop_services.receipts_text,
+            follow_receipts=self.receipts.load,
             check_point=None if timers is None else timers.check_point,
             follow_check_point=None if timers is None else timers.follow,
             restore=self._follow_entry,

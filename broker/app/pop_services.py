@@ -23,6 +23,9 @@ from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.timers.service import DisabledTimers, TimerService
 
+RECEIPTS_PUSHED_MAX = 2048
+"""Receipt handles that are copied to slaves: a copy of 2048 takes some 10 ms of the loop."""
+
 
 class PopServices:
     def __init__(
@@ -119,6 +122,10 @@ class PopServices:
     def follow_orders(self, text: bytes) -> None:
         """On a slave: take the master's. ValueError."""
         self._order_info.load(text)
+
+    def receipts_text(self) -> bytes:
+        """receiptHandles.json for slaves; empty if making it would hold up clients."""
+        return self.receipts.to_json() if len(self.receipts) <= RECEIPTS_PUSHED_MAX else b""
 
     def held(self) -> int:
         return len(self._hold_service) + len(self._notification_holds)

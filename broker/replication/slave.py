@@ -28,7 +28,7 @@ from firearrow.broker.replication.wires.firearrow.follower import (
     FollowedParts,
     spoken_version,
 )
-from firearrow.broker.replication.wires.firearrow.handshake import LATEST, LogSummary
+from firearrow.broker.replication.wires.firearrow.handshake import UNASKED, LogSummary
 from firearrow.broker.services.registration import Connect
 from firearrow.broker.services.timers import watched
 
@@ -68,7 +68,7 @@ class RegisteredMaster:
         is tried as FireArrow: it reports its address then."""
         master = self._session.master
         if master.address is None and master.ha_address is not None and self._session.naming.fault():
-            return LATEST
+            return UNASKED
         return await spoken_version(master)
 
     async def _is_firearrow(self) -> bool:

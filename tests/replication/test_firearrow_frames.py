@@ -151,15 +151,13 @@ def test_both_learn_each_other_s_facts() -> None:
     """Also of which version the other one is: an earlier FireArrow is answered as it asked."""
     theirs = SUMMARY._replace(node=os.urandom(16), epoch=4, member=MEMBER)
     ours = SUMMARY._replace(member=Member("SLAVE", 7, "10.0.0.2:10911"))
-    for secret, sent, answered in (
-        (SECRET, SUMMARY, theirs._replace(member=None)),
-        (SECRET, ours, theirs),
-        (b"", ours, theirs),
-    ):
+    for secret, version in ((SECRET, 1), (SECRET, 2), (SECRET, 3), (b"", 3)):
+        sent, answered = (handshake.of_version(each, version) for each in (ours, theirs))
+        assert (sent.member is None) == (version == 1)
         slave, master = SlaveHandshake(secret, sent), MasterHandshake(secret)
         hello = slave.hello()
         assert int.from_bytes(hello[:8], "big", signed=True) < 0
-        assert only(hello).body[1] == (1 if sent.member is None else 2)
+        assert only(hello).body[1] == version
         assert master.greeted(only(hello)) == sent
         assert slave.answered(only(master.answer(theirs, 50))) == (answered, 50)
         master.proved(only(slave.proof()))
@@ -269,14 +267,14 @@ def test_refusals() -> None:
 
 
 def test_another_version_is_refused_whatever_follows_it() -> None:
-    with pytest.raises(Refused, match="speaks version 3") as refused:
-        MasterHandshake(SECRET).greeted(frames.Frame(Kind.HELLO, b"\0\3whatever"))
+    with pytest.raises(Refused, match="speaks version 4") as refused:
+        MasterHandshake(SECRET).greeted(frames.Frame(Kind.HELLO, b"\0\4whatever"))
     assert refused.value.code == RefusalCode.VERSION
 
 
 def test_counts_of_a_greeting_are_bounded() -> None:
     epochs = tuple(Epoch(n, n) for n in range(EPOCHS_MAX))
-    most = SUMMARY._replace(epochs=epochs, chain=tuple(range(handshake.CHAIN_MAX)))
+    most = SUMMARY._replace(epochs=epochs, chain=tuple(range(handshake.CHAIN_MAX)), version=1)
     assert MasterHandshake(b"").greeted(only(SlaveHandshake(b"", most).hello())) == most
     for more in (
         most._replace(epochs=(*epochs, Epoch(EPOCHS_MAX, EPOCHS_MAX))),

@@ -39,6 +39,7 @@ from firearrow.broker.replication.wires.firearrow.handshake import (
     RefusalCode,
     Refused,
     SlaveHandshake,
+    of_version,
     refusal,
     refused,
     secret_fault,
@@ -64,7 +65,8 @@ async def spoken_version(master: Master) -> int:
     if answer.ext.get(VERSION_MEMBER) != str(VERSION):
         return 0
     latest = answer.ext.get(LATEST_MEMBER, "")
-    return LATEST if latest.isdecimal() and len(latest) < 9 and int(latest) >= LATEST else VERSION
+    is_number = latest.isascii() and latest.isdecimal() and len(latest) < 9
+    return min(max(int(latest), VERSION), LATEST) if is_number else VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,7 @@ class FireArrowFollower:
         """Returns where the master's log begins. Refused, NotFollowed, FrameError, OSError."""
         stream = self.stream
         identity, epochs = self._parts.log.identity, self._parts.log.epochs
-        ours = self._parts.log.summary(pair=identity.pair)
-        if self._version == VERSION:
-            ours = ours._replace(member=None)
+        ours = of_version(self._parts.log.summary(pair=identity.pair), self._version)
         handshake = SlaveHandshake(self._parts.secret, ours)
         stream.write(handshake.hello())
         received = await self._frames.frame()

@@ -81,6 +81,8 @@ class TableKind(IntEnum):
     REQUEST_MODES = 5
     TIMER_CHECKPOINT = 6
     CONSUMER_ORDERS = 7
+    RECEIPT_HANDLES = 8
+    """Of version 3 of the handshake."""
 
 
 class Frame(NamedTuple):

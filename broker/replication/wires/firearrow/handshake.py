@@ -9,12 +9,13 @@ either           REFUSAL            code u16 · text
 summary          pair 16 · node 16 · epoch i32 · first, end, flushed i64
                  · count u16, for each epoch: number i32 · start i64
                  · start of the chain i64 · count u16, for each MiB: CRC-32C u32
-                 · in version 2: role u8 · broker id i64 · length u8 · address
+                 · from version 2 on: role u8 · broker id i64 · length u8 · address
 ```
 
-A slave sends version 2 to a master that knows it (firearrowPairLatest of 906), and a master answers with the version
-that it was sent: brokers of either version follow each other. Role and place of version 2: what the slave becomes by a
-promotion, and under which number and address a broker is known to operators.
+A slave sends the latest version that the master knows (firearrowPairLatest of 906), and a master answers with the
+version that it was sent: brokers of any version follow each other. Role and place, of version 2: what the slave becomes
+by a promotion, and under which number and address a broker is known to operators. From version 3 on a master sends the
+table RECEIPT_HANDLES.
 
 On Apache's replication port: a slave of Apache begins with an i64 that is not negative, the magic number is.
 
@@ -39,7 +40,10 @@ from firearrow.broker.replication.log.pair_identity import ASYNC_MASTER, ID_BYTE
 from firearrow.broker.replication.wires.firearrow.frames import Frame, FrameError, Kind, frame
 
 MAGIC = b"\xf1FAPAIR\x01"
-VERSION, LATEST = 1, 2
+VERSION, LATEST = 1, 3
+WITH_RECEIPTS = 3
+UNASKED = 2
+"""What a master gets that cannot be asked: those before version 3 know it as well."""
 VERSION_MEMBER, LATEST_MEMBER = "firearrowPairVersion", "firearrowPairLatest"
 """Of the answer to EXCHANGE_BROKER_HA_INFO: our masters report which versions of FireArrow's wire they speak, the
 oldest and the latest. Earlier FireArrows report only the first, and as slaves know no other."""
@@ -97,7 +101,8 @@ def member_of(role: str, broker_id: int, address: str) -> Member:
 
 class LogSummary(NamedTuple):
     """Of a broker and its log, which has `first` to `end`. `chain`: checksums of the log from `chain_start`, a whole
-    MiB, to each later one and to `end` (LogChecksums.chained); empty: none. `member` None: version 1."""
+    MiB, to each later one and to `end` (LogChecksums.chained); empty: none. `member` None: it is not known, as in
+    version 1. `version`: of the greeting that has it."""
 
     pair: bytes
     node: bytes
@@ -109,6 +114,7 @@ class LogSummary(NamedTuple):
     chain_start: int
     chain: tuple[int, ...]
     member: Member | None = None
+    version: int = LATEST
 
 
 class Answer(NamedTuple):
@@ -161,7 +167,7 @@ class MasterHandshake:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._hello = self._answer = b""
-        self._knows_members = False
+        self._version = VERSION
 
     def greeted(self, received: Frame) -> LogSummary:
         """The slave's summary, not proved yet. Refused, FrameError."""
@@ -170,14 +176,16 @@ class MasterHandshake:
         reader.skip(NONCE_BYTES)
         reader.end()
         self._hello = received.body
-        self._knows_members = summary.member is not None
+        self._version = summary.version
         return summary
 
     def answer(self, summary: LogSummary, common_point: int) -> bytes:
         """What to send, in the slave's version."""
-        if not self._knows_members:
-            summary = summary._replace(member=None)
-        self._answer = _greeting(summary) + OFFSET.pack(common_point) + os.urandom(NONCE_BYTES)
+        self._answer = (
+            _greeting(of_version(summary, self._version))
+            + OFFSET.pack(common_point)
+            + os.urandom(NONCE_BYTES)
+        )
         body = self._answer + _proof(self._secret, MASTER, self._hello + self._answer)
         return MAGIC + frame(Kind.ANSWER, body)
 
@@ -206,6 +214,11 @@ def _raise_refusal(received: Frame) -> None:
         raise refused(received.body)
 
 
+def of_version(summary: LogSummary, version: int) -> LogSummary:
+    """What a greeting of this version can say."""
+    return summary._replace(version=version, member=None if version == VERSION else summary.member)
+
+
 def _greeting(summary: LogSummary) -> bytes:
     """ValueError: too many epochs or checksums."""
     if len(summary.epochs) > EPOCHS_MAX or len(summary.chain) > CHAIN_MAX:
@@ -218,7 +231,7 @@ def _greeting(summary: LogSummary) -> bytes:
     counts = COUNT.pack(len(epochs)), COUNT.pack(len(summary.chain))
     return b"".join(
         (
-            VERSION_AT.pack(VERSION if summary.member is None else LATEST),
+            VERSION_AT.pack(VERSION if summary.member is None else summary.version),
             numbers,
             counts[0],
             *epochs,
@@ -295,7 +308,9 @@ class _Reader:
         if node == NO_ID or len(node) != ID_BYTES:
             raise FrameError("a broker without an id")
         member = None if self._version == VERSION else self._member()
-        return LogSummary(pair, node, epoch, first, end, flushed, epochs, chain_start, chain, member)
+        return LogSummary(
+            pair, node, epoch, first, end, flushed, epochs, chain_start, chain, member, self._version
+        )
 
     def _member(self) -> Member:
         role, broker_id, length = self.take(MEMBER)

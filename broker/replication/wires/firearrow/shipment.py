@@ -13,8 +13,8 @@ from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.replication.session.wire import SenderHost, Traffic
 from firearrow.broker.replication.wires.firearrow.agreement import OwnLog
-from firearrow.broker.replication.wires.firearrow.frames import table_frame
-from firearrow.broker.replication.wires.firearrow.handshake import RefusalCode, Refused
+from firearrow.broker.replication.wires.firearrow.frames import Table, TableKind, table_frame
+from firearrow.broker.replication.wires.firearrow.handshake import WITH_RECEIPTS, RefusalCode, Refused
 from firearrow.broker.replication.wires.firearrow.journal_stream import journal_frames, missed_entries
 from firearrow.broker.replication.wires.firearrow.sender import FireArrowSender
 from firearrow.broker.replication.wires.firearrow.tables import PushedTables
@@ -111,7 +111,8 @@ class Shipment:
             self._drains = True
         self.feed()
         connection.queue_first(missed_entries(parts.journal))
-        connection.queue_first(map(table_frame, parts.tables.whole()))
+        tables = [table for table in parts.tables.whole() if _knows(connection, table)]
+        connection.queue_first(map(table_frame, tables))
 
     def go_online(self) -> None:
         """From now on our journal and tables are the newer ones: slaves that have joined get them."""
@@ -144,11 +145,12 @@ class Shipment:
             return
         self.feed()
         try:
-            frames = [table_frame(table) for table in self._parts.tables.changed()]
+            frames = [(table, table_frame(table)) for table in self._parts.tables.changed()]
         except ValueError as error:
             return log.error("a table is not copied to slaves: %s", error)
         for connection in list(self._connections):
-            connection.queue(frames)
+            connection.queue(encoded for table, encoded in frames if _knows(connection, table))
+        return None
 
     def left(self, connection: FireArrowSender, why: str, code: int) -> None:
         self._connections.pop(connection, None)
@@ -156,3 +158,9 @@ class Shipment:
             self._drains = False
             self._parts.journal.stop_draining()
         self._host.on_left(connection, why, STATES.get(code, "refused") if code >= 0 else "")
+
+
+def _knows(connection: FireArrowSender, table: Table) -> bool:
+    """Whether its slave knows tables of this kind."""
+    version = 0 if connection.summary is None else connection.summary.version
+    return table.kind is not TableKind.RECEIPT_HANDLES or version >= WITH_RECEIPTS

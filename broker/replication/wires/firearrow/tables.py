@@ -23,20 +23,26 @@ SAVED_AS = {
     TableKind.GROUPS: "groups",
     TableKind.REQUEST_MODES: "modes",
     TableKind.CONSUMER_ORDERS: "orders",
+    TableKind.RECEIPT_HANDLES: "receipts",
 }
 """Tables that are pushed when they change, and the names under which they are saved."""
 LARGE_BYTES, LARGE_EVERY_S = 1 << 16, 1.0
 """Larger tables are pushed at most once in this time."""
+RECEIPTS_EVERY_S = 2.0
+"""They change with each message; what the log has of them needs no push."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """What of the services belongs to these tables. `timers` None: timerWheelEnable=false."""
+    """What of the services belongs to these tables. `receipts`: empty: they are too many. `check_point` None:
+    timerWheelEnable=false."""
 
     delays: Callable[[], bytes]
     follow_delays: Callable[[bytes], None]
     orders: Callable[[], bytes]
     follow_orders: Callable[[bytes], None]
+    receipts: Callable[[], bytes]
+    follow_receipts: Callable[[bytes], None]
     check_point: Callable[[], bytes] | None
     follow_check_point: Callable[[bytes], None] | None
     restore: Callable[[Entry], None]
@@ -58,6 +64,7 @@ class PushedTables:
             TableKind.DELAY_OFFSETS: progress.delays,
             TableKind.REQUEST_MODES: tables.modes.to_json,
             TableKind.CONSUMER_ORDERS: progress.orders,
+            TableKind.RECEIPT_HANDLES: progress.receipts,
         }
         if progress.check_point is not None:
             self._texts[TableKind.TIMER_CHECKPOINT] = progress.check_point
@@ -67,7 +74,8 @@ class PushedTables:
 
     def whole(self) -> list[Table]:
         """All tables, for a slave that joins."""
-        return [self._table(kind) for kind in self._texts]
+        tables = [self._table(kind) for kind in self._texts]
+        return [table for table in tables if table.text]
 
     def changed(self) -> list[Table]:
         """Those that have changed since the last call."""
@@ -77,8 +85,9 @@ class PushedTables:
             if changes != self._changes[kind] and now >= self._not_before[kind]:
                 self._changes[kind] = changes
                 table = self._table(kind)
-                self._not_before[kind] = now + (LARGE_EVERY_S if len(table.text) > LARGE_BYTES else 0)
-                found.append(table)
+                self._not_before[kind] = now + _pause_s(table)
+                if table.text:
+                    found.append(table)
         if TableKind.TIMER_CHECKPOINT in self._texts:
             table = self._table(TableKind.TIMER_CHECKPOINT)
             if table.text != self._check_point:
@@ -112,6 +121,7 @@ class FollowedTables:
             TableKind.REQUEST_MODES: self._modes,
             TableKind.TIMER_CHECKPOINT: self._timers,
             TableKind.CONSUMER_ORDERS: self._orders,
+            TableKind.RECEIPT_HANDLES: self._receipts,
         }
         self.copied_ms = 0
 
@@ -156,6 +166,17 @@ class FollowedTables:
     def _orders(self, table: Table) -> None:
         self._progress.follow_orders(table.text)
         self._saver.schedule("orders")
+
+    def _receipts(self, table: Table) -> None:
+        self._progress.follow_receipts(table.text)
+        self._saver.schedule("receipts")
+
+
+def _pause_s(table: Table) -> float:
+    """Before the next push of the table."""
+    if table.kind is TableKind.RECEIPT_HANDLES:
+        return RECEIPTS_EVERY_S
+    return LARGE_EVERY_S if len(table.text) > LARGE_BYTES else 0
 
 
 def _parsed(table: Table) -> json_fields.Members:
