@@ -14,12 +14,10 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
-from firearrow.broker.grpc import authorization, message_checks, message_codec, messages, renewals, settings
+from firearrow.broker.grpc import authorization, message_checks, message_codec, messages, settings
 from firearrow.broker.grpc.client import ASKED_MAX, GrpcClient, GrpcClients
 from firearrow.broker.grpc.message_checks import MessageChecks
 from firearrow.broker.grpc.message_codec import COMPRESSED
-from firearrow.broker.grpc.receipts import Receipt
-from firearrow.broker.grpc.renewals import Renewals
 from firearrow.broker.grpc.statuses import GrpcRefusal
 from firearrow.broker.tables.groups import GroupConfig
 from tests.support.clock import NOW_MS, ManualClock
@@ -190,18 +188,3 @@ def test_commands_to_a_client_are_bounded() -> None:
     *others, last = asyncio.run(ask())
     assert {str(each) for each in others} == {"the client has ended"}
     assert "commands to answer already" in str(last)
-
-
-def test_renewed_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewals, "RECEIPTS_MAX", 3)
-
-    async def begin() -> int:
-        loop = asyncio.get_running_loop()
-        client = a_client(loop)
-        found = Renewals(loop, ManualClock(), client._clients, SimpleNamespace())  # type: ignore[arg-type]
-        for n in range(5):
-            found.begin(client, "g", Receipt.of(f"0 1 60000 0 0 b 0 {n} 0", "T", "g"))
-        found.stop()
-        return len(found)
-
-    assert asyncio.run(begin()) == 3
