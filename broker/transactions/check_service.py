@@ -5,8 +5,9 @@ with its count of checks, and then a producer is asked; after too many checks it
 Only a check that was sent to a producer counts: an immune message, and one whose producers are away, waits where it
 is, and is copied uncounted only where it would hold back the progress of the queue or the deletion of log files.
 The round ends at the first message that is too young, because those after it are younger. It runs in slices
-of one pass of the event loop. The progress journal has the group's offset of each step before its record is
-written, so a kill neither repeats nor loses a copy.
+of one pass of the event loop. Before the record of a step is written, the progress journal has the group's offset, or,
+where other messages wait before it, that the message has ended, which an op message then states: neither a stop nor
+a kill repeats or loses a copy.
 """
 
 import asyncio
@@ -46,7 +47,8 @@ CHECKED, TOO_OLD, DELETED = "checks", "age", "deleted"
 class CheckStep(NamedTuple):
     """What was put for a half message.
 
-    `copied`: a copy replaces it; `asks`: a producer is asked once it is stored.
+    `copied`: a copy replaces it; `asks`: a producer is asked once it is stored; `marks`: an op message states that it
+    has ended, as others wait before it.
     """
 
     half: Record
@@ -54,6 +56,7 @@ class CheckStep(NamedTuple):
     put: PutResult
     copied: bool
     asks: bool
+    marks: bool
 
 
 class CheckService:
@@ -89,6 +92,8 @@ class CheckService:
         """At the start of the round, most half messages from the first open one on had ended."""
         self._next_round_ms = 0
         self._at = 0
+        self._front = 0
+        """All half messages before it have ended, once the steps of this slice are stored."""
 
     def start(self) -> None:
         self._running = True
@@ -126,6 +131,7 @@ class CheckService:
             return
         steps: list[CheckStep] = []
         size, more = 0, True
+        self._front = self._open_halves.base
         for _ in range(SLICE):
             record = self._next_half()
             if record is None:
@@ -206,25 +212,32 @@ class CheckService:
         """Leave it where it is, or copy it, uncounted. Where most messages wait, copies would make nothing shorter."""
         after = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0) - record.queue_offset
         holds_back = self._is_sparse and after > self._config.options.halves_max // 2
-        if now - record.store_timestamp > STAY_MS or holds_back:
+        if (now - record.store_timestamp > STAY_MS or holds_back) and self._is_first(record):
             return self._copy(record, counted=False, asks=False)
         return True
+
+    def _is_first(self, record: Record) -> bool:
+        """Whether no other one waits before it."""
+        return self._open_halves.next_open(self._front) == record.queue_offset
 
     def _copy(self, record: Record, *, counted: bool, asks: bool) -> CheckStep:
         message = half_message.check_copy(record, counted=counted)
         if record.queue_offset in self._unsent:
             message.properties[Property.TRANSACTION_CHECKS] = str(self._checks_sent(record) + counted)
-        put = self._put(record, message)
+        marks = not self._is_first(record)
+        put = self._put(record, message, marks=marks)
         self._open_halves.copy(record.queue_offset, put.queue_offset)
-        return CheckStep(record, message, put, copied=True, asks=asks)
+        return CheckStep(record, message, put, copied=True, asks=asks, marks=marks)
 
     def _discard(self, record: Record, reason: str) -> CheckStep:
         if half_message.DISCARD_TOPIC not in self._topics:
             self._topics.create(half_message.DISCARD_TOPIC, 1)
+        marks = not self._is_first(record)
         self._open_halves.begin(record.queue_offset)
         try:
             message = half_message.discarded(record)
-            step = CheckStep(record, message, self._put(record, message), copied=False, asks=False)
+            put = self._put(record, message, marks=marks)
+            step = CheckStep(record, message, put, copied=False, asks=False, marks=marks)
         except PutRefused:
             self._open_halves.reopen(record.queue_offset)
             raise
@@ -245,10 +258,14 @@ class CheckService:
         log.info("open half message %d was deleted with its log file; no producer had ended it", half_offset)
         self._stats.events.add(GIVEN_UP, ("", DELETED))
 
-    def _put(self, record: Record, message: Message) -> PutResult:
+    def _put(self, record: Record, message: Message, *, marks: bool) -> PutResult:
         put = self._appender.put(message, hooks=False)
-        key = f"{name_rules.HALF_TOPIC}@{half_message.GROUP}"
-        self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, put.end)
+        if marks:
+            self._journal.note(Kind.DECIDED, "", 0, record.queue_offset, put.end)
+        else:
+            self._front = record.queue_offset + 1
+            key = f"{name_rules.HALF_TOPIC}@{half_message.GROUP}"
+            self._journal.note(Kind.OFFSET, key, 0, self._front, put.end)
         self._stats.put(message.topic, 1, put.end - put.physical_offset)
         return put
 
@@ -256,7 +273,10 @@ class CheckService:
         for step in steps if stored else reversed(steps):
             offset = step.half.queue_offset
             if stored:
-                self._open_halves.end([offset])
+                if step.marks:
+                    self._op_writer.queue_op(offset)
+                else:
+                    self._open_halves.end([offset])
                 self._unsent.discard(offset)
                 if step.asks and self._open_halves.is_open(step.put.queue_offset):
                     self._ask(step)
@@ -264,6 +284,7 @@ class CheckService:
                 self._open_halves.cancel_copy(offset, step.put.queue_offset)
             else:
                 self._open_halves.reopen(offset)
+        self._op_writer.write_queued()
         self._continue(more and stored)
 
     def _ask(self, step: CheckStep) -> None:

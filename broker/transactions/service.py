@@ -2,7 +2,7 @@
 Loop thread.
 
 At start, the op messages from the committed offset on state which half messages have ended; the progress
-journal adds commits whose op message a torn write lost, and the log those of a former master. The offsets of
+journal adds commits and copies whose op message a torn write lost, and the log commits of a former master. The offsets of
 CID_RMQ_SYS_TRANS are committed as Apache does, so that its broker can continue from there.
 """
 
@@ -67,7 +67,7 @@ class TransactionService:
         )
 
     def restore(self, name: str, number: int, value: int) -> None:
-        """From the journal: half message `value` was committed, and its final message is in the log."""
+        """From the journal: half message `value` has ended, and its final message, or its copy, is in the log."""
         self._committed_halves.append(value)
 
     def start(self, followed: FollowedLog | None = None) -> None:
@@ -83,9 +83,7 @@ class TransactionService:
             self._committed_halves += self._committed_by_another(followed)
         for half_offset in self._committed_halves:
             if self._open_halves.is_open(half_offset):
-                log.info(
-                    "the op message of committed half message %d was lost; it is written again", half_offset
-                )
+                log.info("the op message of half message %d was lost; it is written again", half_offset)
                 self._op_writer.queue_op(half_offset)
         self._committed_halves.clear()
         self._op_writer.write_queued()

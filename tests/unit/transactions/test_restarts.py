@@ -128,3 +128,39 @@ def test_op_messages_have_the_form_of_the_previous_broker(
     harness.timers.run()
     assert harness.marks() == marks
     assert harness.offset(HALF) == 4
+
+
+def started_again(harness: TransactionHarness, folder: Path, how: str) -> TransactionHarness:
+    """`killed`: the offsets of its journal count; `stopped`: those of the file."""
+    now_ms = harness.clock.now_ms()
+    if how == "killed":
+        return again(harness, folder)
+    harness.service.stop()
+    harness.timers.run()
+    offsets = harness.offsets.to_json()
+    harness.close()
+    return TransactionHarness(folder, offsets, now_ms)
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_what_waits_before_a_copy_is_neither_lost_nor_repeated(tmp_path: Path, how: str) -> None:
+    """The second half message is checked, which copies it; the first is immune, and the third is decided meanwhile."""
+    harness = TransactionHarness(tmp_path)
+    immune = harness.prepare(b"immune", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    harness.prepare(b"checked")
+    decided = harness.prepare(b"decided", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    [request] = harness.next_round(harness.join())
+    assert decode(request.body).body == b"checked"
+    harness.end(decided, COMMIT)
+    harness = started_again(harness, tmp_path, how)
+    [request] = harness.next_round(asked := harness.join())
+    copy = asked_for(harness, request)
+    assert (copy.body, copy.properties["TRANSACTION_CHECK_TIMES"]) == (b"checked", "2")
+    harness.end(copy, COMMIT, checked=True)
+    harness.end(immune, COMMIT)
+    assert harness.next_round(asked) == []
+    assert sorted(harness.bodies("T", 1)) == [b"checked", b"decided", b"immune"]
+    harness = started_again(harness, tmp_path, how)
+    assert harness.next_round(harness.join()) == []
+    assert harness.service.open_count() == 0
+    harness.close()
