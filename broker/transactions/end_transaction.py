@@ -4,7 +4,9 @@ The checks are Apache's, in its order. A second decision for the same half messa
 ignored.
 """
 
-from typing import NamedTuple
+import itertools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeGuard
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record, decode
@@ -22,6 +24,9 @@ from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.op_messages import OpEntry, OpMessageWriter
 from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
+READ_MAX = 10_000
+"""Open half messages that are read for their copies; a decision for a copy of others is ignored, and the message is
+checked again."""
 TOO_LATE = "the time to end this transaction has passed; the broker will check it"
 
 
@@ -40,6 +45,36 @@ class Decision(NamedTuple):
     message_id: str | None = None
 
 
+class EarlierCopies:
+    """The copies of half messages that were made for checks before this start: a producer may know one of those that
+    they replaced. They are read at the first decision that may concern one. `open_records()`: the open half messages.
+    """
+
+    def __init__(self, open_records: Callable[[], Iterator[Record | None]]) -> None:
+        self._open_records = open_records
+        self._offsets: dict[tuple[str, str, int], int] | None = None
+
+    def offset(self, half: Record) -> int:
+        """In the half queue, of the copy of this one; -1: there is none."""
+        if self._offsets is None:
+            records = itertools.islice(self._open_records(), READ_MAX)
+            self._offsets = {_identity(each): each.queue_offset for each in records if _is_copy(each)}
+        return self._offsets.get(_identity(half), -1)
+
+
+def _is_copy(half: Record | None) -> TypeGuard[Record]:
+    if half is None:
+        return False
+    checks = half_message.check_count(half.properties) > 0
+    return checks or Property.PREPARED_QUEUE_OFFSET in half.properties
+
+
+def _identity(half: Record) -> tuple[str, str, int]:
+    """What a half message and its copies have in common."""
+    group, key = (half.properties.get(name, "") for name in (Property.PRODUCER_GROUP, Property.UNIQUE_KEY))
+    return group, key, half.born_timestamp
+
+
 class EndTransactionService:
     def __init__(
         self,
@@ -47,7 +82,9 @@ class EndTransactionService:
         appender: Appender,
         open_halves: OpenHalfMessages,
         op_writer: OpMessageWriter,
+        earlier: EarlierCopies,
     ) -> None:
+        self._earlier = earlier
         self._store = context.store
         self._appender = appender
         self._journal = context.journal
@@ -64,6 +101,8 @@ class EndTransactionService:
         """
         prepared = self._prepared(decision)
         newest = self._open_halves.newest(decision.half_offset)
+        if not self._open_halves.is_open(newest):
+            newest = self._open_halves.newest(self._earlier.offset(prepared))
         if not self._open_halves.is_open(newest):
             return False
         if decision.commit:

@@ -2,8 +2,8 @@
 Loop thread.
 
 At start, the op messages from the committed offset on state which half messages have ended; the progress
-journal adds commits and copies whose op message a torn write lost, and the log commits of a former master. The offsets of
-CID_RMQ_SYS_TRANS are committed as Apache does, so that its broker can continue from there.
+journal adds commits and copies whose op message a torn write lost, and the log commits of a former master. The offsets
+of CID_RMQ_SYS_TRANS are committed as Apache does, so that its broker can continue from there.
 """
 
 import logging
@@ -25,7 +25,7 @@ from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.check_sender import CheckRequestSender
 from firearrow.broker.transactions.check_service import CheckService
-from firearrow.broker.transactions.end_transaction import Decision, EndTransactionService
+from firearrow.broker.transactions.end_transaction import Decision, EarlierCopies, EndTransactionService
 from firearrow.broker.transactions.half_topics import HalfTopics
 from firearrow.broker.transactions.op_messages import TAG, OpMessageWriter
 from firearrow.broker.transactions.open_halves import OpenHalfMessages, op_half_offsets
@@ -55,7 +55,10 @@ class TransactionService:
             context.stats,
             advanced=self._commit_offsets,
         )
-        self._end_service = EndTransactionService(context, appender, self._open_halves, self._op_writer)
+        earlier = EarlierCopies(self.open_records)
+        self._end_service = EndTransactionService(
+            context, appender, self._open_halves, self._op_writer, earlier
+        )
         check_sender = CheckRequestSender(
             context.tables.clients,
             context.config.options.broker_name,

@@ -7,6 +7,7 @@ import pytest
 from firearrow._native.store.log.record import decode
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message
+from firearrow.broker.transactions import end_transaction
 from tests.support.transaction_harness import COMMIT, GROUP, HALF, OP, ROLLBACK, TransactionHarness, asked_for
 
 
@@ -164,3 +165,36 @@ def test_what_waits_before_a_copy_is_neither_lost_nor_repeated(tmp_path: Path, h
     assert harness.next_round(harness.join()) == []
     assert harness.service.open_count() == 0
     harness.close()
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_producer_may_name_a_message_that_was_copied_before_the_start(tmp_path: Path, how: str) -> None:
+    """As the one that got no check, or has not answered it."""
+    harness = TransactionHarness(tmp_path)
+    harness.prepare(b"other", UNIQ_KEY="V")
+    first = harness.prepare(b"x")
+    asked = harness.join()
+    for _ in range(2):
+        requests = harness.next_round(asked)
+    second = asked_for(harness, requests[1])
+    harness = started_again(harness, tmp_path, how)
+    for half in (first, second, first):
+        answer = harness.end(half, COMMIT)
+        assert (answer is not None and answer.code, harness.bodies("T", 1)) == (0, [b"x"])
+    [request] = harness.next_round(harness.join())
+    assert asked_for(harness, request).body == b"other"
+    harness.close()
+
+
+def test_not_all_open_messages_are_read_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision for one of the others is answered, and its producer is asked again."""
+    monkeypatch.setattr(end_transaction, "READ_MAX", 2)
+    harness = TransactionHarness(tmp_path)
+    halves = [harness.prepare(b"%d" % number, UNIQ_KEY=f"U{number}") for number in range(3)]
+    harness.next_round(harness.join())
+    harness = again(harness, tmp_path)
+    for half in halves:
+        assert harness.end(half, COMMIT).code == 0  # type: ignore[union-attr]
+    assert sorted(harness.bodies("T", 1)) == [b"0", b"1"]
+    [request] = harness.next_round(harness.join())
+    assert asked_for(harness, request).body == b"2"
