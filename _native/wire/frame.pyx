@@ -55,6 +55,10 @@ cdef str frame_fault(int reason, const uint8_t *at, Py_ssize_t available):
     """What is wrong with the frame that begins at `at`."""
     if is_proxy_header(at, available):
         return PROXY_HEADER_REFUSED
+    if is_http2_preface(at, available):
+        return "it speaks HTTP/2, which is not served here"
+    if reason == FRAME_BAD_LENGTH and at[0] == 0x16 and at[1] == 3:
+        return "it speaks TLS, which is off here: set tls.server.certPath and keyPath, or switch TLS off at the client"
     if reason == FRAME_BAD_LENGTH:
         return "frame length is negative, too small or over the limit"
     if reason == FRAME_BAD_HEADER_LENGTH:

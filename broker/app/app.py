@@ -130,6 +130,7 @@ async def serving(start: Start, lifecycle: Lifecycle) -> AsyncIterator[Broker]:
             state,
             ports,
             services,
+            replication,
             works=lambda: not (base.options.is_slave or replication.is_isolated),
             unready=metrics.unready,
         )

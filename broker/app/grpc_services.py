@@ -11,22 +11,26 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.connection import ByteProtocol
 from firearrow.broker.app.foundation import Foundation
-from firearrow.broker.app.ports import Ports
+from firearrow.broker.app.ports import DEFAULT_GRPC_PORT, Ports
+from firearrow.broker.app.replication import Replication
 from firearrow.broker.app.services import Services
 from firearrow.broker.app.state import State
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.net.server import ServerConnection
 from firearrow.broker.pop.checkpoints import revive_topic
+from firearrow.broker.replication.slave import Slave
 
 if TYPE_CHECKING:
+    from firearrow.broker.grpc.context import SlaveRole
     from firearrow.broker.grpc.renewals import BackgroundPeer, ReceiptHandleManager
     from firearrow.broker.grpc.service import GrpcService
 
 log = logging.getLogger("firearrow.grpc")
 
-DEFAULT_PORT = 8081
 ONLY_GRPC = "this port serves gRPC alone: use the broker's port"
+NOT_SERVED = "clients of gRPC are not served"
+SENDS_TO_MASTER = "this broker is a slave, and its master is {}"
 
 
 class GrpcServices:
@@ -38,6 +42,7 @@ class GrpcServices:
         state: State,
         ports: Ports,
         services: Services,
+        replication: Replication,
         *,
         works: Callable[[], bool],
         unready: Callable[[], Awaitable[str | None]],
@@ -45,21 +50,23 @@ class GrpcServices:
         self._base = base
         self._state = state
         self._ports = ports
+        self._replication = replication
         self._receipts = services.messages.receipts
         self._works = works
         self._unready = unready
         self._requests: BackgroundPeer | None = None
         self._renewals: ReceiptHandleManager | None = None
         self._service: GrpcService | None = None
-        self._missing = ""
-        """Why there is no service; empty: nothing is known of it yet."""
+        self._fault = ""
+        """Why there can be no service; empty: nothing is known of it yet."""
+        self._reported: set[str] = set()
 
     async def listen(self) -> None:
         """Open the port that is for gRPC alone, if the options name one. A default port that another process has is no
         fault: the broker's own port serves gRPC as well. StartError."""
         options = self._base.options
-        is_default = options.grpc_port == DEFAULT_PORT
-        if not options.grpc_port or (is_default and not self._ports.asked):
+        is_default = options.grpc_port == DEFAULT_GRPC_PORT
+        if not options.grpc_port or (is_default and self._is_left_out(options.grpc_port)):
             return
         try:
             address = await self._base.server.listen(
@@ -72,28 +79,35 @@ class GrpcServices:
         else:
             log.info("gRPC on %s:%d", *address)
 
+    def _is_left_out(self, port: int) -> bool:
+        """The broker has found ports of its own, or serves this one already."""
+        ports = self._ports
+        own = {address[1] for address in (ports.address, ports.vip, ports.naming) if address is not None}
+        return ports.asked == 0 or port in own
+
     def serve(self) -> None:
         """Also go on with what the last run renewed."""
         self._base.server.http2 = self.session
         if self._receipts:
-            self._manage_receipts()
+            try:
+                self._manage_receipts()
+            except (ImportError, AttributeError) as error:
+                self._cannot_use_protobuf(error)
 
     def session(self, connection: ServerConnection) -> ByteProtocol | None:
-        """What a connection speaks that has sent HTTP/2's preface; None: gRPC cannot be served."""
+        """What a connection speaks that has sent HTTP/2's preface; None: it is closed, as libnghttp2 is missing."""
+        from firearrow._native.http2.session import Http2Unavailable  # noqa: PLC0415
+        from firearrow.broker.grpc.statuses import refusing_session  # noqa: PLC0415
+
         try:
-            if self._service is None and not self._missing:
-                self._service = self._load()
-            if self._service is None:
-                return None
-            session, connection.grpc = self._service.session(connection, connection)
+            service = self._service or self._load()
+            if service is None:
+                return refusing_session(connection, f"{NOT_SERVED}: {self._fault}")
+            session, connection.grpc = service.session(connection, connection)
             return session
-        except ImportError as error:
-            self._missing = f"protobuf cannot be loaded: {error}: pip install 'protobuf>=5'"
-        except RuntimeError as error:  # Http2Unavailable
-            self._missing = str(error)
-            self._service = None
-        log.error("clients of gRPC are not served: %s", self._missing)
-        return None
+        except Http2Unavailable as error:
+            self._report(str(error))
+            return None
 
     def stop(self) -> None:
         self._base.server.http2 = lambda connection: None
@@ -102,7 +116,27 @@ class GrpcServices:
         if self._service is not None:
             self._service.stop()
 
-    def _load(self) -> "GrpcService":
+    def _load(self) -> "GrpcService | None":
+        """None: `protobuf` cannot be used, which is found out once."""
+        if self._fault:
+            return None
+        try:
+            self._service = self._made()
+        except (ImportError, AttributeError) as error:
+            self._cannot_use_protobuf(error)
+        return self._service
+
+    def _cannot_use_protobuf(self, error: Exception) -> None:
+        """It is missing, or too old."""
+        self._fault = f"protobuf cannot be used ({error}): pip install 'protobuf>=5'"
+        self._report(self._fault)
+
+    def _report(self, fault: str) -> None:
+        if fault not in self._reported:
+            self._reported.add(fault)
+            log.error("%s: %s", NOT_SERVED, fault)
+
+    def _made(self) -> "GrpcService":
         from firearrow.broker.grpc.context import GrpcParts  # noqa: PLC0415
         from firearrow.broker.grpc.service import GrpcService  # noqa: PLC0415
 
@@ -119,6 +153,7 @@ class GrpcServices:
             requests,
             renewals,
             self._unready,
+            self._slave(),
         )
         return GrpcService(parts)
 
@@ -146,6 +181,23 @@ class GrpcServices:
                 )
             )
         return self._requests, self._renewals
+
+    def _slave(self) -> "SlaveRole | None":
+        """None: this broker is a master."""
+        from firearrow.broker.grpc.context import SlaveRole  # noqa: PLC0415
+
+        replication, side = self._replication, self._replication.side
+        if not isinstance(side, Slave):
+            return None
+
+        def fault() -> str:
+            return replication.write_fault() or SENDS_TO_MASTER.format(side.master.text or "not known yet")
+
+        return SlaveRole(
+            lambda: side.acting is not None and side.acting.is_acting,
+            lambda: side.master.address if side.master.is_online else None,
+            fault,
+        )
 
 
 def _refuse(request: RemotingCommand, peer: Peer) -> None:

@@ -61,7 +61,7 @@ class MetricsServices:
         self._recorder.start()
         try:
             is_encrypted = base.tls.listening is not None
-            yield await self._listen(base.options, base.server.listen_with, log_in, is_encrypted=is_encrypted)
+            yield await self._listen(base.options, base.server.listen_http, log_in, is_encrypted=is_encrypted)
         finally:
             await self._recorder.stop()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from firearrow._native.wire.connection import ByteProtocol
 from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.auth.access import Access
 from firearrow.broker.base import auth_options, systemd, tls
@@ -27,7 +28,7 @@ from firearrow.broker.handlers.access_routes import access_routes
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.open_ports import warn_of_open_ports
-from firearrow.broker.net.server import Server
+from firearrow.broker.net.server import Server, ServerConnection
 from firearrow.broker.net.tls import ServerTls
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.services.thread_watch import LOOK_S, ThreadWatch
@@ -45,6 +46,7 @@ FIXED = (*OWN, *(key for key, option in ACTING.items() if option.fixed))
 USER_FIELDS = [(key, options_by_key()[key].name) for key in auth_options.NAME_SERVER_KEYS]
 IDLE_S = 120
 FRAME_BYTES_MAX = 16 << 20
+NO_BROKER = "this name server has no broker: clients of gRPC connect to a broker, at any of its ports"
 
 
 class NameServerConfig(NamedTuple):
@@ -164,6 +166,7 @@ class NameServerApp:
             routes = [reply_when_saved(each, saver) for each in (*naming.handlers(), *own)]
             dispatch = Dispatch(routes, check=access.check)
             host, port = await server.listen(*self._listen, dispatch)
+            server.http2 = _refuse_grpc
             server.start_serving()
             passed.close()
             naming.describe((host, port), kv_file)
@@ -226,6 +229,18 @@ def _keep_kv(kv: KvTable, path: Path | None, saver: TableSaver) -> None:
     file = ConfigFile(path)
     file.load(kv.load)
     saver.add("kv", lambda: file.write(kv.to_json()))
+
+
+def _refuse_grpc(connection: ServerConnection) -> ByteProtocol | None:
+    """What a client of gRPC gets, instead of a closed connection; None: libnghttp2 is missing."""
+    from firearrow._native.http2.session import Http2Unavailable  # noqa: PLC0415 (few need it)
+    from firearrow.broker.grpc.statuses import refusing_session  # noqa: PLC0415
+
+    try:
+        return refusing_session(connection, NO_BROKER)
+    except Http2Unavailable as error:
+        log.info("a client of gRPC cannot be answered: %s", error)
+        return None
 
 
 def _count_no_login(peer: Peer, user: str) -> None:

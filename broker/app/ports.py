@@ -32,6 +32,7 @@ from firearrow.broker.services.registration import addresses
 log = logging.getLogger("firearrow.app")
 
 VIP_PORT_GAP = 2
+DEFAULT_GRPC_PORT = 8081
 VIP_TRIES = 50
 ANY_HOST = {"0.0.0.0", "::", ""}
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -139,6 +140,8 @@ def check_collisions(options: Options, naming: Address | None) -> None:
         needed.append(("--namesrv-listen", *naming))
     if options.metrics_exporter == "PROM":
         needed.append(("--http", options.metrics_host or LOOPBACK[0], options.metrics_port))
+    if options.grpc_port != DEFAULT_GRPC_PORT:  # which is left out if it is in use
+        needed.append(("grpcServerPort", options.bind_address, options.grpc_port))
     if options.ha_port:
         needed.append(("haListenPort", options.bind_address, options.ha_port))
     elif not options.is_slave and (options.broker_role == "SYNC_MASTER" or options.acting_master):

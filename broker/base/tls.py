@@ -8,6 +8,7 @@ import re
 import ssl
 import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +56,9 @@ CONNECTIONS_NEED = "set tls.enable=true, or remove it if connections to other se
 FILE_BYTES_MAX = 4 << 20
 EXPIRES_SOON_S = 14 * 86_400.0
 STRENGTH_BITS_MIN = 112
+PORT_PROTOCOLS = ("h2",)
+"""What ALPN chooses at the ports of broker and name server: clients of gRPC offer it, clients of remoting nothing."""
+HTTP_PROTOCOLS = ("http/1.1",)
 _OPEN_SUITE = re.compile(
     r"NULL|EXP|ANON|ADH|AECDH|SECLEVEL|COMPLEMENT|PSK|(^|[-_])(RC2|RC4|DES)([-_]|$)", re.IGNORECASE
 )
@@ -213,8 +217,8 @@ def _client_auth(wanted: str, checked: bool, mode: str) -> ssl.VerifyMode:
 # ---- contexts ----
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context for connections to us, with the files as they are now. TlsFault."""
+def server_context(settings: TlsSettings, protocols: Iterable[str] = PORT_PROTOCOLS) -> ssl.SSLContext:
+    """A context for connections to us, with the files as they are now. `protocols`: of ALPN. TlsFault."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_COMPRESSION
     _limit(context, settings)
@@ -222,7 +226,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         _load_made(context)
     else:
         _load_own(context, settings.server, "tls.server")
-    context.set_alpn_protocols(["http/1.1", "h2"])  # clients of gRPC offer h2 alone; of remoting, nothing
+    context.set_alpn_protocols(list(protocols))
     context.verify_mode = settings.client_auth
     if settings.client_auth is not ssl.CERT_NONE:
         _trust(context, settings.server.authorities, "tls.server", ssl.Purpose.CLIENT_AUTH)
@@ -395,14 +399,20 @@ def _trust(context: ssl.SSLContext, authorities: str, prefix: str, purpose: ssl.
 
 
 def _load_made(context: ssl.SSLContext) -> None:
+    with certificates.in_memory(_made()) as path:
+        context.load_cert_chain(path)
+
+
+@cache
+def _made() -> bytes:
+    """A certificate and its key, for all ports of this process. TlsFault."""
     try:
         certificate, key = certificates.self_signed("localhost")
     except ValueError as error:
         raise TlsFault(
             f"no certificate can be made at the start: {error}; name one by tls.server.certPath"
         ) from None
-    with certificates.in_memory(certificate + key) as path:
-        context.load_cert_chain(path)
+    return certificate + key
 
 
 def _words(error: Exception) -> str:

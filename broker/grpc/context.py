@@ -12,16 +12,25 @@ from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
-from firearrow.broker.base.peer import Check, Peer
+from firearrow.broker.base.peer import Address, Check, Peer
 from firearrow.broker.context.broker_context import Tables
 from firearrow.broker.grpc.client import GrpcClients
 from firearrow.broker.grpc.renewals import BackgroundPeer, ReceiptHandleManager
 
 
+class SlaveRole(NamedTuple):
+    """What clients are to know of a slave. `acts()`: it acts as the master; `master()`: where that is, None: it is not
+    known; `fault()`: why it takes no messages."""
+
+    acts: Callable[[], bool]
+    master: Callable[[], Address | None]
+    fault: Callable[[], str]
+
+
 class GrpcParts(NamedTuple):
     """What gRPC needs of the broker. `dispatch` handles requests of remoting, which `check` has let through; None:
     everyone may do everything. `requests`: makes those of the broker itself, for clients. `unready()`: why the broker
-    does not serve, as `/readyz` states it."""
+    does not serve, as `/readyz` states it. `slave` None: it is a master."""
 
     loop: asyncio.AbstractEventLoop
     tables: Tables
@@ -33,6 +42,7 @@ class GrpcParts(NamedTuple):
     requests: BackgroundPeer
     renewals: ReceiptHandleManager
     unready: Callable[[], Awaitable[str | None]]
+    slave: SlaveRole | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,7 @@ class GrpcContext:
     clock: Clock
     dispatch: Callable[[RemotingCommand, Peer], None]
     check: Check | None
+    slave: SlaveRole | None
     clients: GrpcClients
     requests: BackgroundPeer
     renewals: ReceiptHandleManager
@@ -60,6 +71,7 @@ class GrpcContext:
             parts.clock,
             parts.dispatch,
             parts.check,
+            parts.slave,
             clients,
             parts.requests,
             parts.renewals,

@@ -4,7 +4,9 @@ QueueChoice: the queue of a message that is sent.
 Loop thread.
 """
 
+import ipaddress
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.protocol import name_rules
@@ -17,6 +19,7 @@ from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import MESSAGE_TYPES, PERMISSIONS, SCHEMES, ProtoMessage
 from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_topic, topic_name
+from firearrow.broker.tables.routes import MASTER_ID
 from firearrow.broker.tables.topics import TopicConfig
 
 ALL_QUEUES = -1
@@ -24,6 +27,14 @@ MULTIPLIER, MASK = 2862933555777941757, (1 << 64) - 1
 SCALE = 1 << 31
 TOPICS_MAX = 100_000
 MIXED = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+
+
+class QueueOwner(NamedTuple):
+    """The broker whose queues clients use: those of any but a master are left alone by them."""
+
+    broker_id: int
+    endpoints: ProtoMessage
+    takes_messages: bool
 
 
 class RouteMethods:
@@ -37,11 +48,11 @@ class RouteMethods:
         call.check(RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": name}))
         topic = known_topic(self._topics, name)
         response = call.method.response(status=messages.status("OK"))
-        endpoints = self._endpoints(call, request.endpoints)
+        owner = self._owner(call, request.endpoints)
         types = _types(topic)
-        for queue_id, permission in enumerate(self._permissions(topic)):
+        for queue_id, permission in enumerate(self._permissions(topic, owner)):
             queue = response.message_queues.add()
-            self._set_queue(queue, request.topic, queue_id, permission, endpoints)
+            self._set_queue(queue, request.topic, queue_id, permission, owner)
             queue.accept_message_types.extend(types)
         call.finish(response)
 
@@ -51,28 +62,28 @@ class RouteMethods:
         asked = dumps({"consumerGroup": group, "topic": name})
         call.check(RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, {}, asked))
         topic = known_topic(self._topics, name)
+        owner = self._owner(call, request.endpoints)
         permissions = [
             (queue_id, permission)
-            for queue_id, permission in enumerate(self._permissions(topic))
+            for queue_id, permission in enumerate(self._permissions(topic, owner))
             if permission in ("READ", "READ_WRITE")
         ]
-        if not permissions:
+        if not permissions or owner.broker_id != MASTER_ID:
             raise GrpcRefusal("FORBIDDEN", "no readable queue")
         config = self._groups.get(group)
         if config is None or not config.consume_orderly:
             permissions = [(ALL_QUEUES, permissions[0][1])]
         response = call.method.response(status=messages.status("OK"))
-        endpoints = self._endpoints(call, request.endpoints)
         for queue_id, permission in permissions:
             queue = response.assignments.add().message_queue
-            self._set_queue(queue, request.topic, queue_id, permission, endpoints)
+            self._set_queue(queue, request.topic, queue_id, permission, owner)
         call.finish(response)
 
-    def _permissions(self, topic: TopicConfig) -> list[str]:
+    def _permissions(self, topic: TopicConfig, owner: QueueOwner) -> list[str]:
         """Of each queue by its number: those that are only read first, then those that are only written."""
         perm = topic.perm & self._context.config.options.broker_permission
         reads = topic.read_queues if perm & name_rules.PERM_READ and topic.readable else 0
-        writes = topic.write_queues if perm & name_rules.PERM_WRITE else 0
+        writes = topic.write_queues if perm & name_rules.PERM_WRITE and owner.takes_messages else 0
         both = min(reads, writes)
         return ["READ"] * (reads - both) + ["WRITE"] * (writes - both) + ["READ_WRITE"] * both
 
@@ -82,22 +93,37 @@ class RouteMethods:
         topic: ProtoMessage,
         queue_id: int,
         permission: str,
-        endpoints: ProtoMessage,
+        owner: QueueOwner,
     ) -> None:
         queue.topic.CopyFrom(topic)
         queue.id = queue_id
         queue.permission = PERMISSIONS[permission]
         queue.broker.name = self._context.config.options.broker_name
-        queue.broker.endpoints.CopyFrom(endpoints)
+        queue.broker.id = owner.broker_id
+        queue.broker.endpoints.CopyFrom(owner.endpoints)
 
-    def _endpoints(self, call: Call, asked: ProtoMessage) -> ProtoMessage:
-        """The address that the client knows, whatever maps it to ours; without one, ours."""
-        return asked if asked.addresses else endpoints_of(call.peer.local)
+    def _owner(self, call: Call, asked: ProtoMessage) -> QueueOwner:
+        """The address that the client knows counts, whatever maps it to ours; without one, ours. A slave names its
+        master, which clients then use."""
+        own = asked if asked.addresses else endpoints_of(call.peer.local)
+        slave = self._context.slave
+        if slave is None:
+            return QueueOwner(MASTER_ID, own, takes_messages=True)
+        if slave.acts():
+            return QueueOwner(MASTER_ID, own, takes_messages=False)
+        master = slave.master()
+        if master is not None:
+            return QueueOwner(MASTER_ID, endpoints_of(master), takes_messages=True)
+        return QueueOwner(max(self._context.config.options.broker_id, 1), own, takes_messages=False)
 
 
 def endpoints_of(address: Address) -> ProtoMessage:
     host = address[0].removeprefix("::ffff:")
-    found = messages.Endpoints(scheme=SCHEMES["IPv6" if ":" in host else "IPv4"])
+    try:
+        scheme = f"IPv{ipaddress.ip_address(host).version}"
+    except ValueError:
+        scheme = "DOMAIN_NAME"
+    found = messages.Endpoints(scheme=SCHEMES[scheme])
     found.addresses.add(host=host, port=address[1])
     return found
 
@@ -114,13 +140,18 @@ class QueueChoice:
     queue, by the consistent hash of Apache's proxy, so that they stay in order when both serve a topic; others take
     turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
         self._next: dict[str, int] = {}
         """By topic, of the queues that take turns."""
 
     def choose(self, topic: TopicConfig, sent: Sequence[ProtoMessage]) -> int:
         """GrpcRefusal: no queue may be written."""
-        queues = topic.write_queues if topic.perm & name_rules.PERM_WRITE else 0
+        slave, options = self._context.slave, self._context.config.options
+        if slave is not None:
+            raise GrpcRefusal("FORBIDDEN", f"no writable queue: {slave.fault()}")
+        perm = topic.perm & options.broker_permission
+        queues = topic.write_queues if perm & name_rules.PERM_WRITE else 0
         if queues <= 0:
             raise GrpcRefusal("FORBIDDEN", "no writable queue")
         if len(sent) == 1:

@@ -41,7 +41,7 @@ class SendingMethods:
         self._context = context
         self._topics = context.tables.topics
         self._checks = MessageChecks(context.config, context.clock)
-        self._queues = QueueChoice()
+        self._queues = QueueChoice(context)
 
     # ---- SendMessage ----
 

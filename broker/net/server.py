@@ -243,14 +243,14 @@ class Server:
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
-    async def listen_with(
+    async def listen_http(
         self, host: str, port: int, make: Callable[[Forwarded | None], asyncio.BaseProtocol]
     ) -> Listener:
-        """Serve another protocol at this address, with the same TLS and proxies, at once; the caller closes it.
+        """Serve HTTP at this address, with the same certificates and proxies, at once; the caller closes it.
         `make(forwarded)`: with the addresses that a proxy reported. OSError."""
 
         def serve(accepted: socket.socket, forwarded: Forwarded | None) -> None:
-            self._accept_transport(accepted, make(forwarded))
+            self._accept_transport(accepted, make(forwarded), http=True)
 
         listener = await Listener.bind(
             self.loop, host, port, lambda accepted: self._proxy_headers.accept(accepted, serve)
@@ -283,15 +283,18 @@ class Server:
             self._passed,
         )
 
-    def _accept_transport(self, accepted: socket.socket, connection: asyncio.BaseProtocol) -> None:
+    def _accept_transport(
+        self, accepted: socket.socket, connection: asyncio.BaseProtocol, *, http: bool = False
+    ) -> None:
         """Serve the socket with a transport of the loop."""
-        task: asyncio.Task[object] = self.loop.create_task(self._serve(accepted, connection))
+        serving = self._serve(accepted, connection, http=http)
+        task: asyncio.Task[object] = self.loop.create_task(serving)
         self._handshakes[task] = None
         task.add_done_callback(self._handshake_done)
         if len(self._handshakes) > HANDSHAKES_MAX:
             next(iter(self._handshakes)).cancel()
 
-    async def _serve(self, accepted: socket.socket, connection: asyncio.BaseProtocol) -> None:
+    async def _serve(self, accepted: socket.socket, connection: asyncio.BaseProtocol, *, http: bool) -> None:
         """Wait for the first byte if it decides whether the connection speaks TLS."""
         accepted.setblocking(False)
         context = None
@@ -300,7 +303,7 @@ class Server:
                 async with asyncio.timeout(self.idle_s):
                     first = await self._peek(accepted)
                 if first[0] == FIRST_BYTE:
-                    context = self._tls.listening
+                    context = self._tls.http if http else self._tls.listening
                 elif self._tls.enforcing:
                     why = PROXY_HEADER_REFUSED if first.startswith(FIRST_BYTES) else ONLY_TLS
                     log.info("closed %s:%d: %s", *accepted.getpeername()[:2], why)

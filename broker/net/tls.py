@@ -15,6 +15,7 @@ from firearrow._native.wire.tls_session import SUPPORTED, TlsContext
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.file_reads import FileReader
 from firearrow.broker.base.tls import (
+    HTTP_PROTOCOLS,
     TlsFault,
     TlsSettings,
     client_context,
@@ -36,21 +37,23 @@ Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class Loaded(NamedTuple):
-    """`listening` and `connecting`: see ServerTls."""
+    """`listening`, `http` and `connecting`: see ServerTls."""
 
     settings: TlsSettings
     listening: ssl.SSLContext | None
+    http: ssl.SSLContext | None
     connecting: ssl.SSLContext | None
 
 
 class ServerTls:
-    """`listening` is the context of new connections to us, None: they cannot speak TLS; `connecting` that of
-    connections to other servers, None: they are plain. `pairs`: the options of TLS. StartError: the files cannot be
-    used any more."""
+    """`listening` is the context of new connections to us, None: they cannot speak TLS; `http` that of those that speak
+    HTTP/1.1; `connecting` that of connections to other servers, None: they are plain. `pairs`: the options of TLS.
+    StartError: the files cannot be used any more."""
 
     def __init__(self, pairs: Mapping[str, str]) -> None:
         self._pairs = pairs
         self.listening: ssl.SSLContext | None = None
+        self.http: ssl.SSLContext | None = None
         self.connecting: ssl.SSLContext | None = None
         self.session_context: TlsContext | None = None
         self._watching: asyncio.TimerHandle | None = None
@@ -76,7 +79,7 @@ class ServerTls:
             self._watching.cancel()
 
     def _use(self, loaded: Loaded) -> None:
-        self._settings, self.listening, self.connecting = loaded
+        self._settings, self.listening, self.http, self.connecting = loaded
         if self.listening is None or not SUPPORTED:
             return
         if self.session_context is None:
@@ -131,6 +134,7 @@ def _contexts(settings: TlsSettings) -> Loaded:
     return Loaded(
         settings,
         server_context(settings) if settings.listens else None,
+        server_context(settings, HTTP_PROTOCOLS) if settings.listens else None,
         client_context(settings) if settings.outgoing else None,
     )
 
