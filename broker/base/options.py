@@ -80,6 +80,9 @@ class Options:
     grpc_port: int = _option(8081, "grpcServerPort", high=65535)
     """A port for 5.x clients alone, whom the broker's port serves as well; 0: none; the default one is left out with
     `listenPort=0`, or if it is in use."""
+    grpc_signature_age_s: int = _option(0, "grpcSignatureMaxAgeSec", "running", high=86_400)
+    """Refuses signed calls of 5.x clients whose `x-mq-date-time` is further from the broker's time; 0: none;
+    Python's client 5.1.2 sends local time."""
     grpc_message_bytes_max: int = _option(
         130 << 20, "grpcMaxInboundMessageSize", "running", low=1 << 16, high=1 << 30
     )

@@ -6,6 +6,8 @@ The signature is HMAC-SHA1 of the text of `x-mq-date-time` alone. `sign` puts us
 fields, by which the access control checks it (`auth/signatures.py`).
 """
 
+import datetime
+
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import ACCESS_KEY, DATE_TIME, SIGNATURE
 from firearrow.broker.grpc.statuses import GrpcRefusal
@@ -43,6 +45,24 @@ def sign(request: RemotingCommand, headers: dict[str, str]) -> None:
     request.ext[ACCESS_KEY] = items.get(CREDENTIAL, "").partition("/")[0]
     request.ext[DATE_TIME] = headers[DATE_HEADER]
     request.ext[SIGNATURE] = items.get(HEADER_SIGNATURE, "")
+
+
+def check_age(headers: dict[str, str], now_ms: int, age_s: int) -> None:
+    """GrpcRefusal: the call was signed longer ago, or its time cannot be read."""
+    text = headers.get(DATE_HEADER, "")
+    if HEADER not in headers or not text:  # there is no signature, or it does not count
+        return
+    try:
+        signed = datetime.datetime.fromisoformat(text[:64])
+    except ValueError:
+        raise GrpcRefusal("UNAUTHORIZED", f"{DATE_HEADER} is no time: {text[:64]}") from None
+    if signed.tzinfo is None:
+        signed = signed.replace(tzinfo=datetime.UTC)
+    if abs(signed.timestamp() * 1000 - now_ms) > age_s * 1000:
+        limit = f"more than {age_s} s from this broker's time (grpcSignatureMaxAgeSec)"
+        raise GrpcRefusal(
+            "UNAUTHORIZED", f"{DATE_HEADER} {text} is {limit}: set the clock, or sign each call"
+        )
 
 
 def _items(header: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from firearrow._native.http2.grpc_stream import GrpcStream
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.grpc import messages
+from firearrow.broker.grpc import authorization, messages
 from firearrow.broker.grpc.client import Connection, GrpcClient
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import ProtoClass, ProtoMessage
@@ -101,6 +101,7 @@ class Call:
         self.peer = peer
         self.client = client
         self.stream = stream
+        self._began_ms = context.clock.now_ms()
         self._on_end: list[Callable[[], None]] = []
         self._has_request = False
         self._is_refused = False
@@ -160,12 +161,19 @@ class Call:
         """GrpcRefusal: the client may not make this request."""
         self.client.mark(request)
         if self._context.check is not None:
+            self._check_age()
             self.client.sign(request, self.stream.headers)
             try:
                 self._context.check(request, self.peer, True)
             except Refusal as refusal:
                 raise GrpcRefusal("UNAUTHORIZED", readable(refusal.remark), refusal.delay_s) from None
         self.client = self._context.clients.verified(self.client, self._connection)
+
+    def _check_age(self) -> None:
+        """GrpcRefusal: its headers are too old. A stream that stays open has them from its beginning."""
+        age_s = self._context.config.options.grpc_signature_age_s
+        if age_s:
+            authorization.check_age(self.stream.headers, self._began_ms, age_s)
 
     def send(self, answer: ProtoMessage) -> None:
         self.stream.send(answer.SerializeToString())

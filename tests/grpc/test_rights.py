@@ -1,5 +1,6 @@
 """What a client may that names another one, or has no rights: nothing, and it learns no names."""
 
+import datetime
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -269,3 +270,61 @@ def test_a_transaction_is_ended_by_who_knows_its_message(broker: BrokerProcess, 
         assert end(alice, "halves", guessed)[0] != "OK"
     assert end(alice, "other-halves", entry.transaction_id)[0] != "OK"
     assert end(alice, "halves", entry.transaction_id) == ("OK", "OK")
+
+
+def set_age(broker: BrokerProcess, seconds: int) -> None:
+    with SignedSocket(broker.address) as root:
+        body = f"grpcSignatureMaxAgeSec={seconds}".encode()
+        assert root.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
+
+
+def date(of: datetime.datetime, text: str = "%Y%m%dT%H%M%SZ") -> str:
+    return of.strftime(text)
+
+
+def at_time(broker: BrokerProcess, text: str) -> tuple[str, str]:
+    """What a route that alice asks for answers, if she signs this time."""
+    with GrpcCaller(broker.address, "alice@3", signature(ALICE, WORD, text)) as caller:
+        return caller.code("QueryRoute", topic={"name": "own"})
+
+
+def test_signatures_have_an_age_if_it_is_limited(broker: BrokerProcess) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    local = now + datetime.timedelta(hours=8)
+    assert at_time(broker, date(local))[0] == "OK"
+    assert at_time(broker, "no time")[0] == "OK"
+    set_age(broker, 60)
+    try:
+        assert at_time(broker, date(now))[0] == "OK"
+        assert at_time(broker, date(now, "%Y-%m-%dT%H:%M:%S.123456789Z"))[0] == "OK"
+        assert at_time(broker, (now + datetime.timedelta(seconds=30)).isoformat())[0] == "OK"
+        for text in (date(local), date(now - datetime.timedelta(seconds=90)), "00010101T000000+2359"):
+            code, reason = at_time(broker, text)
+            assert (code, "more than 60 s from this broker's time" in reason) == ("UNAUTHORIZED", True)
+        assert at_time(broker, "no time") == ("UNAUTHORIZED", "x-mq-date-time is no time: no time")
+    finally:
+        set_age(broker, 0)
+
+
+def test_the_age_of_an_open_stream_is_that_of_its_beginning(broker: BrokerProcess) -> None:
+    set_age(broker, 2)
+    try:
+        opened = date(datetime.datetime.now(datetime.UTC))
+        with GrpcCaller(broker.address, "alice@4", signature(ALICE, WORD, opened)) as caller:
+            stream = caller.produce("own")
+            eventually(lambda: at_time(broker, opened)[0] == "UNAUTHORIZED", what="that it is old")
+            stream.send(settings={"client_type": "PRODUCER", "publishing": {"topics": [{"name": "own"}]}})
+            assert stream.receive().status.code == messages.CODES["OK"]
+    finally:
+        set_age(broker, 0)
+
+
+def test_a_captured_header_does_what_its_user_may(broker: BrokerProcess) -> None:
+    """It is that of no method, and of no request, as at Apache's proxy: rights are all that limits it."""
+    captured = signature(MALLORY, f"{MALLORY}-word")
+    with GrpcCaller(broker.address, "m@3", captured) as caller:
+        assert caller.code("SendMessage", messages=[message("own", b"x")])[0] == "OK"
+        assert (
+            caller.code("QueryAssignment", topic={"name": "own"}, group={"name": "own-g"})[0]
+            == "UNAUTHORIZED"
+        )

@@ -20,11 +20,11 @@ STREAMS = ("ReceiveMessage", "PullMessage")
 _numbers = itertools.count(1)
 
 
-def signature(user: str, password: str) -> list[tuple[str, str]]:
+def signature(user: str, password: str, date: str = DATE) -> list[tuple[str, str]]:
     """The headers by which a client logs in."""
-    digest = hmac.digest(password.encode(), DATE.encode(), "sha1").hex().upper()
+    digest = hmac.digest(password.encode(), date.encode(), "sha1").hex().upper()
     header = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={digest}"
-    return [("x-mq-date-time", DATE), ("authorization", header)]
+    return [("x-mq-date-time", date), ("authorization", header)]
 
 
 class Telemetry:
@@ -54,6 +54,7 @@ class GrpcCaller:
         metadata: list[tuple[str, str]] | None = None,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
+        self.address = address
         self.client_id = f"test@{next(_numbers)}" if client_id == "" else client_id
         target = "{}:{}".format(*address)
         options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
