@@ -192,8 +192,8 @@ def test_quotas_of_sends_and_receives(broker: BrokerProcess, caller: GrpcCaller)
     with broker.connect() as connection:
         try:
             assert set_quota(connection, "topic", TOPIC, **{IN: 1}).code == 0
-            asked = {"messages": [message(TOPIC, b"x") for _ in range(8)]}
-            entries = caller.call("SendMessage", **asked).entries
+            several = [message(TOPIC, b"x") for _ in range(8)]
+            entries = caller.call("SendMessage", messages=several).entries
             assert [entries[0].status.code, entries[-1].status.code] == [OK, TOO_MANY]
             assert "is over its quota" in entries[-1].status.message
             assert set_quota(connection, "topic", TOPIC, **{IN: None}).code == 0
