@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("firearrow.grpc")
 
 ONLY_GRPC = "this port serves gRPC alone: use the broker's port"
+INSTALL = "pip install 'protobuf>=5'; with the Debian package, apt install python3-protobuf"
 NOT_SERVED = "clients of gRPC are not served"
 SENDS_TO_MASTER = "this broker is a slave, and its master is {}"
 
@@ -128,7 +129,7 @@ class GrpcServices:
 
     def _cannot_use_protobuf(self, error: Exception) -> None:
         """It is missing, or too old."""
-        self._fault = f"protobuf cannot be used ({error}): pip install 'protobuf>=5'"
+        self._fault = f"protobuf cannot be used ({error}): {INSTALL}"
         self._report(self._fault)
 
     def _report(self, fault: str) -> None:

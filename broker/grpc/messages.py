@@ -39,11 +39,15 @@ for _own in (
     *(descriptors.HEALTH, descriptors.REFLECTION, descriptors.REFLECTION_ALPHA),
 ):
     pool.AddSerializedFile(descriptors.serialized(_own))
+if hasattr(message_factory, "GetMessageClass"):
+    class_of = message_factory.GetMessageClass
+else:  # before 4.22, as Debian 12 and 13 have it
+    class_of = message_factory.MessageFactory(pool).GetPrototype
 
 
 def message(name: str) -> ProtoClass:
     """The class of a message of the package."""
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+    return class_of(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
 def enum(name: str) -> dict[str, int]:
@@ -72,7 +76,7 @@ FILTERS = enum("FilterType")
 def method_classes(name: str, service: str = SERVICE) -> tuple[ProtoClass, ProtoClass]:
     """The classes of a method's requests and answers."""
     method = pool.FindServiceByName(service).methods_by_name[name]
-    return tuple(message_factory.GetMessageClass(kind) for kind in (method.input_type, method.output_type))
+    return tuple(class_of(kind) for kind in (method.input_type, method.output_type))
 
 
 def parse(kind: ProtoClass, data: bytes) -> ProtoMessage:

@@ -2,7 +2,8 @@
 # make deb: a Debian package from a wheel of this clone and the wheels that it needs, in dist/.
 #
 # It is for the Debian release whose Python is that of .venv (make deb PYTHON=python3.11). All Python code is in a
-# virtual environment, /usr/lib/firearrow, whose interpreter is Debian's: packages of pip and of Debian do not meet.
+# virtual environment, /usr/lib/firearrow, whose interpreter is Debian's: packages of pip and of Debian do not meet,
+# but for two that are not always needed, of which it has links to Debian's.
 # It has what broker and command line need; the Spark tools need pip in any case.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -51,12 +52,13 @@ $python -m pip install --quiet --no-deps --no-compile --disable-pip-version-chec
     "$work"/firearrow-*.whl --requirement "$work/packages"
 version=$(basename "$work"/firearrow-*.whl | cut -d- -f2)+deb$release
 
-# what no broker and no command uses: the Spark tools, the modules of theirs, fixtures for pytest, libyaml, uvloop's tests
-rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/_yaml"
-rm "$library/firearrow/client/pytest_plugin.py"
+# what no broker and no command uses: the Spark tools, the modules of theirs, those for Python programs without asyncio
+# and for pytest, uvloop's tests
+rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/firearrow/client/threads"
+rm "$library/firearrow/client/pytest_plugin.py" "$library/firearrow/client/blocking.py" "$library/firearrow/client/store.py" \
+    "$library/firearrow/_native/offline/index_reader.py"
 find "$library/firearrow/_native/columnar" -name '*.so' ! -name 'counters.*' ! -name 'record_spans.*' \
     ! -name 'unwritten.*' -delete
-find "$library/yaml" -name '_yaml*.so' -delete
 find "$library/uvloop" \( -name _testbase.py -o -name '*.pxi' \) -delete
 find "$library" -depth -type d \( -name tests -o -name test -o -name sboms -o -name __pycache__ \) -exec rm -rf {} +
 find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' \
@@ -64,6 +66,12 @@ find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -n
 find "$library" -path '*.dist-info/METADATA' ! -path '*/firearrow-*' -delete
 find "$library" -name '*.so' -exec strip --strip-unneeded {} +
 $python -I -S "$here/check_imports.py" "$library" || fail "what is left of the wheel cannot be imported"
+# PyYAML and protobuf, which only plain_acl.yml and clients of gRPC need, are Debian's own, older ones
+rm -rf "$library/yaml" "$library"/pyyaml-*.dist-info "$library/google" "$library"/protobuf-*.dist-info
+mkdir "$library/google"
+ln -s /usr/lib/python3/dist-packages/google/protobuf "$library/google/protobuf"
+ln -s /usr/lib/python3/dist-packages/yaml "$library/yaml"
+find "$library" -path '*.dist-info/*' \( -name INSTALLER -o -name REQUESTED -o -name top_level.txt \) -delete
 # without the columns of tracebacks, a fifth of the size
 $python -X no_debug_ranges -m compileall -q --invalidation-mode unchecked-hash -s "$root" -p / "$library"
 
@@ -120,7 +128,7 @@ Maintainer: $maintainer
 Section: net
 Priority: optional
 Depends: python$minor, libc6 (>= $libc), libnghttp2-14, passwd
-Recommends: openssl
+Recommends: openssl, python3-protobuf, python3-yaml
 Installed-Size: $installed
 Description: message broker for one machine that speaks Apache RocketMQ
  RocketMQ's clients and mqadmin work with it unchanged, and its store is

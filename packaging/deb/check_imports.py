@@ -28,7 +28,7 @@ def main() -> None:
 
 def strangers(folder: Path) -> list[str]:
     """Packages that a broker does not need."""
-    known = {"firearrow", "orjson", "uvloop", "yaml"}
+    known = {"firearrow", "google", "orjson", "uvloop", "yaml", "_yaml"}
     found = {path.name for path in folder.iterdir() if not path.name.endswith(".dist-info")}
     return [f"{name}: a broker does not need this package" for name in sorted(found - known)]
 

@@ -39,7 +39,7 @@ mkdir -p "$work"
 
 # Debian: without documentation, except licences, and without translations
 # (usr-is-merged instead of usrmerge, which would bring all of Perl)
-mmdebstrap --quiet --variant=essential --include="$python,passwd,libnghttp2-14,usr-is-merged" \
+mmdebstrap --quiet --variant=essential --include="$python,passwd,libnghttp2-14,python3-protobuf,python3-yaml,usr-is-merged" \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \

@@ -9,7 +9,15 @@ import shutil
 from pathlib import Path
 
 from tests.packaging.image import newest
-from tests.packaging.root_folder import broker, exchange, in_own_network, is_outside, run, stop
+from tests.packaging.root_folder import (
+    broker,
+    exchange,
+    exchange_by_grpc,
+    in_own_network,
+    is_outside,
+    run,
+    stop,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "deb-test"
@@ -31,7 +39,7 @@ INSTALLED_KIB_MAX = 20480
 def main() -> None:
     package, root = newest(ROOT / "dist", "firearrow_*.deb"), WORK / "root"
     if is_outside():  # where Debian's archive can be reached
-        make_debian(package, root, "openssl")  # which it recommends
+        make_debian(package, root, "openssl", "python3-protobuf", "python3-yaml")  # which it recommends
     in_own_network("tests.packaging.deb")
     install(package, root)
     print(run("chroot", root, "firearrow", "--version").strip())
@@ -42,6 +50,7 @@ def main() -> None:
     user, group = (int(run("chroot", root, "id", option, "firearrow")) for option in ("--user", "--group"))
     with broker(root, root / "var/lib/firearrow", f"{user}:{group}", unit_command(root)) as running:
         exchange("Package")
+        exchange_by_grpc("Package5")
         stop(running)
     store = (root / STORE).stat()
     assert (store.st_uid, store.st_gid) == (user, group)

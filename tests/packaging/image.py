@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.packaging.root_folder import broker, child, exchange, in_own_network, run, stop
+from tests.packaging.root_folder import broker, child, exchange, exchange_by_grpc, in_own_network, run, stop
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "image-test"
@@ -33,6 +33,7 @@ def main() -> None:
         volume = empty_volume(bundle / "rootfs", WORK / f"volume-{user.partition(':')[0]}")
         with broker(bundle / "rootfs", volume, user, process["args"]) as running:
             exchange("Image")
+            exchange_by_grpc("Image5")
             assert healthy(running), "the health check fails on a running broker"
             stop(running)
         assert (volume / "store" / "commitlog").is_dir()

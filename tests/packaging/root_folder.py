@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.client_socket import ClientSocket
+from tests.support.grpc_caller import GrpcCaller, create_group, create_topic, until_received
 from tests.support.round_trip import send_and_receive
 
-NAME_SERVER = "127.0.0.1:9876"
+NAME_SERVER, BROKER = "127.0.0.1:9876", ("127.0.0.1", 10911)
 READY_S, STOP_S = 60, 30
 OWN_NETWORK = "FIREARROW_OWN_NETWORK"
 MOUNTS = """
@@ -97,6 +99,20 @@ def exchange(topic: str) -> None:
     _, message = asyncio.run(send_and_receive(NAME_SERVER, topic, body))
     assert message.body == body
     print("    a message was sent and received")
+
+
+def exchange_by_grpc(topic: str) -> None:
+    """As a client of gRPC does, which needs protobuf and libnghttp2 there."""
+    with ClientSocket(BROKER) as connection:
+        create_topic(connection, topic)
+        create_group(connection, f"{topic}-g")
+    with GrpcCaller((BROKER[0], 8081)) as caller:
+        caller.produce(topic)
+        assert caller.send(topic, b"by gRPC").status.message == "OK"
+        caller.consume(f"{topic}-g", topic)
+        [received] = until_received(caller, f"{topic}-g", topic, 1)
+        assert received.body == b"by gRPC"
+    print("    a message was sent and received by gRPC")
 
 
 def run(*command: str | Path) -> str:
