@@ -223,7 +223,9 @@ class ReviveService:
                 acked = queue.checkpoints.get(acks.key)
                 for acked_offset in acks.offsets if acked is not None else ():
                     acked.ack(acked_offset)  # type: ignore[union-attr]
-            queue.newest_ms = max(queue.newest_ms, deliver_ms(properties))
+            due_ms = deliver_ms(properties)
+            if due_ms > queue.newest_ms and self._is_in_turn(properties):
+                queue.newest_ms = due_ms
         except ValueError as error:
             log.info(
                 "message %d of revive queue %d cannot be decoded and is skipped: %s",
@@ -231,6 +233,11 @@ class ReviveService:
                 queue.number,
                 error,
             )
+
+    def _is_in_turn(self, properties: dict[str, str]) -> bool:
+        """A message that was due when it was stored did not wait in the timer: it overtakes those that a late timer
+        still has, as after a restart, and acknowledgements are among them."""
+        return Property.TIMER_OUT_MS in properties or not self._timer_is_late()
 
     def _count_read(self, queue: ReviveQueue, group: str, topic: str, kind: str) -> None:
         self._stats.events.add(REVIVE_OUT, (group, topic, str(queue.number), kind))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from firearrow.broker.append.progress_journal import Kind
+from firearrow.broker.base.message import Property
 from firearrow.broker.base.options import Options
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
 from firearrow.broker.pop.revive import ReviveService
@@ -39,12 +40,15 @@ class ReviveHarness(Harness):
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
         self.revive.start()
 
-    def pop(self, *offsets: int, topic: str = "T", group: str = "G") -> PopCheckPoint:
-        """As a pop at this moment."""
+    def pop(self, *offsets: int, topic: str = "T", group: str = "G", by_timer: bool = False) -> PopCheckPoint:
+        """As a pop at this moment; `by_timer`: its check point has waited in the timer."""
         point = PopCheckPoint(
             topic, group, 0, offsets[0], self.clock.now_ms(), INVISIBLE_MS, list(offsets), "b"
         )
-        self.appender.put(point.message(REVIVE, 0, self.clock.now_ms()), hooks=False)
+        message = point.message(REVIVE, 0, self.clock.now_ms())
+        if by_timer:
+            message.properties[Property.TIMER_OUT_MS] = str(self.clock.now_ms())
+        self.appender.put(message, hooks=False)
         return point
 
     def ack(self, point: PopCheckPoint, *offsets: int) -> None:

@@ -63,14 +63,31 @@ def test_revive_waits_for_a_late_timer(harness: ReviveHarness) -> None:
     assert harness.revived() == [b"0"]
 
 
-def test_a_newer_message_ends_the_wait(harness: ReviveHarness) -> None:
+def test_what_the_timer_delivers_ends_the_wait(harness: ReviveHarness) -> None:
     filled(harness, 2)
     harness.behind = True
     harness.pop(0)
     harness.clock.advance(4000)
-    harness.pop(1)
+    harness.pop(1, by_timer=True)
     harness.timers.run(1000)
     assert harness.revived() == [b"0"]
+
+
+def test_what_was_due_at_once_does_not_overtake_acknowledgements_in_a_late_timer(
+    harness: ReviveHarness,
+) -> None:
+    """After a restart: the first check point is long due, and the timer still has its acknowledgement."""
+    filled(harness, 2)
+    point = harness.pop(0)
+    harness.behind = True
+    harness.clock.advance(60_000)
+    harness.pop(1)
+    harness.timers.run(1000)
+    assert harness.revived() == []
+    harness.ack(point, 0)
+    harness.behind = False
+    harness.timers.run(20_000)
+    assert harness.revived() == [b"1"]
 
 
 def test_a_message_of_the_retry_topic_stays_there_and_counts(harness: ReviveHarness) -> None:
