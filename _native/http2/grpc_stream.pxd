@@ -15,6 +15,10 @@
 # Ownership: the session owns the stream until HTTP/2 has closed it; `call` is whom it belongs to in Python,
 # and gets `message(bytes)`, `half_closed()` when the client sends no more, and `cancelled()` once when the
 # stream ends before its status was given. StreamOwner: the session, for the stream. Thread: the loop's.
+#
+# PlainCalls: calls without a Python object. `takes`, once the headers have come: whether this may be one; then
+# no call is accepted before its message has come, which goes to `handle`. That takes it, and gives the answer by
+# `answer_framed`, at once or later; or it has changed nothing, and the call is accepted as any other.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
@@ -27,9 +31,20 @@ cdef enum:
     HEADERS_MAX = 128                     # of a request
     HEADER_BYTES_MAX = 16384              # of a request: names, values and 32 for each, as HTTP/2 counts
     MESSAGES_MAX = 64                     # of one DATA frame, which has at most 16 KiB
+    HEADER_LENGTHS = 4                    # bytes before a name in `head`
     UNSENT_MAX = 1048576                  # bytes that wait for the peer; then their producer should pause
 
+cdef class PlainCalls:
+    cdef bint takes(self, GrpcStream stream) except -1
+    cdef bint handle(self, GrpcStream stream, const uint8_t *at, Py_ssize_t length) except -1
+
+cdef enum PlainState:
+    NOT_PLAIN                             # or not known yet
+    WAITS_FOR_MESSAGE
+    TAKEN
+
 cdef class StreamOwner:
+    cdef int accept_call(self, GrpcStream stream) except -1
     cdef int answer(self, GrpcStream stream) except -1
     cdef int reset(self, GrpcStream stream, uint32_t error) except -1
     cdef int held_changed(self, Py_ssize_t more) except -1
@@ -37,9 +52,11 @@ cdef class StreamOwner:
 cdef class GrpcStream:
     cdef StreamOwner owner                # None once it is closed
     cdef int32_t id
-    cdef readonly str path  # type: str  # Of the request, such as `/package.Service/Method`.
-    cdef readonly str method  # type: str  # Of HTTP.
-    cdef readonly dict headers  # type: dict[str, str]  # Of the request, without pseudo-headers.
+    cdef bytes head                       # the headers of the request, as `add_header` has them; None: not whole yet
+    cdef dict decoded                     # the same as text; None: not asked for
+    cdef PlainCalls plain                 # None: NOT_PLAIN
+    cdef PlainState plain_state
+    cdef object caller                    # of a plain call, for its PlainCalls
     cdef public object call  # type: object  # Gets what happens (see grpc_stream.pxd).
     cdef Py_ssize_t held
     cdef Py_ssize_t header_bytes
@@ -59,11 +76,14 @@ cdef class GrpcStream:
     cdef int messages                     # that were delivered
 
     cdef int add_header(
-        self, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
+        self, Writer head, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
     ) except -1
+    cdef int half_closed(self) except -1
+    cdef int accept_late(self) except -1
+    cdef int answer_framed(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef int data(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef int hold(self, Py_ssize_t more) except -1
-    cdef int deliver(self, bytes message) except -1
+    cdef int deliver(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef Py_ssize_t claimed(self, const uint8_t *prefix) except -1
     cdef Py_ssize_t take_unsent(self, uint8_t *to, Py_ssize_t capacity) noexcept

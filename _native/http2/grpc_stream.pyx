@@ -2,10 +2,10 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeLatin1
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
-from firearrow._native.base.endian cimport get_i32, put_i32
+from firearrow._native.base.endian cimport get_i16, get_i32, put_i32
 from firearrow._native.wire.write_buffer cimport Writer
 
 cdef enum:
@@ -19,8 +19,24 @@ UNSENT_BYTES_MAX = UNSENT_MAX  # type: int
 """Once more than this waits for the client, a call that streams answers should wait as well."""
 
 
+cdef class PlainCalls:
+    """Takes calls without a Python object for each; for native code only."""
+
+    cdef bint takes(self, GrpcStream stream) except -1:
+        """The headers have come: whether this may be such a call."""
+        raise NotImplementedError
+
+    cdef bint handle(self, GrpcStream stream, const uint8_t *at, Py_ssize_t length) except -1:
+        """Handle its message; False: nothing has changed, and the call is accepted as any other."""
+        raise NotImplementedError
+
+
 cdef class StreamOwner:
     """The session of streams."""
+
+    cdef int accept_call(self, GrpcStream stream) except -1:
+        """Set the call of a stream whose headers have come."""
+        raise NotImplementedError
 
     cdef int answer(self, GrpcStream stream) except -1:
         """The stream has more to send, or was finished."""
@@ -38,9 +54,31 @@ cdef class GrpcStream:
     """One call. `call` gets `message(bytes)`, `half_closed()` and `cancelled()`; None: it was refused."""
 
     def __cinit__(self):
-        self.headers = {}
-        self.path = self.method = ""
         self.unsent = []
+
+    # ---- the headers of the request ----
+
+    @property
+    def path(self):
+        # type: (...) -> str
+        """Such as `/package.Service/Method`."""
+        return self.headers.get(":path", "")
+
+    @property
+    def method(self):
+        # type: (...) -> str
+        """Of HTTP."""
+        return self.headers.get(":method", "")
+
+    @property
+    def headers(self):
+        # type: (...) -> dict[str, str]
+        """With the pseudo-headers; of names that come twice, the last one."""
+        if self.decoded is None:
+            self.decoded = headers_of(self.head)
+        return self.decoded
+
+    # ---- its state ----
 
     @property
     def is_slow(self):
@@ -56,22 +94,37 @@ cdef class GrpcStream:
 
     # ---- answers ----
 
+    cdef int answer_framed(self, const uint8_t *at, Py_ssize_t length) except -1:
+        """Send one message, which has its prefix, and end the call with the status OK."""
+        if self.owner is None or self.finished:
+            return 0
+        self.unsent.append(bytes_at(at, length))
+        self.unsent_bytes += length
+        self.hold(length)
+        self.finished = True
+        return self.owner.answer(self)
+
     def send(self, bytes message not None):
         # type: (...) -> None
         """Send one message; nothing happens once the call has ended."""
         cdef Py_ssize_t length = len(message)
         cdef bytes framed
         cdef uint8_t *to
-        if self.owner is None or self.finished:
-            return
         framed = PyBytes_FromStringAndSize(NULL, PREFIX_BYTES + length)
         to = <uint8_t *> PyBytes_AS_STRING(framed)
         to[0] = 0
         put_i32(to + 1, <int> length)
         memcpy(to + PREFIX_BYTES, PyBytes_AS_STRING(message), length)
-        self.unsent.append(framed)
-        self.unsent_bytes += PREFIX_BYTES + length
-        self.hold(PREFIX_BYTES + length)
+        self.send_framed(framed)
+
+    def send_framed(self, bytes messages not None):
+        # type: (...) -> None
+        """Send messages that have their prefixes, as they are."""
+        if self.owner is None or self.finished:
+            return
+        self.unsent.append(messages)
+        self.unsent_bytes += len(messages)
+        self.hold(len(messages))
         self.owner.answer(self)
 
     def finish(self, int status=0, str reason=""):
@@ -116,23 +169,33 @@ cdef class GrpcStream:
     # ---- the request ----
 
     cdef int add_header(
-        self, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
+        self, Writer head, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length
     ) except -1:
-        """0: the headers are too long, or too many."""
-        cdef str text
+        """Add it to the others: lengths of name and value (u16), name, value. 0: they are too long, or too many."""
         self.header_bytes += length + value_length + HEADER_OVERHEAD
         self.header_count += 1
         if self.header_bytes > HEADER_BYTES_MAX or self.header_count > HEADERS_MAX:
             return 0
         self.hold(length + value_length + HEADER_MEMORY)
-        text = PyUnicode_DecodeLatin1(<const char *> value, value_length, NULL)
-        if length > 0 and name[0] != b":":
-            self.headers[PyUnicode_DecodeLatin1(<const char *> name, length, NULL)] = text
-        elif length == 5 and name[1] == b"p":
-            self.path = text
-        elif length == 7 and name[1] == b"m":
-            self.method = text
+        head.put_i16(<int16_t> length)
+        head.put_i16(<int16_t> value_length)
+        head.put(name, length)
+        head.put(value, value_length)
         return 1
+
+    cdef int half_closed(self) except -1:
+        """The client sends no more."""
+        if self.plain_state == WAITS_FOR_MESSAGE and not self.finished:
+            self.accept_late()
+        if self.call is not None:
+            self.call.half_closed()
+        return 0
+
+    cdef int accept_late(self) except -1:
+        """It is no plain call."""
+        self.plain_state = NOT_PLAIN
+        self.plain = None
+        return self.owner.accept_call(self)
 
     cdef int data(self, const uint8_t *at, Py_ssize_t length) except -1:
         """The bytes of a DATA frame, or some of them."""
@@ -152,7 +215,7 @@ cdef class GrpcStream:
             if length < size:
                 self.partial = Writer()
                 continue
-            self.deliver(bytes_at(at + PREFIX_BYTES, size - PREFIX_BYTES))
+            self.deliver(at + PREFIX_BYTES, size - PREFIX_BYTES)
             at += size
             length -= size
         return 0
@@ -161,13 +224,19 @@ cdef class GrpcStream:
         self.held += more
         return self.owner.held_changed(more)
 
-    cdef int deliver(self, bytes message) except -1:
-        cdef Py_ssize_t size = len(message)
+    cdef int deliver(self, const uint8_t *at, Py_ssize_t length) except -1:
         self.messages += 1
-        self.hold(size - self.message_bytes)
-        self.message_bytes = size
+        if self.plain_state != NOT_PLAIN:
+            if self.plain_state == TAKEN:     # a call of one message: what follows is dropped
+                return 0
+            if self.plain.handle(self, at, length):
+                self.plain_state = TAKEN
+                return 0
+            self.accept_late()
+        self.hold(length - self.message_bytes)
+        self.message_bytes = length
         if self.call is not None:
-            self.call.message(message)
+            self.call.message(bytes_at(at, length))
         return 0
 
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1:
@@ -181,7 +250,7 @@ cdef class GrpcStream:
             if partial.size == PREFIX_BYTES and self.claimed(partial.data) == 0:
                 self.partial = None
                 if not self.refused:
-                    self.deliver(b"")
+                    self.deliver(NULL, 0)
             return <int> taken
         missing = PREFIX_BYTES + self.claimed(partial.data) - partial.size
         if self.refused:
@@ -193,7 +262,7 @@ cdef class GrpcStream:
             return <int> taken
         self.hold(taken - (partial.size - PREFIX_BYTES))
         self.partial = None
-        self.deliver(bytes_at(partial.data + PREFIX_BYTES, partial.size - PREFIX_BYTES))
+        self.deliver(partial.data + PREFIX_BYTES, partial.size - PREFIX_BYTES)
         return <int> taken
 
     cdef Py_ssize_t claimed(self, const uint8_t *prefix) except -1:
@@ -223,13 +292,32 @@ cdef class GrpcStream:
         cdef bint finished = self.finished
         self.hold(-self.held)
         self.owner = None
-        self.call = self.partial = None
+        self.call = self.partial = self.plain = self.caller = None
         self.unsent.clear()
         self.next = self.unsent_bytes = 0
         self.finished = True
         if call is not None and not finished:
             call.cancelled()
         return 0
+
+
+cdef dict headers_of(bytes head):
+    """Names and values; None: there are none yet."""
+    cdef dict found = {}
+    cdef const char *at
+    cdef const char *end
+    cdef Py_ssize_t length, value_length
+    if head is None:
+        return found
+    at = PyBytes_AS_STRING(head)
+    end = at + PyBytes_GET_SIZE(head)
+    while at < end:
+        length, value_length = <uint16_t> get_i16(<uint8_t *> at), <uint16_t> get_i16(<uint8_t *> at + 2)
+        at += HEADER_LENGTHS
+        name = PyUnicode_DecodeLatin1(at, length, NULL)
+        found[name] = PyUnicode_DecodeLatin1(at + length, value_length, NULL)
+        at += length + value_length
+    return found
 
 
 cdef inline bytes bytes_at(const uint8_t *at, Py_ssize_t length):

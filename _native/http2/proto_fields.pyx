@@ -8,14 +8,7 @@ are no message count until where they are wrong; the parser refuses them. Any th
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef enum:
-    VARINT = 0
-    FIXED_64 = 1
-    BYTES = 2
-    GROUP = 3
-    GROUP_END = 4
-    FIXED_32 = 5
     DEPTH_MAX = 32                        # a parser refuses more than 100
-    VARINT_BYTES_MAX = 10
 
 
 cdef class ProtoFields:
@@ -69,17 +62,3 @@ cdef Py_ssize_t count_fields(
         if at is NULL:
             break
     return found
-
-
-cdef inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, uint64_t *value) noexcept nogil:
-    """After the number; NULL: there is none."""
-    cdef int n
-    value[0] = 0
-    for n in range(VARINT_BYTES_MAX):
-        if at == end:
-            return NULL
-        value[0] |= <uint64_t> (at[0] & 0x7F) << 7 * n
-        at += 1
-        if at[-1] < 0x80:
-            return at
-    return NULL

@@ -21,9 +21,10 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from firearrow._native.http2.grpc_stream cimport GrpcStream, StreamOwner
+from firearrow._native.http2.grpc_stream cimport GrpcStream, PlainCalls, StreamOwner
 from firearrow._native.http2.nghttp2 cimport nghttp2_nv, nghttp2_session
 from firearrow._native.wire.connection cimport ByteProtocol, Connection
+from firearrow._native.wire.write_buffer cimport Writer
 
 cdef enum:
     STREAMS_MAX = 4096                    # open at once; a consumer has one for each queue that it receives
@@ -43,6 +44,9 @@ cdef class SessionStreams(StreamOwner):
 cdef class Http2Session(ByteProtocol):
     cdef Connection connection
     cdef object accept                    # called with each new stream: returns its call
+    cdef PlainCalls plain                 # None: all are accepted
+    cdef GrpcStream newest                # whose headers are being received, or were the last
+    cdef Writer head                      # its headers
     cdef nghttp2_session *session
     cdef SessionStreams owner
     cdef dict streams                     # id → GrpcStream
@@ -66,6 +70,7 @@ cdef class Http2Session(ByteProtocol):
     cdef int check(self, ssize_t result) except -1
     cdef int begin_stream(self, int32_t stream_id) except -1
     cdef int request(self, GrpcStream stream) except -1
+    cdef int accept_call(self, GrpcStream stream) except -1
     cdef int fault(self, str what) except -1
     cdef int count_reset(self) except -1
     cdef int respond(self, GrpcStream stream) except -1

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.http2.grpc_stream cimport (
-    HEADER_BYTES_MAX, HEADERS_MAX, STREAM_BYTES, GrpcStream, StreamOwner,
+    HEADER_BYTES_MAX, HEADERS_MAX, STREAM_BYTES, WAITS_FOR_MESSAGE, GrpcStream, PlainCalls, StreamOwner,
 )
 from firearrow._native.http2.nghttp2 cimport (
     Nghttp2, nghttp2_data_provider, nghttp2_data_source, nghttp2_frame, nghttp2_frame_hd, nghttp2_goaway,
@@ -105,15 +105,13 @@ cdef int on_header(
     const uint8_t *value, size_t value_length, uint8_t flags, void *user,
 ) noexcept:
     cdef Http2Session own = <Http2Session> user
-    cdef void *found = nghttp2.stream_user(session, frame.hd.stream_id)
-    cdef GrpcStream stream
-    if found is NULL:
-        return 0
+    cdef GrpcStream stream = own.newest
+    if stream is None or stream.id != frame.hd.stream_id:
+        return 0                              # trailers of the client
     try:
-        stream = <GrpcStream> found
-        if stream.call is not None or stream.finished:
-            return 0                          # trailers of the client
-        if stream.add_header(name, name_length, value, value_length):
+        if stream.head is not None or stream.finished:
+            return 0
+        if stream.add_header(own.head, name, name_length, value, value_length):
             return PAUSE if own.calls >= SLICE_CALLS else 0
         own.fault(f"HTTP/2: more than {HEADERS_MAX} headers, or {HEADER_BYTES_MAX} bytes of them")
     except BaseException as error:
@@ -133,10 +131,10 @@ cdef int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *us
         if found is NULL:
             return 0
         stream = <GrpcStream> found
-        if frame.hd.type == HEADERS and stream.call is None and not stream.finished:
+        if frame.hd.type == HEADERS and stream.head is None and not stream.finished:
             own.request(stream)
-        if frame.hd.flags & FLAG_END_STREAM and stream.call is not None:
-            stream.call.half_closed()
+        if frame.hd.flags & FLAG_END_STREAM:
+            stream.half_closed()
     except BaseException as error:
         own.failure = error
         return FAILED
@@ -222,6 +220,9 @@ cdef inline nghttp2_nv header(
 cdef class SessionStreams(StreamOwner):
     """What the streams of a session know of it."""
 
+    cdef int accept_call(self, GrpcStream stream) except -1:
+        return 0 if self.session is None else self.session.accept_call(stream)
+
     cdef int answer(self, GrpcStream stream) except -1:
         if self.session is None:
             return 0
@@ -242,13 +243,17 @@ cdef class SessionStreams(StreamOwner):
 
 cdef class Http2Session(ByteProtocol):
     """HTTP/2 on a connection. `accept(stream)` is called with each request; it returns the call
-    (GrpcStream.call), or None after it has finished the stream. Http2Unavailable."""
+    (GrpcStream.call), or None after it has finished the stream. `plain`: takes some calls before. Http2Unavailable."""
 
-    def __init__(self, Connection connection not None, accept, Py_ssize_t message_bytes_max):
-        # type: (Connection, Callable[[GrpcStream], object], int) -> None
+    def __init__(
+        self, Connection connection not None, accept, Py_ssize_t message_bytes_max, PlainCalls plain=None
+    ):
+        # type: (Connection, Callable[[GrpcStream], object], int, PlainCalls | None) -> None
         load()
         self.connection = connection
         self.accept = accept
+        self.plain = plain
+        self.head = Writer()
         self.message_bytes_max = message_bytes_max
         self.streams = {}
         self.owner = SessionStreams()
@@ -321,7 +326,8 @@ cdef class Http2Session(ByteProtocol):
         stream.id = stream_id
         stream.owner = self.owner
         stream.message_bytes_max = self.message_bytes_max
-        self.streams[stream_id] = stream
+        self.streams[stream_id] = self.newest = stream
+        self.head.size = 0
         self.held += STREAM_BYTES
         return self.check(nghttp2.set_stream_user(self.session, stream_id, <void *> stream))
 
@@ -329,6 +335,14 @@ cdef class Http2Session(ByteProtocol):
         """All headers of a request have come."""
         self.calls += 1
         self.connection.received_frames += 1  # the peer is not one that only connects
+        stream.head = self.head.take()
+        if self.plain is not None and self.plain.takes(stream):
+            stream.plain = self.plain
+            stream.plain_state = WAITS_FOR_MESSAGE
+            return 0
+        return self.accept_call(stream)
+
+    cdef int accept_call(self, GrpcStream stream) except -1:
         stream.call = self.accept(stream)
         if stream.call is None and not stream.finished:
             stream.reset()
@@ -495,6 +509,7 @@ cdef class Http2Session(ByteProtocol):
         self.session = NULL
         self.owner.session = None
         self.streams.clear()
+        self.newest = None
         self.held = 0
         for stream in streams:
             try:
