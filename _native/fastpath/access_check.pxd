@@ -61,6 +61,7 @@ cdef class AccessCheck:
     cdef bint is_templated_signed(
         self, FastConnection connection, const Frame *frame, const SendFields *fields, SigningPlan plan
     ) except -1
+    cdef bint is_logged_in(self, FastConnection connection, str user) except -1
     cdef bint may_use(self, FastConnection connection, const Span *topic, const Span *group) except -1
     cdef Py_ssize_t add(self, Py_ssize_t used, const Span *value) noexcept
     cdef bint is_digest(

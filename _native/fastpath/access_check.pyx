@@ -165,6 +165,11 @@ cdef class AccessCheck:
         login = <Login> connection.login
         return login if login.generation == self.generation else None
 
+    cdef bint is_logged_in(self, FastConnection connection, str user) except -1:
+        """Whether the login is that of the user; the caller knows that the signature is right."""
+        cdef Login login = self.login_of(connection)
+        return login is not None and login.user == user and (self.each or connection.last_seen < login.until)
+
     # ---- signatures ----
 
     cdef bint is_signed(

@@ -6,8 +6,24 @@ from firearrow._native.wire.codes cimport FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILA
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.wire.command import RemotingCommand
+
+
+cdef class AnsweredCall:
+    """A request that did not come as a frame; for native code only."""
+
+    cdef int write(self, Writer out, const Text *unique_key, int64_t queue_offset) except -1:
+        """Write the reply to a stored message."""
+        raise NotImplementedError
+
+    cdef int answered(self, const uint8_t *reply, Py_ssize_t length) except -1:
+        """Send the reply."""
+        raise NotImplementedError
+
+    cdef int failed(self, const uint8_t *reply, Py_ssize_t length, int32_t code, str remark) except -1:
+        """Send one with this code in its place. `remark` None: the message is stored."""
+        raise NotImplementedError
 
 
 cdef class Pending:
@@ -100,6 +116,8 @@ cdef class ReplyBatch:  # type: Pending
         while self.count > 0:
             self.count -= 1
             Py_DECREF(<object> self.slices[self.count].connection)
+            if self.slices[self.count].call is not NULL:
+                Py_DECREF(<object> self.slices[self.count].call)
         self.answers = None
 
     # ---- called by the sender ----
@@ -115,8 +133,22 @@ cdef class ReplyBatch:  # type: Pending
     cdef int begin(self, FastConnection connection, bint waits) except -1:
         """Start a reply to `connection`."""
         cdef ReplySlice *last = &self.slices[self.count - 1] if self.count > 0 else NULL
-        if last is not NULL and last.connection == <void *> connection and last.waits == waits:
-            return 0
+        if (
+            last is NULL or last.connection != <void *> connection or last.waits != waits
+            or last.call is not NULL
+        ):
+            self.add_slice(connection, waits)
+        return 0
+
+    cdef int begin_call(self, FastConnection connection, AnsweredCall call, bint waits) except -1:
+        """Start the reply to a call on `connection`."""
+        cdef ReplySlice *reply_slice = self.add_slice(connection, waits)
+        reply_slice.call = <void *> call
+        Py_INCREF(call)
+        return 0
+
+    cdef ReplySlice *add_slice(self, FastConnection connection, bint waits) except NULL:
+        cdef ReplySlice *added
         if self.count == self.capacity:
             larger = <ReplySlice *> PyMem_Realloc(
                 self.slices, max(2 * self.capacity, 16) * sizeof(ReplySlice)
@@ -125,11 +157,12 @@ cdef class ReplyBatch:  # type: Pending
                 raise MemoryError()
             self.slices = larger
             self.capacity = max(2 * self.capacity, 16)
-        last = &self.slices[self.count]
-        last.connection, last.at, last.length, last.waits = <void *> connection, self.answers.size, 0, waits
+        added = &self.slices[self.count]
+        added.connection, added.call = <void *> connection, NULL
+        added.at, added.length, added.waits = self.answers.size, 0, waits
         Py_INCREF(connection)
         self.count += 1
-        return 0
+        return added
 
     cdef int finish(self) except -1:
         """The reply is complete."""
@@ -162,12 +195,12 @@ cdef class ReplyBatch:  # type: Pending
         return self.count_synced()
 
     cdef int reject(self, str remark) except -1:
-        self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), ALL)
+        self.replace(SERVICE_NOT_AVAILABLE, remark, ALL)
         self.drop()
         return self.count_refused(SERVICE_NOT_AVAILABLE)
 
     cdef int reject_synced(self, str remark) except -1:
-        self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), SYNCED)
+        self.replace(SERVICE_NOT_AVAILABLE, remark, SYNCED)
         self.drop()
         return self.count_refused(SERVICE_NOT_AVAILABLE)
 
@@ -188,11 +221,7 @@ cdef class ReplyBatch:  # type: Pending
         return 0
 
     cdef int expire(self, int32_t code) except -1:
-        def expired(answer):
-            answer.code = ResponseCode(code)
-            return answer
-
-        self.replace(expired, SYNCED)
+        self.replace(code, None, SYNCED)
         self.count_refused(code)
         for n in range(self.count):
             self.slices[n].waits = False
@@ -218,7 +247,11 @@ cdef class ReplyBatch:  # type: Pending
         """Pass a slice to its connection, which sends when `more` is false: one send for all."""
         cdef FastConnection connection = <FastConnection> reply_slice.connection
         try:
-            if more or connection.flush_planned:
+            if reply_slice.call is not NULL:
+                (<AnsweredCall> reply_slice.call).answered(
+                    self.answers.data + reply_slice.at, reply_slice.length
+                )
+            elif more or connection.flush_planned:
                 connection.append_reply(self.answers.data + reply_slice.at, reply_slice.length)
             else:
                 connection.write_through(self.answers.data + reply_slice.at, reply_slice.length)
@@ -226,8 +259,8 @@ cdef class ReplyBatch:  # type: Pending
             connection.abort_with(error)
         return 0
 
-    def replace(self, other, int which):
-        """Send the result of `other` instead of each reply."""
+    cdef int replace(self, int32_t code, str remark, int which) except -1:
+        """Send a reply with this code instead of each; `remark` None: the rest of it stays."""
         cdef Py_ssize_t n, at, end, size
         cdef ReplySlice *reply_slice
         cdef bytes whole = b""
@@ -236,11 +269,19 @@ cdef class ReplyBatch:  # type: Pending
         for n in range(self.count):
             reply_slice = &self.slices[n]
             at, end = reply_slice.at, reply_slice.at + reply_slice.length
+            if reply_slice.call is not NULL and goes_with(reply_slice, which):
+                (<AnsweredCall> reply_slice.call).failed(self.answers.data + at, end - at, code, remark)
+                continue
             while at < end and goes_with(reply_slice, which):
                 size = 4 + int.from_bytes(whole[at:at + 4], "big")
                 command = RemotingCommand.decode(whole[at:at + size])
-                (<FastConnection> reply_slice.connection).send(other(command).encode())
+                if remark is None:
+                    command.code = ResponseCode(code)
+                else:
+                    command = command.answer(ResponseCode(code), remark)
+                (<FastConnection> reply_slice.connection).send(command.encode())
                 at += size
+        return 0
 
 
 cdef inline bint goes_with(const ReplySlice *reply_slice, int which) noexcept:

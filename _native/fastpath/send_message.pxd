@@ -1,6 +1,7 @@
 # Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE, from its header to its staged record
 # and its reply, which waits in a ReplyBatch for the write. Not handled here: every request for which
-# `handlers/send` would do more than store it unchanged; then nothing was staged or counted.
+# `handlers/send` would do more than store it unchanged; then nothing was staged or counted. `handle_call`: the same
+# for a send that did not come as a frame, with its fields, on which the caller has checked who sends.
 #
 # Thread: the loop's.
 
@@ -16,10 +17,10 @@ from firearrow._native.fastpath.fast_connection cimport FastConnection
 from firearrow._native.fastpath.header_template cimport HeaderTemplate
 from firearrow._native.fastpath.request_times cimport RequestTimes
 from firearrow._native.fastpath.send_response cimport SendResponse
-from firearrow._native.fastpath.pending_replies cimport ReplyBatch
+from firearrow._native.fastpath.pending_replies cimport AnsweredCall, ReplyBatch
 from firearrow._native.fastpath.write_batch cimport WriteBatch
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
-from firearrow._native.store.log.record cimport Message
+from firearrow._native.store.log.record cimport Message, Text
 from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
 from firearrow._native.wire.frame cimport Frame
@@ -46,6 +47,8 @@ cdef class Sender:
     cdef uint8_t *buffer
     cdef RequestTimes times
     cdef int reason                       # a Reason why it did not handle the last request
+    cdef AnsweredCall call                # the request is one; None: a frame
+    cdef readonly int64_t calls  # Sends that came as such calls, and were handled here.
     cdef AccessCheck access               # None: everyone may send
     cdef Quotas quotas                    # None: no quota limits sends
 
@@ -56,6 +59,9 @@ cdef class Sender:
         self, FastConnection connection, const Frame *frame, const Header *header, bint long_names
     ) except -1
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1
+    cdef int handle_call(
+        self, FastConnection connection, AnsweredCall call, const Text *body, const SendFields *fields
+    ) except -1
     cdef int accept(
         self, FastConnection connection, const Frame *frame, const SendFields *fields,
         CompletedProperties *done, HeaderTemplate template,
@@ -84,6 +90,9 @@ cdef class Sender:
         self, FastConnection connection, const Frame *frame, const SendFields *fields,
         const CompletedProperties *done, ConsumeQueue queue, int64_t queue_offset,
         const int64_t *physical_offsets, int count,
+    ) except -1
+    cdef int answer_call(
+        self, FastConnection connection, const CompletedProperties *done, int64_t queue_offset, int kind
     ) except -1
     cdef int note(
         self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size, bint ordered

@@ -153,6 +153,23 @@ cdef class Sender:
             connection.template = template
         return self.accept(connection, frame, &fields, &done, template)
 
+    cdef int handle_call(
+        self, FastConnection connection, AnsweredCall call, const Text *body, const SendFields *fields
+    ) except -1:
+        """Over a quota, calls are left to the complete path, which throttles one client of several."""
+        cdef CompletedProperties done
+        cdef Frame frame
+        if self.quotas is not None:
+            return self.leave(LEFT_QUOTA)
+        done.text.at = NULL
+        frame.body, frame.body_bytes = body.at, body.length
+        frame.size, frame.after = 0, 0
+        self.call = call
+        try:
+            return self.accept(connection, &frame, fields, &done, None)
+        finally:
+            self.call = None
+
     cdef inline int leave(self, int reason) noexcept:
         self.reason = reason
         return NOT_HANDLED
@@ -341,6 +358,8 @@ cdef class Sender:
     ) except -1:
         if fields.oneway:
             return 0
+        if self.call is not None:
+            return self.answer_call(connection, done, queue_offset, fields.kind)
         self.reply_batch.begin(connection, done.waits)
         self.response.write(
             self.reply_batch.answers, frame.serializer, fields.opaque, &done.found.unique_key, queue.queue_id,
@@ -348,6 +367,16 @@ cdef class Sender:
         )
         self.answers_bytes = self.reply_batch.answers.size
         self.reply_batch.kinds[fields.kind] += 1
+        return self.reply_batch.finish()
+
+    cdef int answer_call(
+        self, FastConnection connection, const CompletedProperties *done, int64_t queue_offset, int kind
+    ) except -1:
+        self.reply_batch.begin_call(connection, self.call, done.waits)
+        self.call.write(self.reply_batch.answers, &done.found.unique_key, queue_offset)
+        self.answers_bytes = self.reply_batch.answers.size
+        self.reply_batch.kinds[kind] += 1
+        self.calls += 1
         return self.reply_batch.finish()
 
     # ---- the write batch ----
