@@ -92,7 +92,7 @@ cdef class Sender:
         const int64_t *physical_offsets, int count,
     ) except -1
     cdef int answer_call(
-        self, FastConnection connection, const CompletedProperties *done, int64_t queue_offset, int kind
+        self, FastConnection connection, const CompletedProperties *done, int64_t queue_offset
     ) except -1
     cdef int note(
         self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size, bint ordered

@@ -359,7 +359,7 @@ cdef class Sender:
         if fields.oneway:
             return 0
         if self.call is not None:
-            return self.answer_call(connection, done, queue_offset, fields.kind)
+            return self.answer_call(connection, done, queue_offset)
         self.reply_batch.begin(connection, done.waits)
         self.response.write(
             self.reply_batch.answers, frame.serializer, fields.opaque, &done.found.unique_key, queue.queue_id,
@@ -370,13 +370,12 @@ cdef class Sender:
         return self.reply_batch.finish()
 
     cdef int answer_call(
-        self, FastConnection connection, const CompletedProperties *done, int64_t queue_offset, int kind
+        self, FastConnection connection, const CompletedProperties *done, int64_t queue_offset
     ) except -1:
         self.reply_batch.begin_call(connection, self.call, done.waits)
         self.call.write(self.reply_batch.answers, &done.found.unique_key, queue_offset)
         self.answers_bytes = self.reply_batch.answers.size
-        self.reply_batch.kinds[kind] += 1
-        self.calls += 1
+        self.calls += 1                       # their caller measures them
         return self.reply_batch.finish()
 
     # ---- the write batch ----

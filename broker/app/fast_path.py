@@ -41,7 +41,7 @@ class FastPathSetup:
         self._plain_topics = PlainTopics()
         self._is_slave = context.config.options.is_slave  # whose sends are refused
         self._may_order = bool(context.config.options.broker_permission & name_rules.PERM_WRITE)
-        self._sender = Sender(
+        self.sender = Sender(
             self._plain_topics,
             context.store,
             context.write_batch,
@@ -63,13 +63,13 @@ class FastPathSetup:
             times,
         )
         if access is not None:
-            self._sender.protect(access)
+            self.sender.protect(access)
             self._puller.protect(access)
-        context.stats.source(self._sender.count)
+        context.stats.source(self.sender.count)
         context.stats.source(self._puller.count)
         self.counters = RequestCounters()
-        self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller, self.counters)
-        self.vip_dispatch: FastHandler = FastDispatch(self._sender, None, self.counters)
+        self.fast_dispatch: FastHandler = FastDispatch(self.sender, self._puller, self.counters)
+        self.vip_dispatch: FastHandler = FastDispatch(self.sender, None, self.counters)
         self._changed(self._topics)
         self._topics.listen(self._changed)
         for table in (context.tables.groups, context.tables.clients):
@@ -94,8 +94,9 @@ class FastPathSetup:
 
     def runtime_info(self) -> dict[str, str]:
         """How requests were handled, by kind of client: `sends` as template, parsed and complete, `pulls` as fast
-        and complete, then the reasons of what was complete."""
-        return {_client_key(counts): _counts_text(counts) for counts in self.counters.all()}
+        and complete, then the reasons of what was complete. Of gRPC, the plain sends."""
+        found = {_client_key(counts): _counts_text(counts) for counts in self.counters.all()}
+        return found | ({"fastPath_gRPC": f"sends: {self.sender.calls} fast"} if self.sender.calls else {})
 
     def _is_plain(self, topic: TopicConfig) -> bool:
         name = topic.name
@@ -107,13 +108,13 @@ class FastPathSetup:
         return name_rules.topic_fault(name) is None and not is_system
 
     def _limit(self, sends: Quotas | None, reads: Quotas | None) -> None:
-        self._sender.limit(sends)
+        self.sender.limit(sends)
         self._puller.limit(reads)
 
     def _configure(self, options: Options) -> None:
         in_answer = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}
         in_message = properties_text(in_answer | {Property.CLUSTER: options.cluster_name})
-        self._sender.configure(in_message, in_answer, options.accept_sends_from_ms)
+        self.sender.configure(in_message, in_answer, options.accept_sends_from_ms)
         self._puller.configure(options.lite_pull)
         self._puller.forget()
         may_order = bool(options.broker_permission & name_rules.PERM_WRITE)

@@ -150,6 +150,7 @@ class GrpcServices:
             base.clock,
             base.server.grpc_times,
             self._ports.grpc_dispatch,
+            lambda: self._ports.fast_handlers.sender,
             state.access.check,
             requests,
             renewals,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from firearrow._native.fastpath.fast_connection import FastHandler
 from firearrow._native.fastpath.fast_dispatch import CompleteDispatch
+from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.app.fast_path import FastPathSetup
 from firearrow.broker.app.foundation import Foundation
@@ -45,10 +46,13 @@ class FastHandlers:
         self._complete = complete
         self.broker: FastHandler = complete
         self.vip: FastHandler = complete
+        self.sender: Sender | None = None
+        """Takes plain sends of gRPC; None: all go to the handlers."""
 
     def serve(self, fast_path: FastPathSetup, server: Server, vip_port: int) -> None:
         """Use the fast path from now on, also on the connections that exist."""
         self.broker, self.vip = fast_path.fast_dispatch, fast_path.vip_dispatch
+        self.sender = fast_path.sender
         for connection in server.connections:
             if connection.fast_handler is self._complete:
                 connection.fast_handler = self.vip if connection.local[1] == vip_port else self.broker

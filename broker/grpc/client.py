@@ -44,6 +44,9 @@ class Connection(Protocol):
     def drop(self, client: "GrpcClient") -> None:
         """The client has ended."""
 
+    def let_through(self, stream: GrpcStream, client: "GrpcClient") -> None:
+        """A send of this client was checked; the stream has its headers."""
+
 
 class GrpcClient:
     """`settings`: as the client sent them last; None: not yet. `telemetry`: the stream of commands to it."""

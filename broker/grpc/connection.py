@@ -3,6 +3,7 @@ client. Loop thread."""
 
 from collections.abc import Mapping
 
+from firearrow._native.grpc.plain_sends import PlainSends
 from firearrow._native.http2.grpc_stream import GrpcStream
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.grpc import authorization, messages
@@ -21,7 +22,7 @@ SERVICE_PATH = f"/{messages.SERVICE}"
 
 class GrpcConnection:
     """`methods`: by their names. `others`: of gRPC's own services, by their paths. `peer`: the connection of the
-    server."""
+    server. `plain_sends`: sends that need no call."""
 
     def __init__(
         self,
@@ -29,19 +30,21 @@ class GrpcConnection:
         methods: Mapping[str, Method],
         others: Mapping[str, ServiceMethod],
         peer: Peer,
+        plain_sends: PlainSends | None,
     ) -> None:
         self._context = context
         self._methods = methods
         self._others = others
         self._peer = peer
+        self._plain_sends = plain_sends
         self.clients: dict[GrpcClient, None] = {}
         """Those that are registered, the first one first."""
-        self.calls = 0
+        self._calls = 0
         peer.on_close(self._lost)
 
     def accept(self, stream: GrpcStream) -> Call | ServiceCall | None:
         """The call of a new stream; None: it was refused."""
-        self.calls += 1
+        self._calls += 1
         headers = stream.headers
         if stream.method != "POST" or not headers.get("content-type", "").startswith(CONTENT_TYPE):
             stream.finish(UNKNOWN, "only gRPC is served here: POST with content-type application/grpc")
@@ -74,6 +77,18 @@ class GrpcConnection:
     def drop(self, client: GrpcClient) -> None:
         """The client has ended."""
         self.clients.pop(client, None)
+        if self._plain_sends is not None:
+            self._plain_sends.forget()
+
+    def let_through(self, stream: GrpcStream, client: GrpcClient) -> None:
+        """A send of this client was checked; the stream has its headers."""
+        if self._plain_sends is not None and client in self.clients:
+            self._plain_sends.let_through(stream, client.user, client.remote[0])
+
+    @property
+    def calls(self) -> int:
+        """How many were made."""
+        return self._calls + (0 if self._plain_sends is None else self._plain_sends.calls)
 
     def _lost(self, peer: Peer) -> None:
         for client in list(self.clients):

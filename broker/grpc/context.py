@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from firearrow._native.fastpath.request_times import RequestTimes
+from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
@@ -29,8 +30,9 @@ class SlaveRole(NamedTuple):
 
 class GrpcParts(NamedTuple):
     """What gRPC needs of the broker. `dispatch` handles requests of remoting, which `check` has let through; None:
-    everyone may do everything. `requests`: makes those of the broker itself, for clients. `unready()`: why the broker
-    does not serve, as `/readyz` states it. `slave` None: it is a master."""
+    everyone may do everything. `sender()`: the fast path of sends; None: there is none now. `requests`: makes those of
+    the broker itself, for clients. `unready()`: why the broker does not serve, as `/readyz` states it. `slave` None: it
+    is a master."""
 
     loop: asyncio.AbstractEventLoop
     tables: Tables
@@ -38,6 +40,7 @@ class GrpcParts(NamedTuple):
     clock: Clock
     times: RequestTimes
     dispatch: Callable[[RemotingCommand, Peer], None]
+    sender: Callable[[], Sender | None]
     check: Check | None
     requests: BackgroundPeer
     renewals: ReceiptHandleManager

@@ -58,6 +58,7 @@ def enum(name: str) -> dict[str, int]:
 
 Status = message("Status")
 Message = message("Message")
+SendMessageResponse = message("SendMessageResponse")
 MessageQueue = message("MessageQueue")
 Settings = message("Settings")
 Resource = message("Resource")

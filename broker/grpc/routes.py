@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from firearrow._native.base.hash import java_hash
+from firearrow._native.grpc.plain_sends import QueueTurns
 from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps
 from firearrow._native.wire.codes import RequestCode
@@ -25,7 +26,6 @@ from firearrow.broker.tables.topics import TopicConfig
 ALL_QUEUES = -1
 MULTIPLIER, MASK = 2862933555777941757, (1 << 64) - 1
 SCALE = 1 << 31
-TOPICS_MAX = 100_000
 MIXED = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
 
 
@@ -140,12 +140,11 @@ class QueueChoice:
     queue, by the consistent hash of Apache's proxy, so that they stay in order when both serve a topic; others take
     turns."""
 
-    def __init__(self, context: GrpcContext) -> None:
+    def __init__(self, context: GrpcContext, turns: QueueTurns) -> None:
         self._context = context
-        self._next: dict[str, int] = {}
-        """By topic, of the queues that take turns."""
+        self._turns = turns
 
-    def choose(self, topic: TopicConfig, sent: Sequence[ProtoMessage]) -> int:
+    def writable_queues(self, topic: TopicConfig) -> int:
         """GrpcRefusal: no queue may be written."""
         slave, options = self._context.slave, self._context.config.options
         if slave is not None:
@@ -154,19 +153,17 @@ class QueueChoice:
         queues = topic.write_queues if perm & name_rules.PERM_WRITE else 0
         if queues <= 0:
             raise GrpcRefusal("FORBIDDEN", "no writable queue")
+        return queues
+
+    def choose(self, topic: TopicConfig, sent: Sequence[ProtoMessage]) -> int:
+        """GrpcRefusal: no queue may be written."""
+        queues = self.writable_queues(topic)
         if len(sent) == 1:
             own = sent[0].system_properties
             key = own.message_group or own.lite_topic
             if key:
                 return consistent_hash(java_hash(key), queues)
-        return self._turn(topic.name, queues)
-
-    def _turn(self, topic: str, queues: int) -> int:
-        if topic not in self._next and len(self._next) >= TOPICS_MAX:
-            self._next.clear()
-        found = self._next.get(topic, 0) % queues
-        self._next[topic] = found + 1
-        return found
+        return self._turns.turn(topic.name, queues)
 
 
 def consistent_hash(state: int, buckets: int) -> int:

@@ -4,6 +4,8 @@ Each message is checked, then sent as a request of remoting: SEND_MESSAGE_V2, wi
 group.
 """
 
+from firearrow._native.fastpath.send_message import Sender
+from firearrow._native.grpc.plain_sends import QueueTurns, SendRules
 from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -15,7 +17,13 @@ from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.commands import HalfMessage
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.message_checks import MessageChecks
-from firearrow.broker.grpc.message_codec import check_digest, flags_from, properties_from, type_of
+from firearrow.broker.grpc.message_codec import (
+    NOT_SETTABLE,
+    check_digest,
+    flags_from,
+    properties_from,
+    type_of,
+)
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
 from firearrow.broker.grpc.routes import QueueChoice
 from firearrow.broker.grpc.statuses import GrpcRefusal, code_of, expect, known_topic, topic_name
@@ -41,7 +49,26 @@ class SendingMethods:
         self._context = context
         self._topics = context.tables.topics
         self._checks = MessageChecks(context.config, context.clock)
-        self._queues = QueueChoice(context)
+        self._turns = QueueTurns()
+        self._queues = QueueChoice(context, self._turns)
+
+    # ---- plain sends ----
+
+    def rules(self, sender: Sender) -> SendRules:
+        """Of sends that need none of this (see plain_sends.pxd)."""
+        times = self._context.clients.times
+        rules = SendRules(sender, self._turns, times, NOT_SETTABLE, self._plain_queues, _failed)
+        self._topics.listen(lambda topics: rules.forget_topics())
+        return rules
+
+    def _plain_queues(self, name: str) -> int:
+        """How many queues the topic has for messages of type NORMAL; 0: it takes none."""
+        try:
+            topic = known_topic(self._topics, topic_name(name))
+            check_type(topic, "NORMAL")
+            return self._queues.writable_queues(topic)
+        except GrpcRefusal:
+            return 0
 
     # ---- SendMessage ----
 
@@ -54,6 +81,7 @@ class SendingMethods:
             text = f"{len(request.messages)} messages in one request, at most {MESSAGES_MAX} are allowed"
             raise GrpcRefusal("BAD_REQUEST", text)
         call.check(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, {"b": name}))
+        call.let_through()
         if any(message.topic.name != name for message in request.messages):
             raise GrpcRefusal("MESSAGE_CORRUPTED", "topic in message is not same")
         for message in request.messages:
@@ -168,3 +196,15 @@ def _set_entry(entry: ProtoMessage, message: ProtoMessage, answer: RemotingComma
     if own.message_type == messages.MESSAGE_TYPES["TRANSACTION"]:
         half = HalfMessage(own.message_id, entry.offset, offset_of(answer.text("msgId")))
         entry.transaction_id = half.transaction_id
+
+
+def _failed(reply: bytes, code: int, remark: str | None) -> bytes:
+    """The answer to a plain send whose reply was this one, if its message had been stored and confirmed in time."""
+    sent = messages.SendMessageResponse.FromString(reply).entries[0]
+    message = messages.Message(system_properties={"message_id": sent.message_id})
+    request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, {})
+    response = messages.SendMessageResponse()
+    entry = response.entries.add()
+    _set_entry(entry, message, request.answer(code, remark, {"queueOffset": str(sent.offset)}))
+    response.status.CopyFrom(messages.common_status(response.entries))
+    return response.SerializeToString()  # type: ignore[no-any-return]

@@ -4,8 +4,10 @@ services. Loop thread.
 Made at the first connection of HTTP/2, since it needs `protobuf`.
 """
 
+from firearrow._native.fastpath.fast_connection import FastConnection
+from firearrow._native.grpc.plain_sends import PlainSends, SendRules
 from firearrow._native.http2.session import Http2Session
-from firearrow._native.wire.connection import Connection
+from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.grpc import messages, reflection
 from firearrow.broker.grpc.acknowledging import AcknowledgingMethods
@@ -28,22 +30,35 @@ SEND_BYTES_MAX = 1 << 30
 class GrpcService:
     def __init__(self, parts: GrpcParts) -> None:
         self._context = GrpcContext.of(parts)
-        self._methods = {method.name: method for method in methods(self._context)}
+        self._sending = SendingMethods(self._context)
+        self._methods = {method.name: method for method in methods(self._context, self._sending)}
+        self._sender = parts.sender
+        self._rules: SendRules | None = None
         self._health = Health(parts.loop, parts.unready, messages.SERVICES)
         self._others = self._health.methods() | reflection.methods()
 
-    def session(self, connection: Connection, peer: Peer) -> tuple[Http2Session, GrpcConnection]:
+    def session(self, connection: FastConnection, peer: Peer) -> tuple[Http2Session, GrpcConnection]:
         """What a connection speaks from now on, and its calls. Http2Unavailable."""
-        calls = GrpcConnection(self._context, self._methods, self._others, peer)
         bytes_max = self._context.config.options.grpc_message_bytes_max
-        return Http2Session(connection, calls.accept, bytes_max), calls
+        plain_sends = self._plain_sends(connection, peer)
+        calls = GrpcConnection(self._context, self._methods, self._others, peer, plain_sends)
+        return Http2Session(connection, calls.accept, bytes_max, plain_sends), calls
+
+    def _plain_sends(self, connection: FastConnection, peer: Peer) -> PlainSends | None:
+        sender = self._sender()
+        if sender is None:
+            return None
+        if self._rules is None:
+            self._rules = self._sending.rules(sender)
+        connection.host = host_bytes(*peer.remote)  # a port for gRPC alone has not set it
+        return PlainSends(self._rules, connection)
 
     def stop(self) -> None:
         self._health.stop()
 
 
-def methods(context: GrpcContext) -> list[Method]:
-    routes, sending, receiving = RouteMethods(context), SendingMethods(context), ReceivingMethods(context)
+def methods(context: GrpcContext, sending: SendingMethods) -> list[Method]:
+    routes, receiving = RouteMethods(context), ReceivingMethods(context)
     acks, sessions, offsets = AcknowledgingMethods(context), SessionMethods(context), OffsetMethods(context)
     handles: dict[str, Handle] = {
         "QueryRoute": routes.query_route,

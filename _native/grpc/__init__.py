@@ -1,0 +1,6 @@
+"""Plain calls of gRPC without a Python object for each; all others go to the methods of `broker/grpc`.
+
+- `plain_sends`: sends of one message that needs no more than storing
+- `proto_writer`: writes fields of protobuf's messages
+- `send_request`: a request to send one message, decoded in place
+"""
