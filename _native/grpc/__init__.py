@@ -2,5 +2,6 @@
 
 - `plain_sends`: sends of one message that needs no more than storing
 - `proto_writer`: writes fields of protobuf's messages
+- `received_messages`: the messages of an answer to ReceiveMessage
 - `send_request`: a request to send one message, decoded in place
 """

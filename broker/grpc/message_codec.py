@@ -39,6 +39,11 @@ RESERVED = frozenset(
     )
 )  # fmt: skip
 """Properties that are not the user's (Apache: MessageConst.STRING_HASH_SET)."""
+OTHERWISE_SENT = DELAYS | {
+    Property.TRANSACTION_PREPARED, Property.SHARDING_KEY, Property.PRIORITY, Property.LITE_TOPIC,
+    Property.DLQ_ORIGIN_TOPIC, Property.POP_CHECK_POINT,
+}  # fmt: skip
+"""Properties by which a message has another type, or fields that most have not."""
 NOT_SETTABLE = RESERVED | {Property.TRANSACTION_CHECKS, Property.SHARDING_KEY, Property.TRANSACTION_ID}
 """Names that a client may not give to a user property."""
 

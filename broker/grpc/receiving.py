@@ -6,6 +6,7 @@ The call is the peer of the held pop: when its client cancels it or disconnects,
 import struct
 from collections.abc import Iterator
 
+from firearrow._native.grpc.received_messages import ReceivedMessages
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -13,7 +14,7 @@ from firearrow.broker.base.message import Property
 from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
-from firearrow.broker.grpc.message_codec import message_to
+from firearrow.broker.grpc.message_codec import OTHERWISE_SENT, RESERVED, message_to
 from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds, set_ms
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, Receipt
 from firearrow.broker.grpc.renewals import GIVE_BACK_MS
@@ -26,7 +27,7 @@ from firearrow.broker.grpc.statuses import (
     refusal_of,
     topic_name,
 )
-from firearrow.broker.pop.receipt_handles import kind_of, receipt_handle_text
+from firearrow.broker.pop.receipt_handles import NORMAL, kind_of, receipt_handle_text
 from firearrow.broker.tables.groups import GroupConfig
 
 POLL_MS_MIN = 5000
@@ -35,7 +36,9 @@ ANSWER_BYTES_MAX = 16 << 20
 """Once the bodies of an answer have more, which only inflated ones have, the rest is received again."""
 INVISIBLE_MS_MIN = 10_000
 FROM_END = "1"
-_SIZE = struct.Struct(">i")
+_SIZE, _PREFIX = struct.Struct(">i"), struct.Struct(">BI")
+_OTHERWISE = frozenset(name.encode() for name in OTHERWISE_SENT)
+_HIDDEN = frozenset(name.encode() for name in RESERVED)
 
 
 class ReceivingMethods:
@@ -91,31 +94,78 @@ class ReceivingMethods:
         if answer.code != ResponseCode.SUCCESS:
             refusal = refusal_of(answer)
             return self._end(call, refusal.code, refusal.text)
-        topic, now_ms = request.message_queue.topic.name, self._context.clock.now_ms()
-        starts = _starts(answer.text_or("startOffsetInfo", ""))
-        found: list[ProtoMessage] = []
-        size = 0
-        for record in records(answer.body):
-            receipt = self._receipt(record, topic, group.name, answer, starts)
-            if size > ANSWER_BYTES_MAX:
-                self._give_back(group.name, receipt)
-                continue
-            if group.retry_max_times >= 0 and record.reconsume_times > group.retry_max_times:
-                self._forward(group.name, receipt)
-                continue
-            message = message_to(record, topic, now_ms)
-            message.topic.CopyFrom(request.message_queue.topic)
-            message.system_properties.receipt_handle = receipt.text
-            found.append(message)
-            size += len(message.body)
-            if request.auto_renew:
-                self._context.renewals.begin(call.client, group.name, receipt)
+        found = self._found(call, request, group, answer)
         if not found:
             return self._end(call, "MESSAGE_NOT_FOUND", "no match message")
         call.send(call.method.response(status=messages.status("OK")))
-        for message in found:
-            call.send(call.method.response(message=message))
+        call.stream.send_framed(b"".join(found))
         return self._timestamp(call)
+
+    def _found(
+        self, call: Call, request: ProtoMessage, group: GroupConfig, answer: RemotingCommand
+    ) -> list[bytes]:
+        """The messages of the answer, each a part of the call's with its prefix."""
+        topic = request.message_queue.topic
+        starts = _starts(answer.text_or("startOffsetInfo", ""))
+        encoder = self._encoder(topic, answer, starts)
+        body, at, size = answer.body, 0, 0
+        found: list[bytes] = []
+        while at < len(body):
+            made = None if size > ANSWER_BYTES_MAX else encoder.encode(body, at, group.retry_max_times)
+            if made is not None:
+                part, handle, record_bytes, body_bytes = made
+                receipt = Receipt.of(handle.decode(), topic.name, group.name) if request.auto_renew else None
+            else:
+                record_bytes = _SIZE.unpack_from(body, at)[0]
+                record = decode(memoryview(body)[at : at + record_bytes], False)
+                receipt = self._receipt(record, topic.name, group.name, answer, starts)
+                part, body_bytes = self._part(
+                    call, topic, group, record, receipt, is_full=size > ANSWER_BYTES_MAX
+                )
+            at += record_bytes
+            size += body_bytes
+            if part:
+                found.append(part)
+                if request.auto_renew and receipt is not None:
+                    self._context.renewals.begin(call.client, group.name, receipt)
+        return found
+
+    def _encoder(
+        self, topic: ProtoMessage, answer: RemotingCommand, starts: dict[tuple[str, int], int]
+    ) -> ReceivedMessages:
+        words = (answer.integer(name) for name in ("popTime", "invisibleTime", "reviveQid"))
+        return ReceivedMessages(
+            topic.name,
+            topic.SerializeToString(),
+            " ".join(map(str, words)),
+            self._context.config.options.broker_name,
+            {queue_id: start for (kind, queue_id), start in starts.items() if kind == NORMAL},
+            _OTHERWISE,
+            _HIDDEN,
+        )
+
+    def _part(
+        self,
+        call: Call,
+        topic: ProtoMessage,
+        group: GroupConfig,
+        record: Record,
+        receipt: Receipt,
+        *,
+        is_full: bool,
+    ) -> tuple[bytes, int]:
+        """A message with its prefix, and the size of its body; empty: this answer does not have it."""
+        if is_full:
+            self._give_back(group.name, receipt)
+            return b"", 0
+        if group.retry_max_times >= 0 and record.reconsume_times > group.retry_max_times:
+            self._forward(group.name, receipt)
+            return b"", 0
+        message = message_to(record, topic.name, self._context.clock.now_ms())
+        message.topic.CopyFrom(topic)
+        message.system_properties.receipt_handle = receipt.text
+        data = call.method.response(message=message).SerializeToString()
+        return _PREFIX.pack(0, len(data)) + data, len(message.body)
 
     def _receipt(
         self,
