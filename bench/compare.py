@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench import results
+from bench.grpc_rows import grpc_rows
 from bench.measuring import measured, prepared
 from bench.peers import started
 from bench.replica_rows import replica_rows
@@ -23,7 +24,7 @@ from bench.whole_rows import whole_rows
 
 
 def rows() -> list[Row]:
-    return [*request_rows(), *whole_rows(), *replica_rows()]
+    return [*request_rows(), *whole_rows(), *replica_rows(), *grpc_rows()]
 
 
 def line(result: RowResult) -> str:

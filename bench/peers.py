@@ -62,6 +62,9 @@ def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
         ("redis SET", "redis XADD"): lambda at: servers.redis(at, synced=False),
         ("redis synced XADD",): lambda at: servers.redis(at, synced=True),
         ("apache",): lambda at: servers.apache(at, class_path(CACHE / "apache", *servers.APACHE)),
+        ("apache proxy",): lambda at: servers.apache_proxy(
+            at, class_path(CACHE / "apache-proxy", *servers.APACHE_PROXY)
+        ),
         ("apache synced",): lambda at: servers.apache(
             at, class_path(CACHE / "apache", *servers.APACHE), SYNCED
         ),

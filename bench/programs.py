@@ -8,7 +8,7 @@ CACHE = ROOT / "build" / "bench"
 NATIVE = ROOT / "bench" / "native"
 INCLUDE = ROOT / "_native"
 CRC = (INCLUDE / "base" / "crc32.h", INCLUDE / "base" / "crc_slices.h")
-LIBRARIES = {"loadgen_tls": ("-lssl", "-lcrypto")}
+LIBRARIES = {"loadgen_tls": ("-lssl", "-lcrypto"), "grpcgen": ("-l:libnghttp2.so.14",)}
 
 
 def built(name: str) -> Path:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ Address = tuple[str, int]
 SERVER_CPU, LOAD_CPU = 0, 1
 AUTH = "org.apache.rocketmq.auth"
 APACHE = ("org.apache.rocketmq:rocketmq-broker:5.5.0", "org.apache.rocketmq:rocketmq-namesrv:5.5.0")
+APACHE_PROXY = ("org.apache.rocketmq:rocketmq-proxy:5.5.0", *APACHE)
 
 
 @dataclass
@@ -47,6 +48,12 @@ class Server:
     """Of a master: it runs on the load's CPU, and its CPU time and memory do not count."""
     name_server: str = ""
     """Of a broker of FireArrow's: HOST:PORT of the one in its process."""
+    grpc_port: int = 0
+    """That serves gRPC; 0: the one of `address` does."""
+
+    @property
+    def grpc_address(self) -> Address:
+        return self.address[0], self.grpc_port or self.address[1]
 
     @property
     def is_broker(self) -> bool:
@@ -277,13 +284,44 @@ def redis(folder: Path, *, synced: bool) -> Server:
 
 
 def apache(folder: Path, jars: str, *settings: str) -> Server:
-    """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone.
+    """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone."""
+    home, log, port = folder / "apache", folder / "apache.log", free_port()
+    _apache_files(home, port, settings)
+    names = _jvm(jars, log, home, "namesrv.NamesrvStartup", "-c", home / "namesrv.conf", heap=("-Xmx128m",))
+    wait_port(("127.0.0.1", port + 2), names, log)
+    started = time.monotonic()
+    broker = _jvm(jars, log, home, "broker.BrokerStartup", "-c", home / "broker.conf")
+    _first_send(broker, ("127.0.0.1", port), log)
+    return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
 
-    Its send queue is long, with a long wait, otherwise it refuses sends under these loads.
-    """
-    home = folder / "apache"
-    port = free_port()
-    naming = port + 2
+
+def apache_proxy(folder: Path, jars: str) -> Server:
+    """As `apache`, the broker in the process of the proxy (LOCAL mode)."""
+    home, log, port = folder / "apache", folder / "apache.log", free_port()
+    _apache_files(home, port, ())
+    grpc_port = port + 4
+    proxy = {
+        "rocketMQClusterName": "DefaultCluster",
+        "namesrvAddr": f"127.0.0.1:{port + 2}",
+        "proxyMode": "local",
+        "grpcServerPort": grpc_port,
+        "remotingListenPort": port + 6,
+    }
+    (home / "proxy.json").write_text(json.dumps(proxy))
+    names = _jvm(jars, log, home, "namesrv.NamesrvStartup", "-c", home / "namesrv.conf", heap=("-Xmx128m",))
+    wait_port(("127.0.0.1", port + 2), names, log)
+    started = time.monotonic()
+    words = ("-pm", "local", "-bc", home / "broker.conf", "-pc", home / "proxy.json")
+    broker = _jvm(jars, log, home, "proxy.ProxyStartup", *words, "-n", f"127.0.0.1:{port + 2}")
+    _first_send(broker, ("127.0.0.1", port), log)
+    wait_port(("127.0.0.1", grpc_port), broker, log)
+    made = Server("apache proxy", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
+    return replace(made, grpc_port=grpc_port)
+
+
+def _apache_files(home: Path, port: int, settings: Iterable[str]) -> None:
+    """The configurations of a broker and of a name server, whose port is two above. The broker's send queue is long,
+    with a long wait, otherwise it refuses sends under these loads."""
     (home / "conf").mkdir(parents=True)
     conf = {
         "brokerClusterName": "DefaultCluster",
@@ -291,7 +329,7 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
         "brokerId": "0",
         "listenPort": str(port),
         "brokerIP1": "127.0.0.1",
-        "namesrvAddr": f"127.0.0.1:{naming}",
+        "namesrvAddr": f"127.0.0.1:{port + 2}",
         "storePathRootDir": str(home / "store"),
         "storePathCommitLog": str(home / "store" / "commitlog"),
         "autoCreateTopicEnable": "true",
@@ -303,28 +341,19 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
     }
     conf |= dict(setting.split("=", 1) for setting in settings)
     (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
-    (home / "namesrv.conf").write_text(f"listenPort={naming}\nkvConfigPath={home}/kv.json\n")
-    startup, log = "org.apache.rocketmq.{}Startup", folder / "apache.log"
+    (home / "namesrv.conf").write_text(f"listenPort={port + 2}\nkvConfigPath={home}/kv.json\n")
 
-    def jvm(main: str, conf: str, *heap: str) -> subprocess.Popen[bytes]:
-        command = [
-            "java",
-            *heap,
-            f"-Duser.home={home}",
-            "-cp",
-            jars,
-            startup.format(main),
-            "-c",
-            str(home / conf),
-        ]
-        return pinned(command, log, ROCKETMQ_HOME=str(home))
 
-    names = jvm("namesrv.Namesrv", "namesrv.conf", "-Xmx128m")
-    wait_port(("127.0.0.1", naming), names, log)
-    started = time.monotonic()
-    broker = jvm("broker.Broker", "broker.conf", "-Xms1g", "-Xmx1g")
-    _first_send(broker, ("127.0.0.1", port), log)
-    return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
+def _jvm(
+    jars: str,
+    log: Path,
+    home: Path,
+    main: str,
+    *words: object,
+    heap: Sequence[str] = ("-Xms1g", "-Xmx1g"),
+) -> subprocess.Popen[bytes]:
+    command = ["java", *heap, f"-Duser.home={home}", "-cp", jars, f"org.apache.rocketmq.{main}"]
+    return pinned([*command, *map(str, words)], log, ROCKETMQ_HOME=str(home))
 
 
 def wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) -> None:
