@@ -5,8 +5,9 @@
 # ReplyBatch: a reply of a complete handler ends it, so that the replies of each connection keep their order.
 # It also has the queues that got messages.
 #
-# AnsweredCall: a request that did not come as a frame, such as a call of gRPC: `write` adds its reply to the batch,
-# `answered` sends it, `failed` sends another one in its place. Its connection still bounds how long it counts.
+# AnsweredCall: a request that did not come as a frame, such as a call of gRPC: `write` adds its reply to the
+# batch, `answered` sends it, `failed` sends another one in its place. It counts as long as its connection is
+# open.
 #
 # Ownership: the WriteBatch owns a Pending until its replies are sent; a slice owns its connection until then.
 # Replies are complete frames, copied to the `out` of the connections. The WriteBatch closes a ReplyBatch

@@ -1,7 +1,7 @@
 # Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE, from its header to its staged record
 # and its reply, which waits in a ReplyBatch for the write. Not handled here: every request for which
-# `handlers/send` would do more than store it unchanged; then nothing was staged or counted. `handle_call`: the same
-# for a send that did not come as a frame, with its fields, on which the caller has checked who sends.
+# `handlers/send` would do more than store it unchanged; then nothing was staged or counted. `handle_call`: the
+# same for a send that did not come as a frame, with its fields; its caller has checked who sends.
 #
 # Thread: the loop's.
 

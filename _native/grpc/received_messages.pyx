@@ -15,7 +15,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from firearrow._native.base.endian cimport get_i32, put_i32
 from firearrow._native.base.text cimport is_utf8
 from firearrow._native.grpc.proto_writer cimport (
-    VARINT_BYTES, put_key, put_number, put_text, put_varint, varint_bytes,
+    put_key, put_number, put_text, put_varint, varint_bytes,
 )
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView, Text, check_record
