@@ -59,6 +59,7 @@ class SendingMethods:
         times = self._context.clients.times
         rules = SendRules(sender, self._turns, times, NOT_SETTABLE, self._plain_queues, _failed)
         self._topics.listen(lambda topics: rules.forget_topics())
+        self._context.config.listen(lambda options: rules.forget_topics())
         return rules
 
     def _plain_queues(self, name: str) -> int:
