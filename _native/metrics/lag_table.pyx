@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 
 from firearrow._native.base.text cimport put_decimal
 from firearrow._native.fastpath.topic_cache cimport Count
+from firearrow._native.store.log.batch_consume_queue cimport queue_store_time, visible_offset
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 
 cdef enum:
@@ -104,7 +105,7 @@ cdef class LagTable:
 
     cdef int add_offsets(self, LagRow *row, TopicQueues topic, dict offsets, pulls) except -1:
         cdef ConsumeQueue queue
-        cdef int64_t taken, given, lag, age, ready_ms
+        cdef int64_t taken, given, lag, age, ready_ms, visible
         for number, offset in offsets.items():
             queue = self.queue_of(topic, number)
             if queue is None:
@@ -112,14 +113,15 @@ cdef class LagTable:
             taken = given = offset
             if pulls is not None:
                 given = max(taken, <int64_t> (<dict> pulls).get(number, offset))
-            lag, age = max(queue.visible - taken, <int64_t> 0), 0
+            visible = visible_offset(queue)
+            lag, age = max(visible - taken, <int64_t> 0), 0
             if lag > 0:
                 age = self.age_of(topic, queue, taken)
                 row.values[LAG] += lag
                 row.values[LAG_MS] = max(row.values[LAG_MS], age)
-                row.values[IN_FLIGHT] += min(given, queue.visible) - taken
-            if queue.visible > given:
-                row.values[READY] += queue.visible - given
+                row.values[IN_FLIGHT] += min(given, visible) - taken
+            if visible > given:
+                row.values[READY] += visible - given
                 ready_ms = age if given == taken else self.age_of(topic, queue, given)
                 row.values[READY_MS] = max(row.values[READY_MS], ready_ms)
             self.add_queue_row(number, lag, age)
@@ -219,7 +221,7 @@ cdef class LagTable:
         cdef KnownAge *known = &topic.ages[(entry * 5 + queue.queue_id) & (AGES_KEPT - 1)]
         cdef int64_t stored_ms
         if known.queue != <void *> queue or known.entry != entry:
-            stored_ms = queue.store_time(self.log, entry)
+            stored_ms = queue_store_time(self.log, queue, entry)
             known.queue, known.entry = <void *> queue, entry
             known.age = max(self.now_ms - stored_ms, <int64_t> 0) if stored_ms >= 0 else 0
         return known.age

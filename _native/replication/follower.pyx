@@ -9,12 +9,14 @@ from libc.string cimport memcpy, memmove
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.base.hash cimport whole_crc
 from firearrow._native.store.files.layout cimport (
-    AT_MAGIC, MAGIC_BLANK, PRE_BLANK_SIZE, RECORD_END_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION,
+    AT_MAGIC, MAGIC_BLANK, PRE_BLANK_SIZE, RECORD_END_BYTES, SYS_INNER_BATCH, SYS_PREPARED, SYS_ROLLBACK,
+    SYS_TRANSACTION,
 )
 from firearrow._native.store.files.segment cimport Segment
+from firearrow._native.store.log.batch_consume_queue cimport is_batch, messages_of, next_offset, put_batch
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.dispatcher cimport Dispatch, multi_entries
-from firearrow._native.store.log.queue_check cimport is_valid_entry
+from firearrow._native.store.log.queue_check cimport is_valid_batch, is_valid_entry
 from firearrow._native.store.log.record cimport (
     RECORD_BAD_CRC, RECORD_BAD_MAGIC, RECORD_BLANK, RECORD_CUT, RECORD_OK, check_record, scan_properties,
 )
@@ -241,10 +243,18 @@ cdef class Follower:
         cdef Properties properties
         if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK:
             queue = dispatch.find_queue(&view.topic, view.queue_id)
-        if queue is not None and queue.next_entry != view.queue_offset:
+        if queue is not None and view.sys_flag & SYS_INNER_BATCH and not is_batch(queue):
+            if log.staging_bytes:
+                return COMMIT_FIRST
+            self.store.set_batch_topic(queue.topic, True)
+            dispatch.recent = None
+            queue = dispatch.find_queue(&view.topic, view.queue_id)
+        if queue is not None and next_offset(queue) != view.queue_offset:
             if not self.move_queue(queue, at, view):
                 return COMMIT_FIRST
             queue = dispatch.find_queue(&view.topic, view.queue_id)
+        if queue is not None and is_batch(queue) and messages_of(view) == 0:
+            raise RecordDamaged(view.physical_offset, "the numbers of its inner batch are wrong")
         scan_properties(&view.properties, &properties)
         if dispatch.lmq and properties.multi_offsets.length:
             self.start_lmqs(&properties)
@@ -267,6 +277,10 @@ cdef class Follower:
         """Stage queue entry and keys; without the entries of its LMQs where these do not continue there."""
         cdef Dispatch dispatch = self.store.dispatch
         cdef bint lmq = dispatch.lmq
+        if queue is not None and is_batch(queue):
+            put_batch(
+                queue.slot_at(queue.next_entry), view.store_time, view.queue_offset, messages_of(view)
+            )
         try:
             dispatch.stage(queue, &view.topic, properties, view.physical_offset, view.size, view.store_time)
         except PutRefused:
@@ -287,20 +301,24 @@ cdef class Follower:
         cdef Dispatch dispatch = self.store.dispatch
         cdef int64_t entry = view.queue_offset
         cdef bint is_new = not queue.files and queue.end_entry == 0
+        cdef bint valid = is_valid_entry(entry, view.physical_offset)
+        if is_batch(queue):
+            valid = is_valid_batch(entry, view.physical_offset)
         if queue.next_entry != queue.end_entry:
             return False
-        if not is_valid_entry(entry, view.physical_offset):
+        if not valid:
             raise RecordDamaged(view.physical_offset, f"it says that its queue's offset is {entry}")
         # a new queue at 0: the topic was deleted and created again; a new one here: the log began earlier
         if entry > 0 and not (is_new and self.store.log.start() > 0):
             self.believe(at, view, queue)
-        if queue.next_entry < entry <= queue.next_entry + GAP_MAX and not is_new:
-            self.fill_gap(queue, view)
+        if next_offset(queue) < entry <= next_offset(queue) + GAP_MAX and not is_new:
+            if not is_batch(queue):
+                self.fill_gap(queue, view)
             return True
         if not is_new:
             dispatch.forget(os.fsencode(queue.topic), queue.queue_id)
             queue = dispatch.find_queue(&view.topic, view.queue_id)
-        if entry > 0:
+        if entry > 0 and not is_batch(queue):
             queue.begin_at(entry)
         return True
 
@@ -310,7 +328,7 @@ cdef class Follower:
         if self.doubted_offset != view.physical_offset or self.doubted_crc != crc:
             self.doubted_offset, self.doubted_crc = view.physical_offset, crc
             raise RecordDoubted(
-                view.physical_offset, view.queue_offset, queue.topic, queue.queue_id, queue.next_entry
+                view.physical_offset, view.queue_offset, queue.topic, queue.queue_id, next_offset(queue)
             )
         return 0
 

@@ -29,7 +29,7 @@ cdef struct Scan:
 
 # Walk the entries of one queue file from `offset`, which is between min and max, with Apache's order of
 # tests: the tags code is among `codes` (if any), among `tags` (unless None), and `accept` (unless None)
-# returns True. OSError.
+# returns True. Returns how many records. OSError.
 cdef int pick(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
     int64_t max_bytes, const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,

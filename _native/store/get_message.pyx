@@ -15,8 +15,11 @@ from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.recovery.entry_repair cimport repair_entry
 from firearrow._native.base.memory cimport copy_far
 from firearrow._native.store.files.layout cimport (
-    AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE,
-    RECORD_FIXED_BYTES,
+    AT_QUEUE_ID, AT_QUEUE_OFFSET, BATCH_ENTRY_BYTES, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES,
+    PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
+)
+from firearrow._native.store.log.batch_consume_queue cimport (
+    count_at, find_entry, first_offset, is_batch, offset_at, visible_offset,
 )
 from firearrow._native.store.log.queue_check cimport matches
 from firearrow._native.store.log.dispatcher cimport multi_entries
@@ -68,12 +71,16 @@ cdef object get_message(
     int64_t max_bytes, object tags, object accept,
 ):
     cdef Scan scan
-    if queue is None or (queue.visible == 0 and not 0 < offset <= queue.end_entry):
+    cdef int64_t messages
+    cdef int64_t low, high, end
+    if queue is None:
         return empty_result(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-    low, high = queue.min_entry, queue.visible
+    low, high, end = first_offset(queue), visible_offset(queue), offset_at(queue, queue.end_entry)
+    if high == 0 and not 0 < offset <= end:
+        return empty_result(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     if offset < low:
         return empty_result(GetStatus.OFFSET_TOO_SMALL, low, low, high)
-    if high <= offset <= queue.end_entry:  # past `high`: seen before the last power cut, or at the master
+    if high <= offset <= end:  # past `high`: seen before the last power cut, or at the master
         return empty_result(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return empty_result(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
@@ -83,18 +90,25 @@ cdef object get_message(
     if scan.picked is NULL:
         raise MemoryError()
     try:
-        pick(
-            log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, NULL, 0,
-            tags, accept, &scan,
-        )
+        if is_batch(queue):
+            messages = pick_batches(
+                log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, tags,
+                accept, &scan,
+            )
+        else:
+            messages = pick(
+                log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, NULL, 0,
+                tags, accept, &scan,
+            )
         if scan.status == MESSAGE_WAS_REMOVING:
             # the start of the log has moved, and the cleaner has not reached this queue yet
             queue.correct_min(log.min_offset)
-            if offset < queue.min_entry:
-                return empty_result(GetStatus.OFFSET_TOO_SMALL, queue.min_entry, queue.min_entry, high)
+            low = first_offset(queue)
+            if offset < low:
+                return empty_result(GetStatus.OFFSET_TOO_SMALL, low, low, high)
         far_behind = scan.last_physical >= 0 and log.written - scan.last_physical > limits.in_memory_bytes
         return GetResult(
-            GetStatus(scan.status), scan.next_offset, low, high, scan.count, copied(&scan), far_behind
+            GetStatus(scan.status), scan.next_offset, low, high, messages, copied(&scan), far_behind
         )
     finally:
         PyMem_Free(scan.picked)
@@ -125,14 +139,15 @@ cdef int pick(
         physical = get_i64(entry)
         size = get_i32(entry + ENTRY_AT_SIZE)
         if is_full(
-            limits, scan, size, log.written - physical <= limits.in_memory_bytes, max_count, total_max
+            limits, scan, scan.count, 1, size, log.written - physical <= limits.in_memory_bytes, max_count,
+            total_max,
         ):
             break
         scan.next_offset = offset + n + 1
         scan.last_physical = physical
         code = <int32_t> get_i64(entry + ENTRY_AT_TAGS)
         if has_code(code, codes, codes_count) and (tags is None or code in tags):
-            record = record_bytes(log, queue, offset + n, physical, &size)
+            record = record_bytes(log, queue, offset + n, offset + n, physical, &size)
             if record is NULL:
                 if scan.count == 0:
                     scan.status = MESSAGE_WAS_REMOVING
@@ -151,7 +166,91 @@ cdef int pick(
         if until and nanoseconds() > until:
             break  # the client goes on from there, as after the end of the window
         entry += ENTRY_BYTES
-    return 0
+    return <int> scan.count
+
+
+cdef int pick_batches(
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
+    int64_t max_bytes, object tags, object accept, Scan *scan,
+) except -1:
+    """As `pick`, in a batch queue: whole records, first the one that has the message at `offset`. Returns the
+    number of messages."""
+    cdef int64_t messages = 0, entry, count, physical, window, until = 0
+    cdef int32_t size
+    cdef const uint8_t *at
+    cdef const uint8_t *record
+    cdef int64_t total_max = min(max(max_bytes, <int64_t> 100), <int64_t> MAX_BYTES)
+    scan.count = scan.bytes = 0
+    scan.next_offset = offset
+    scan.last_physical = -1
+    scan.status = NO_MATCHED_MESSAGE
+    entry = sound_entry(log, queue, offset)
+    window = max(limits.filter_bytes // BATCH_ENTRY_BYTES, max_count)
+    if accept is not None:
+        until = nanoseconds() + ACCEPT_NS
+    while entry < queue.visible and scan.count < PICKED_MAX:
+        at = queue.entry_at(entry)
+        if at is NULL or offset_at(queue, entry) - offset >= window:
+            break
+        count = sound_count(log, queue, entry)
+        physical, size = get_i64(at), get_i32(at + ENTRY_AT_SIZE)
+        if is_full(
+            limits, scan, messages, count, size, log.written - physical <= limits.in_memory_bytes, max_count,
+            total_max,
+        ):
+            break
+        scan.next_offset = max(scan.next_offset, offset_at(queue, entry) + count)
+        scan.last_physical = physical
+        if tags is None or <int32_t> get_i64(at + ENTRY_AT_TAGS) in tags:
+            record = record_bytes(log, queue, entry, offset_at(queue, entry), physical, &size)
+            if record is NULL:
+                if scan.count == 0:
+                    scan.status = MESSAGE_WAS_REMOVING
+                    if is_gone(log, queue, entry, physical):
+                        break
+            elif accept is None or accept(PyMemoryView_FromMemory(<char *> record, size, PyBUF_READ)):
+                scan.picked[scan.count].at = record
+                scan.picked[scan.count].size = size
+                scan.count += 1
+                scan.bytes += size
+                scan.status = FOUND
+                messages += count
+            elif scan.count == 0:
+                scan.status = NO_MATCHED_MESSAGE
+        elif scan.count == 0:
+            scan.status = NO_MATCHED_MESSAGE
+        if until and nanoseconds() > until:
+            break
+        entry += 1
+    return <int> messages
+
+
+cdef int64_t sound_entry(CommitLog log, ConsumeQueue queue, int64_t offset) except -2:
+    """The entry of a message in a batch queue, or of the first one after it. A damaged entry may have misled
+    the search: it is repaired first."""
+    cdef int64_t entry = find_entry(queue, offset), other
+    cdef int32_t size = 0
+    if entry < queue.end_entry and offset_at(queue, entry) <= offset:
+        return entry
+    for other in (entry - 1, entry):
+        if queue.min_entry <= other < queue.end_entry and not matches(log, queue, other, True):
+            log.refused += 1
+            if repair_entry(log, queue, other, &size) is not NULL:
+                return find_entry(queue, offset)
+    return entry
+
+
+cdef int64_t sound_count(CommitLog log, ConsumeQueue queue, int64_t entry) except -1:
+    """How many messages an entry is of. One that does not end where the next begins may be damaged: it is
+    repaired."""
+    cdef int64_t count = count_at(queue, entry)
+    cdef int32_t size = 0
+    if entry + 1 < queue.end_entry and offset_at(queue, entry + 1) == offset_at(queue, entry) + count:
+        return count
+    if not matches(log, queue, entry, True):
+        log.refused += 1
+        repair_entry(log, queue, entry, &size)
+    return count_at(queue, entry)
 
 
 cdef inline bint has_code(int32_t code, const int32_t *codes, Py_ssize_t count) noexcept nogil:
@@ -164,23 +263,24 @@ cdef inline bint has_code(int32_t code, const int32_t *codes, Py_ssize_t count) 
 
 
 cdef inline bint is_full(
-    const Limits *limits, const Scan *scan, int32_t size, bint in_memory, int64_t max_count, int64_t max_bytes
+    const Limits *limits, const Scan *scan, int64_t messages, int64_t more, int32_t size, bint in_memory,
+    int64_t max_count, int64_t max_bytes,
 ) noexcept nogil:
-    """Whether the response is full; the first record always fits."""
-    if scan.count == 0:
+    """Whether a response with `messages` is full for `more` in one record; the first record always fits."""
+    if messages == 0:
         return False
-    if scan.count + 1 > max_count or scan.bytes + size > max_bytes:
+    if messages + more > max_count or scan.bytes + size > max_bytes:
         return True
     if in_memory:
-        return scan.bytes + size > limits.bytes_in_memory or scan.count > limits.count_in_memory - 1
-    return scan.bytes + size > limits.bytes_on_disk or scan.count > limits.count_on_disk - 1
+        return scan.bytes + size > limits.bytes_in_memory or messages > limits.count_in_memory - 1
+    return scan.bytes + size > limits.bytes_on_disk or messages > limits.count_on_disk - 1
 
 
 cdef const uint8_t *record_bytes(
-    CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical, int32_t *size
+    CommitLog log, ConsumeQueue queue, int64_t entry, int64_t offset, int64_t physical, int32_t *size
 ) except? NULL:
-    """The record that an entry points to; a wrong entry is repaired if its record is nearby. NULL without an
-    exception if the record is deleted or damaged. OSError."""
+    """The record that an entry points to, with its queue offset; a wrong entry is repaired if its record is
+    nearby. NULL without an exception if the record is deleted or damaged. OSError."""
     cdef int64_t available = 0
     cdef const uint8_t *at
     if size[0] == PRE_BLANK_SIZE or is_gone(log, queue, entry, physical):
@@ -188,7 +288,7 @@ cdef const uint8_t *record_bytes(
     if size[0] >= RECORD_FIXED_BYTES and log.start() <= physical <= log.written - size[0]:
         at = staged_last(log, physical, size[0], log.bytes_at(physical, &available))
         if at is not NULL and size[0] <= available and get_i32(at) == size[0] and (
-            get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id
+            get_i64(at + AT_QUEUE_OFFSET) == offset and get_i32(at + AT_QUEUE_ID) == queue.queue_id
             or is_also_for(log, queue, entry, physical)
         ) and (physical >= log.trusted or is_whole(log, queue, entry, physical)):
             return at

@@ -34,5 +34,9 @@ cdef class MessageStore:
     cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1
+    cdef int64_t stage_any(self, Message *message, ConsumeQueue queue) except -1
+    cdef int64_t stage_record(
+        self, Message *message, const Properties *properties, ConsumeQueue queue
+    ) except -1
     cdef int hide(self, int64_t physical_offset) except -1
     cpdef int64_t write(self) except -1

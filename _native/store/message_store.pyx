@@ -12,12 +12,16 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.store_cleaner cimport StoreCleaner
+from firearrow._native.store.log.batch_consume_queue cimport (
+    copy_entries, inner_number, is_batch, next_offset, put_batch,
+)
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.files.layout cimport (
-    PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK,
-    SYS_STORE_V6, SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
+    BATCH_COUNT_MAX, PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6,
+    SYS_INNER_BATCH, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6, SYS_TRANSACTION, TOPIC_BYTES_MAX,
+    TOPIC_V1_BYTES_MAX,
 )
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.store_reader cimport StoreReader
@@ -26,7 +30,7 @@ from firearrow._native.store.log.record cimport (
 )
 
 from firearrow._native.store.files import page_cache
-from firearrow._native.store.files.config_files import deletions
+from firearrow._native.store.files.config_files import deletions, topic_kinds
 from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.checkpoint import Checkpoint
 from firearrow._native.store.log.commit_log import CommitLog as Log
@@ -64,6 +68,8 @@ class StoreConfig:
     """Folder of the log; None: `commitlog` in the store folder."""
     segment_bytes: int = 1 << 30
     queue_file_bytes: int = 6_000_000
+    batch_queue_file_bytes: int = 13_800_000
+    """Of the queues of BatchCQ topics."""
     index_enabled: bool = True
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
@@ -147,10 +153,10 @@ cdef class MessageStore:
                 self.folder.path("index"), config.index_slots, config.index_entries, repair_log
             )
         self.dispatch = Dispatch(
-            self.folder.path("consumequeue"), config.queue_file_bytes, self.index, config.delay_levels_ms,
-            config.lmq,
+            self.root, config.queue_file_bytes, config.batch_queue_file_bytes, self.index,
+            config.delay_levels_ms, config.lmq,
         )
-        self.dispatch.load(repair_log)
+        self.dispatch.load(topic_kinds(self.root), repair_log)
         self.reader = StoreReader(self.log, self.dispatch, self.index)
         self.cleaner = StoreCleaner(self.reader)
         Checkpoint.reserve(self.folder.path("checkpoint"))
@@ -250,7 +256,7 @@ cdef class MessageStore:
         message.prepared_offset = inner.prepared_offset
         queue = self.dispatch.queue_of(name, message.queue_id, True) if is_queued(message.sys_flag) else None
         self.check_fits(record_bytes(&message))
-        end = self.stage(&message, NULL, queue)
+        end = self.stage_any(&message, queue)
         offsets = (message.physical_offset,)
         return PutResult(message.physical_offset, message.queue_offset, end, offsets, now_ms)
 
@@ -278,7 +284,7 @@ cdef class MessageStore:
         for flag, body, properties in items:
             message.flag, message.body, message.properties = flag, text_of(body), text_of(properties)
             try:
-                end = self.stage(&message, NULL, queue)
+                end = self.stage_any(&message, queue)
             except BaseException:
                 self.rollback_staged(before, queue)
                 raise
@@ -291,13 +297,43 @@ cdef class MessageStore:
 
         `properties`: already scanned, or NULL. PutRefused, MemoryError: nothing is staged.
         """
+        message.queue_offset = queue.next_entry if queue is not None else 0
+        return self.stage_record(message, properties, queue)
+
+    cdef int64_t stage_any(self, Message *message, ConsumeQueue queue) except -1:
+        """As `stage`; the queue may also be a batch queue, or None. An inner batch states where it begins and
+        how many messages it has."""
+        cdef int64_t count
+        if queue is None or not is_batch(queue):
+            if message.sys_flag & SYS_INNER_BATCH:
+                illegal("sysFlag")
+            return self.stage(message, NULL, queue)
+        message.queue_offset = next_offset(queue)
+        count = inner_number(&message.properties, b"INNER_NUM")
+        if not message.sys_flag & SYS_INNER_BATCH:
+            if count >= 0:
+                illegal("INNER_NUM")
+            count = 1
+        elif (
+            not 0 < count <= BATCH_COUNT_MAX
+            or inner_number(&message.properties, b"INNER_BASE") != message.queue_offset
+        ):
+            illegal("INNER_NUM")
+        try:
+            put_batch(queue.slot_at(queue.next_entry), message.store_time, message.queue_offset, count)
+        except OSError as error:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from error
+        return self.stage_record(message, NULL, queue)
+
+    cdef int64_t stage_record(
+        self, Message *message, const Properties *properties, ConsumeQueue queue
+    ) except -1:
         cdef Properties found
         cdef int64_t size = record_bytes(message), physical = 0, staged = self.log.staging_bytes
         cdef uint8_t *to
         if properties is NULL:
             scan_properties(&message.properties, &found)
             properties = &found
-        message.queue_offset = queue.next_entry if queue is not None else 0
         message.crc = body_crc(message.body.at, message.body.length)
         try:
             to = self.log.reserve_record(size, &physical)
@@ -314,11 +350,16 @@ cdef class MessageStore:
         self.staged_ms = max(self.staged_ms, message.store_time)
         return physical + size
 
+    def queue_folder(self, str topic not None, int64_t queue_id):
+        # type: (...) -> str
+        queue = self.reader.queue(topic, queue_id)
+        return os.path.join(self.dispatch.folder, topic, str(queue_id)) if queue is None else queue.folder
+
     def next_offset(self, str topic not None, int64_t queue_id):
         # type: (...) -> int
         """Queue offset of the next message; -1 if the queue does not exist yet."""
         queue = self.reader.queue(topic, queue_id)
-        return -1 if queue is None else queue.next_entry
+        return -1 if queue is None else next_offset(queue)
 
     def queue_ends(self, str topic not None):
         # type: (...) -> dict[int, int]
@@ -574,6 +615,39 @@ cdef class MessageStore:
         records."""
         self.write()
         return self.dispatch.forget(topic.encode("utf-8", "replace"), queue_id)
+
+    def has_batch_queues(self, str topic not None):
+        # type: (...) -> bool
+        """Whether new queues of the topic are batch queues."""
+        return topic.encode("utf-8", "replace") in self.dispatch.batch_topics
+
+    def set_batch_topic(self, str topic not None, bint batch):
+        # type: (...) -> None
+        """Whether new queues of the topic are batch queues (Apache: queue.type=BatchCQ). Plain queues that it
+        has, as when a slave gets messages before the topic, become batch queues. OSError."""
+        cdef bytes name = topic.encode("utf-8", "replace")
+        cdef ConsumeQueue made
+        if not batch or name in self.dispatch.batch_topics:
+            if not batch:
+                self.dispatch.batch_topics.discard(name)
+            return
+        self.write()
+        self.dispatch.batch_topics.add(name)
+        plain = [(key, queue) for key, queue in self.dispatch.queues.items() if key[0] == name]
+        if not plain:
+            return
+        queues = {}
+        try:
+            for key, queue in plain:
+                made = queues[key] = self.dispatch.new_queue(name, key[1])
+                copy_entries(self.log, queue, made)
+        except BaseException:
+            self.dispatch.batch_topics.discard(name)
+            raise
+        self.dispatch.forget(name)
+        self.dispatch.queues.update(queues)
+        if self.confirm_later:
+            self.dispatch.hide(self.reader.confirmed)
 
 
 cdef extern from "unistd.h" nogil:

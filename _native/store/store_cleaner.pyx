@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.base.endian cimport get_i64
 from firearrow._native.store.files.layout cimport ENTRY_BYTES
+from firearrow._native.store.log.batch_consume_queue cimport entry_with, first_offset, visible_offset
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.store_reader cimport StoreReader
 
@@ -36,15 +37,17 @@ cdef class StoreCleaner:
 
     def trim_queue(self, str topic not None, int64_t queue_id, int64_t queue_offset):
         # type: (...) -> int
-        """Make `queue_offset` the queue's first readable entry. Returns the physical offset below which its
-        records are hidden from all readers; 0: nothing is before that entry, or it does not exist. OSError.
-        """
+        """Make the entry of `queue_offset` the queue's first readable one. Returns the physical offset below
+        which its records are hidden from all readers; 0: nothing is before that entry, or it does not exist.
+        OSError."""
         cdef ConsumeQueue queue = self.reader.queue(topic, queue_id)
         cdef uint8_t entry[ENTRY_BYTES]
         cdef int64_t physical
-        if queue is None or not queue.min_entry < queue_offset <= queue.visible:
+        cdef int64_t number
+        if queue is None or not first_offset(queue) < queue_offset <= visible_offset(queue):
             return 0
-        physical = get_i64(entry) if queue.look(queue_offset, entry) else queue.max_physical
+        number = entry_with(queue, queue_offset)
+        physical = get_i64(entry) if queue.look(number, entry) else queue.max_physical
         self.hide_below(topic, queue_id, physical)
         return physical
 
@@ -72,12 +75,6 @@ cdef class StoreCleaner:
         if queue is None or queue.min_entry >= queue.end_entry or not queue.look(queue.min_entry, entry):
             return -1
         return get_i64(entry)
-
-    @property
-    def knows_all_queues(self):
-        # type: (...) -> bool
-        """False in a store of Apache's that has batch queues, which are not read."""
-        return not self.reader.dispatch.batch_topics
 
     def detach_index_files(self):
         # type: (...) -> list[Segment]

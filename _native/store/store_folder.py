@@ -106,9 +106,10 @@ class StoreFolder:
     def delete_incomplete_files(self) -> None:
         """Called before a killed store is opened. Queue files from the first empty one or the first gap on were
         never synced, nor was an empty index file; all of them are rebuilt from the log. OSError."""
-        for topic in _folders(self.path("consumequeue")):
-            for queue in _folders(topic):
-                _delete_incomplete_files(queue)
+        for kind in ("consumequeue", "batchconsumequeue"):
+            for topic in _folders(self.path(kind)):
+                for queue in _folders(topic):
+                    _delete_incomplete_files(queue)
         index = self.path("index")
         for name in os.listdir(index) if os.path.isdir(index) else ():
             path = os.path.join(index, name)

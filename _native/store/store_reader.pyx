@@ -9,6 +9,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
 from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.batch_consume_queue cimport (
+    base_at, count_at, entry_by_time, entry_with, first_offset, is_batch, offset_at, queue_store_time,
+    visible_offset,
+)
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch, multi_entries
 from firearrow._native.store.get_message cimport get_message
@@ -103,30 +107,44 @@ cdef class StoreReader:
     def min_offset(self, str topic not None, int64_t queue_id):
         # type: (...) -> int
         queue = self.queue(topic, queue_id)
-        return 0 if queue is None else queue.min_entry
+        return 0 if queue is None else first_offset(queue)
 
     def max_offset(self, str topic not None, int64_t queue_id):
         # type: (...) -> int
         """Exclusive; confirmed entries only. 0 for an unknown queue."""
         queue = self.queue(topic, queue_id)
-        return 0 if queue is None else queue.visible
+        return 0 if queue is None else visible_offset(queue)
 
     def store_time(self, str topic not None, int64_t queue_id, int64_t queue_offset):
         # type: (...) -> int
         """Store time (ms) of a message, -1 if it does not exist."""
         queue = self.queue(topic, queue_id)
-        return -1 if queue is None else queue.store_time(self.log, queue_offset)
+        return -1 if queue is None else queue_store_time(self.log, queue, queue_offset)
 
     def offset_by_time(self, str topic not None, int64_t queue_id, int64_t timestamp_ms, bint upper=False):
         # type: (...) -> int
         """Queue offset of the first message stored at or after a time; `upper`: of the last one at or before
         it."""
         queue = self.queue(topic, queue_id)
+        if queue is not None and is_batch(queue):
+            return offset_at(queue, entry_by_time(queue, timestamp_ms, upper))
         return 0 if queue is None else queue.offset_by_time(self.log, timestamp_ms, upper)
+
+    def batch_start(self, str topic not None, int64_t queue_id, int64_t queue_offset):
+        # type: (...) -> int
+        """Where the batch begins that has the message, which is deleted as a whole; else the offset."""
+        queue = self.queue(topic, queue_id)
+        if queue is None or not is_batch(queue) or queue_offset <= first_offset(queue):
+            return queue_offset
+        return min(queue_offset, offset_at(queue, entry_with(queue, queue_offset)))
 
     def entries(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t count):
         # type: (...) -> list[QueueEntry]
+        """Entries of up to `count` messages; in a batch queue the entry of a batch comes once for each of its
+        messages from `queue_offset` on."""
         queue = self.queue(topic, queue_id)
+        if queue is not None and is_batch(queue):
+            return batch_entries(queue, queue_offset, count)
         return [] if queue is None else [QueueEntry(*entry) for entry in queue.entries(queue_offset, count)]
 
     def record_at(self, int64_t physical_offset, *, bint unconfirmed=False):
@@ -171,7 +189,10 @@ cdef class StoreReader:
         cdef uint8_t entry[ENTRY_BYTES]
         cdef ConsumeQueue queue = self.dispatch.queue_of(topic, queue_id, False)
         cdef int32_t size = 0
-        if queue is None or not queue.look(queue_offset, entry):
+        if queue is None:
+            return False
+        queue_offset = entry_with(queue, queue_offset)
+        if not queue.look(queue_offset, entry):
             return False
         if get_i64(entry) == view.physical_offset and get_i32(entry + ENTRY_AT_SIZE) == view.size:
             return True
@@ -261,6 +282,19 @@ cdef class StoreReader:
         if not self.log.bases or self.log.look(self.log.min_offset, False, &view) != RECORD_OK:
             return -1
         return view.store_time
+
+
+cdef list batch_entries(ConsumeQueue queue, int64_t offset, int64_t count):
+    cdef int64_t entry = entry_with(queue, offset), end
+    found = []
+    while queue.min_entry <= entry < queue.visible and len(found) < count:
+        raw = queue.entries(entry, 1)
+        if not raw or base_at(queue, entry) > offset + len(found):
+            break
+        end = base_at(queue, entry) + count_at(queue, entry)
+        found += [QueueEntry(*raw[0])] * min(end - offset - len(found), count - len(found))
+        entry += 1
+    return found
 
 
 cdef bint has_key(CommitLog log, int64_t physical_offset, bytes topic, bytes key, bint tag) except -1:

@@ -25,7 +25,12 @@ from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.thread_watch import LOOK_S
 from firearrow.broker.services.timers import Periodic
-from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics, trim_again
+from firearrow.broker.services.topic_recovery import (
+    drop_deleted_queues,
+    follow_topic_kinds,
+    recover_topics,
+    trim_again,
+)
 from firearrow.broker.tables.subscription_filter import FilterCache
 
 CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S, ACCESS_READ_S = 10, 5, 1, 5
@@ -140,6 +145,7 @@ def _restore(base: Foundation, services: Services, *, is_isolated: bool) -> None
         )
         if options.is_slave:
             tables.topics.version = version  # what the log gets next may be older than these topics
+    follow_topic_kinds(tables.topics, store)
     services.messages.start(
         killed=base.killed,
         works=not options.is_slave and not is_isolated,

@@ -28,6 +28,7 @@ def open_store(options: Options, truncate_at: int | None = None) -> MessageStore
                 commitlog_path=options.commitlog_path or None,
                 segment_bytes=options.segment_bytes,
                 queue_file_bytes=options.queue_file_bytes,
+                batch_queue_file_bytes=options.batch_queue_file_bytes,
                 index_enabled=options.index_enabled,
                 index_slots=options.index_slots,
                 index_entries=options.index_entries,

@@ -117,12 +117,6 @@ class SendChecks:
             raise Refusal(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{send_request.topic}] is forbidden."
             )
-        if topic is not None and topic.has_batch_queues:
-            remark = (
-                f"Sending message to topic[{topic.name}] is forbidden: it has batch queues "
-                "(queue.type=BatchCQ), which this broker does not support."
-            )
-            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         topic = topic or self._created(send_request)
         if send_request.queue_id >= max(topic.read_queues, topic.write_queues):
             producer = f"Producer: {peer.remote[0]}:{peer.remote[1]}"

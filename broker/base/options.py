@@ -221,6 +221,8 @@ class Options:
     """Size of a log file; a store keeps its size."""
     queue_file_bytes: int = _option(6_000_000, "mappedFileSizeConsumeQueue", low=20)
     """Size of a queue file, rounded up to 20 bytes; a store keeps its size."""
+    batch_queue_file_bytes: int = _option(13_800_000, "mapperFileSizeBatchConsumeQueue", low=46)
+    """Size of a queue file of BatchCQ topics, rounded up to 46 bytes; a store keeps its size."""
     index_enabled: bool = _option(True, "messageIndexEnable")
     """Indexes messages by key and unique id for queries."""
     index_slots: int = _option(5_000_000, "maxHashSlotNum", low=1, high=(1 << 31) - 1)

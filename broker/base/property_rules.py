@@ -94,6 +94,10 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.TRACE_ON: PropertyRule(_BROKER, "set in each message"),
     Property.CLUSTER: PropertyRule(_BROKER, "set in each message that is not a reply"),
     Property.PUSH_REPLY_TIME: PropertyRule(_BROKER, "set in each reply that is pushed", fast=True),
+    Property.INNER_NUM: PropertyRule(
+        _BROKER, "the messages of an inner batch; one alone with it is refused in a BatchCQ topic", fast=True
+    ),
+    Property.INNER_BASE: PropertyRule(_BROKER, "the queue offset of its first message", fast=True),
     Property.BORN_TIMESTAMP: PropertyRule(_BROKER, "set in recalls", fast=True),
     Property.TRACE_CONTEXT: PropertyRule(_BROKER, "set in recalls", fast=True),
 }

@@ -18,7 +18,7 @@ from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
-from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
+from firearrow.broker.pop.permissions import NO_POP, PopPermissions, PopTarget, rotated
 from firearrow.broker.pop.pop import PopQuery, PopResult, PopService
 from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.quotas.quota_check import QuotaCheck
@@ -146,6 +146,8 @@ class PopHandler:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
         if not topic.readable:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{pop.topic}] peeking message is forbidden")
+        if topic.has_batch_queues:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{pop.topic}] {NO_POP}")
         self._check_numbers(peer, pop, topic)
         group = self._groups.find(pop.group)
         if group is None:

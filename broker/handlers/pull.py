@@ -206,6 +206,8 @@ class PullHandler:
         is_allowed = (
             group.consume_enable and topic.readable and options.broker_permission & name_rules.PERM_READ
         )
+        if topic.has_batch_queues:
+            return None
         if not is_allowed or (options.is_slave and not options.slave_read):
             return None
         pull = PullRequest(group_name, topic_name, 0, 0, 1, flags, 0, 0, version, expression, expression_type)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from firearrow._native.fastpath.request_times import PutCounts
 from firearrow._native.protocol import name_rules
+from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.message_store import InnerMessage, PutRefused, PutResult, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -23,6 +24,8 @@ from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables.topics import TopicConfig
 
 COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700
+INNER_BATCH = 0x40 | 0x80
+"""The bits of a message that has others as its body: NEED_UNWRAP_FLAG and INNER_BATCH_FLAG."""
 SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
 
 NOT_IN_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREPARED))
@@ -118,7 +121,7 @@ class SendHandler:
         put = self._appender.put(message, plain=plain, peer=peer, answer=answer, waits=waits, is_send=True)
         if not plain and Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
             ext["recallHandle"] = handle
-        self._note(send_request, answer, ext, put)
+        self._note(send_request, answer, ext, put, 1)
         self._count(send_request, message, put)
 
     def _message(
@@ -186,6 +189,8 @@ class SendHandler:
             )
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         self._check_copies(waits)
+        if topic.has_batch_queues and properties.get(Property.UNIQUE_KEY):
+            return self._put_inner_batch(request, peer, send_request, topic, queue_id, ext, properties)
         put = self._store.put_batch(
             InnerMessage(
                 send_request.topic,
@@ -207,10 +212,45 @@ class SendHandler:
         self._write_batch.reply_after(
             put.end, (send_request.topic, queue_id), peer, answer, waits=waits, is_send=True
         )
-        self._note(send_request, answer, ext, put)
+        self._note(send_request, answer, ext, put, len(put.physical_offsets))
         self._put_counts(send_request, _type_of(properties)).add(
             len(put.physical_offsets), put.end - put.physical_offset
         )
+
+    def _put_inner_batch(
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        send_request: SendRequest,
+        topic: TopicConfig,
+        queue_id: int,
+        ext: dict[str, str],
+        properties: dict[str, str],
+    ) -> None:
+        """Store the batch as one message, which the consumers' clients take apart."""
+        count = len(items_of(request.body))
+        property_rules.remove(properties, (*property_rules.NEVER_SENT, Property.MULTI_DISPATCH))
+        properties[Property.CLUSTER] = self._config.options.cluster_name
+        properties[Property.INNER_NUM] = str(count)
+        properties[Property.INNER_BASE] = str(max(self._store.next_offset(send_request.topic, queue_id), 0))
+        message = Message(
+            send_request.topic,
+            queue_id,
+            request.body,
+            properties,
+            send_request.flag,
+            _sys_flag(send_request.sys_flag, topic) | INNER_BATCH,
+            send_request.born_ms,
+            host_bytes(*peer.remote),
+            reconsume_times=send_request.reconsume_times,
+        )
+        unique_id = properties[Property.UNIQUE_KEY]
+        ext |= {"transactionId": unique_id, "batchUniqId": unique_id, "queueId": str(queue_id)}
+        answer = None if request.is_oneway else request.answer()
+        waits = properties.get(Property.WAIT, "true").lower() != "false"
+        put = self._appender.put(message, plain=True, peer=peer, answer=answer, waits=waits, is_send=True)
+        self._note(send_request, answer, ext, put, count)
+        self._put_counts(send_request, _type_of(properties)).add(count, put.end - put.physical_offset)
 
     def _check_copies(self, waits: bool) -> None:
         """Messages that wait for no slave are taken, but no consumer sees them before a slave has them."""
@@ -235,13 +275,14 @@ class SendHandler:
         answer: RemotingCommand | None,
         ext: dict[str, str],
         put: PutResult,
+        count: int,
     ) -> None:
         if answer is not None:
             host = self._appender.store_host
             ext["msgId"] = ",".join(offset_id(host, offset) for offset in put.physical_offsets)
             ext["queueOffset"] = str(put.queue_offset)
             answer.ext = ext
-        self._stats.put(send_request.topic, len(put.physical_offsets), put.end - put.physical_offset)
+        self._stats.put(send_request.topic, count, put.end - put.physical_offset)
 
     def _count(self, send_request: SendRequest, message: Message, put: PutResult) -> None:
         """Count one message by its type; one of a retry topic as a retry or a dead letter of its group."""

@@ -81,9 +81,6 @@ class TrimHandler:
         config = self._topics.get(topic)
         if config is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:256]}] not exist")
-        if config.has_batch_queues:
-            remark = f"topic {topic} has batch queues (queue.type=BatchCQ), which this broker cannot trim"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         retried = topic.removeprefix(name_rules.RETRY_PREFIX) if topic != name_rules.RETRY_PREFIX else ""
         is_pop_retry = retried != topic and retried not in self._groups
         if self._topics.is_system(topic) or is_pop_retry:
@@ -125,7 +122,8 @@ class TrimHandler:
                 target = reader.offset_by_time(topic, queue_id, value)
             else:
                 target = high if value == PURGE else value
-            trims.append(Trim(queue_id, low, max(min(target, high), low), high))
+            target = reader.batch_start(topic, queue_id, min(target, high))
+            trims.append(Trim(queue_id, low, max(target, low), high))
         end = max((trim.high for trim in trims), default=0)
         if field == "offset" and value > end:
             remark = (

@@ -21,6 +21,9 @@ from firearrow.broker.tables.topics import TopicConfig, TopicTable
 ALL_QUEUES = -1
 
 
+NO_POP = "has batch queues (queue.type=BatchCQ): its messages can be pulled, not popped"
+
+
 class PopTarget(NamedTuple):
     """One queue of a topic, or all of them (`queue_id` -1), as a group sees them."""
 
@@ -62,6 +65,8 @@ class PopPermissions:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
         if not topic.readable:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] peeking message is forbidden")
+        if topic.has_batch_queues:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] {NO_POP}")
         if queue_id >= topic.read_queues:
             remark = (
                 f"queueId[{queue_id}] is illegal, topic:[{name}] topicConfig.readQueueNums:"

@@ -13,7 +13,6 @@ import contextlib
 import datetime
 import functools
 import logging
-import os
 from collections.abc import Callable
 
 from firearrow._native.base.durable_files import fsync_dir
@@ -126,7 +125,7 @@ class Retention:
         try:
             if await self._all_deleted() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
-            if trimmed and self._store.cleaner.knows_all_queues and await self._all_deleted():
+            if trimmed and await self._all_deleted():
                 await self._free_segments(level)
             if level:  # the disk is short of space: no recycled segment
                 await self._loop.run_in_executor(self.thread, self._store.cleaner.drop_recycled)
@@ -245,7 +244,7 @@ class Retention:
     async def _pause(self, queue: Queue) -> None:
         """Make the deletion durable before the queue's next file is deleted."""
         topic, queue_id = queue
-        folder = os.path.join(self._store.root, "consumequeue", topic, str(queue_id))
+        folder = self._store.queue_folder(topic, queue_id)
         await self._loop.run_in_executor(self.thread, _sync_folder, folder)
         await asyncio.sleep(self._config.options.queue_delete_interval_ms / 1000)
 

@@ -6,6 +6,7 @@ thread.
 """
 
 import logging
+from collections.abc import Iterable
 
 from firearrow._native.protocol.name_rules import LMQ_PREFIX
 from firearrow._native.store.message_store import MessageStore
@@ -43,6 +44,21 @@ def trim_again(trimmed: TrimmedQueues, store: MessageStore) -> None:
             log.error("queue %d of topic %s cannot be trimmed again: %s", queue_id, topic, error)
 
 
+def follow_topic_kinds(topics: TopicTable, store: MessageStore) -> None:
+    """Keep the store up to date on which topics have batch queues."""
+
+    def changed(names: Iterable[str]) -> None:
+        for name in names:
+            topic = topics.get(name)
+            try:
+                store.set_batch_topic(name, topic is not None and topic.has_batch_queues)
+            except OSError as error:
+                log.error("the queues of topic %s cannot become batch queues: %s", name, error)
+
+    changed(topics)
+    topics.listen(changed)
+
+
 def recover_topics(
     topics: TopicTable, store: MessageStore, offsets: ConsumerOffsets, *, min_queues: int, saved_ms: int
 ) -> None:
@@ -62,8 +78,9 @@ def recover_topics(
     for topic, seen in queues.items():
         known = [max(offsets.of(group, topic) or [0]) + 1 for group in offsets.groups_of(topic)]
         count = max(seen, *known, 1)
+        attributes = {"queue.type": "BatchCQ"} if store.has_batch_queues(topic) else {}
         try:
-            topics.create(topic, count)
+            topics.create(topic, count, attributes=attributes)
             log.info("topic %s has messages but is in no file: created again with %d queues", topic, count)
         except InvalidTopic as refused:
             log.error("topic %s has messages but is in no file, and cannot be created: %s", topic, refused)

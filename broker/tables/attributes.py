@@ -43,7 +43,7 @@ def _number(low: int, high: int) -> Check:
 
 
 TOPIC_ATTRIBUTES: Known = {
-    "queue.type": (False, _only("SimpleCQ", {"BatchCQ": "batch queues"})),
+    "queue.type": (False, _one_of("SimpleCQ", "BatchCQ")),
     "cleanup.policy": (False, _only("DELETE", {"COMPACTION": "compaction topics"})),
     "message.type": (
         True,

@@ -40,7 +40,7 @@ class TopicConfig:
 
     @property
     def readable(self) -> bool:
-        return self.perm & name_rules.PERM_READ != 0 and not self.has_batch_queues
+        return self.perm & name_rules.PERM_READ != 0
 
     @property
     def writable(self) -> bool:
@@ -50,11 +50,11 @@ class TopicConfig:
     def queues_read(self) -> int:
         """From 0 to this number: queues that consumers read now and after the topic has got as many queues as producers
         may write."""
-        return 0 if self.has_batch_queues else min(self.read_queues, self.write_queues) or self.read_queues
+        return min(self.read_queues, self.write_queues) or self.read_queues
 
     @property
     def has_batch_queues(self) -> bool:
-        """A topic of Apache's broker, whose queues this broker can neither read nor write."""
+        """An entry of its queues may be of several messages (inner batches)."""
         return self.attributes.get("queue.type") == "BatchCQ"
 
     def to_object(self) -> dict[str, object]:
@@ -209,7 +209,14 @@ class TopicTable:
         return config
 
     def create(
-        self, name: str, queues: int, *, perm: int = 6, sys_flag: int = 0, order: bool = False
+        self,
+        name: str,
+        queues: int,
+        *,
+        perm: int = 6,
+        sys_flag: int = 0,
+        order: bool = False,
+        attributes: dict[str, str] | None = None,
     ) -> TopicConfig:
         """Create a retry or DLQ topic; an existing one only gets the order flag. InvalidTopic."""
         known = self._table.get(name)
@@ -218,7 +225,9 @@ class TopicTable:
                 known = replace(known, order=order)
                 self._put([known])
             return known
-        config = TopicConfig(name, queues, queues, perm, sys_flag=sys_flag, order=order)
+        config = TopicConfig(
+            name, queues, queues, perm, sys_flag=sys_flag, order=order, attributes=attributes or {}
+        )
         self._put([config])
         return config
 

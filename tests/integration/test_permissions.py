@@ -58,30 +58,6 @@ def test_pulls_follow_the_topic_the_group_and_the_broker(tmp_path: Path) -> None
         assert code() == TOPIC_NOT_EXIST
 
 
-def test_topics_with_batch_queues_of_apache_are_not_used(tmp_path: Path) -> None:
-    """A plain queue of such a topic would keep Apache's broker from opening the store."""
-    store = tmp_path / "store"
-    with BrokerProcess(store) as broker, broker.connect() as connection:
-        for topic in ("Plain", "Batches"):
-            assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, 1)).code == 0
-        broker.stop()
-    topics = store / "config" / "topics.json"
-    table = fastjson.loads(topics.read_bytes())
-    table["topicConfigTable"]["Batches"]["attributes"] = {"queue.type": "BatchCQ"}
-    topics.write_bytes(fastjson.dumps(table))
-    with BrokerProcess(store) as broker, broker.connect() as connection:
-        for topic, wanted in (("Batches", NO_PERMISSION), ("Plain", 0)):
-            for _ in range(2):  # a topic's second send takes the fast path
-                assert send(connection, topic, b"x").code == wanted
-                assert pull(connection, topic).code == wanted
-            assert pop(connection, topic).code == wanted
-        assert not (store / "consumequeue" / "Batches").exists()
-        broker.stop()
-    assert fastjson.loads(topics.read_bytes())["topicConfigTable"]["Batches"]["attributes"] == {
-        "queue.type": "BatchCQ"
-    }
-
-
 def test_routes_follow_the_broker_permission_at_once(tmp_path: Path) -> None:
     """Clients that fetch the new routes stop sending or pulling, as with Apache's broker."""
     with (

@@ -426,19 +426,6 @@ def test_a_trim_is_forgotten_when_the_log_starts_there(tmp_path: Path) -> None:
         )
 
 
-def test_segments_are_kept_for_batch_queues(tmp_path: Path) -> None:
-    """Their entries are not read, so it is not known which records they need."""
-    (tmp_path / "batchconsumequeue" / "B" / "0").mkdir(parents=True)
-    (tmp_path / "commitlog").mkdir()
-    harness = RetentionHarness(tmp_path, delete_files_max=1000)
-    harness.fill()
-    before = harness.segments()
-    trim(harness, 0, 50)
-    trim(harness, 1, 50)
-    freed(harness)
-    assert harness.segments() == before
-
-
 def test_it_goes_on_after_any_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     harness = RetentionHarness(tmp_path, clean_interval_ms=10)
     harness.use = MemoryError()

@@ -1,5 +1,6 @@
 """What a store promises after a stop, a kill, a torn tail and lost files."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -225,6 +226,27 @@ def test_a_topic_with_batch_queues_gets_no_plain_ones(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "consumequeue")
     (tmp_path / "batchconsumequeue" / "Batch" / "0").mkdir(parents=True)
     with open_store(tmp_path) as store:
-        assert [record.topic for record in log_records(tmp_path)] == ["T", "Batch"]
-        assert store.reader.max_offset("T", 0) == 1
+        assert bodies(store, "T") == bodies(store, "Batch") == [b"body"]
     assert [folder.name for folder in (tmp_path / "consumequeue").iterdir()] == ["T"]
+
+
+@pytest.mark.parametrize("kind", ["BatchCQ", "SimpleCQ"])
+def test_queues_of_the_other_kind_are_moved_aside(tmp_path: Path, kind: str) -> None:
+    """topics.json states which kind a topic has; its queues are rebuilt from the log."""
+    with open_store(tmp_path) as store:
+        put(store, b"body", topic="T")
+        store.write()
+    right, wrong = "batchconsumequeue", "consumequeue"
+    if kind == "SimpleCQ":
+        right, wrong = wrong, right
+        (tmp_path / "consumequeue").rename(tmp_path / "batchconsumequeue")
+    (tmp_path / "config").mkdir()
+    config = {"topicConfigTable": {"T": {"topicName": "T", "attributes": {"queue.type": kind}}}}
+    (tmp_path / "config" / "topics.json").write_text(json.dumps(config))
+    with open_store(tmp_path) as store:
+        assert bodies(store, "T") == [b"body"]
+        assert any("has not the kind of queues" in line for line in store.findings)
+    assert (tmp_path / right / "T").is_dir()
+    assert not (tmp_path / wrong / "T").exists()
+    with open_store(tmp_path) as store:
+        assert store.findings == ()

@@ -34,6 +34,11 @@ def topics(root: str) -> frozenset[bytes] | None:
     return _read(root, "topics.json", _topics)
 
 
+def topic_kinds(root: str) -> dict[bytes, bool]:
+    """Topic → whether it has batch queues, of the topics that the store's broker knows."""
+    return _read(root, "topics.json", _kinds) or {}
+
+
 def _read(root: str, name: str, take: Callable[[Any], T]) -> T | None:
     """From the file, or from its `.bak`."""
     for each in (name, f"{name}.bak"):
@@ -60,6 +65,13 @@ def _trims(document: Any) -> Trims:  # noqa: ANN401
 
 def _topics(document: Any) -> frozenset[bytes]:  # noqa: ANN401
     return frozenset(map(_name, document["topicConfigTable"]))
+
+
+def _kinds(document: Any) -> dict[bytes, bool]:  # noqa: ANN401
+    return {
+        _name(topic): of.get("attributes", {}).get("queue.type") == "BatchCQ"
+        for topic, of in document["topicConfigTable"].items()
+    }
 
 
 def _number(value: object) -> int:

@@ -18,6 +18,9 @@
 # CONSUME QUEUE ENTRY (20 bytes)   i64 physical offset, i32 record size, i64 tags code
 #   before a queue's first entry in a file: (0, PRE_BLANK_SIZE, 0)
 #
+# BATCH CONSUME QUEUE ENTRY (46 bytes)   the 20 bytes of a consume queue entry, i64 store time, i64 queue
+#   offset of the first message, i16 messages, i32 compacted offset (-1), i32 reserved (0)
+#
 # INDEX FILE   header 40 | slots 4 × n | entries 20 × m; entry 0 is never used, the count starts at 1
 #   header   i64 begin time, i64 end time, i64 begin offset, i64 end offset, i32 slots used, i32 count
 #   slot     i32 number of the newest entry of its chain, 0 none
@@ -66,6 +69,14 @@ cdef enum:
     ENTRY_AT_SIZE = 8
     ENTRY_AT_TAGS = 12
     PRE_BLANK_SIZE = 0x7FFFFFFF
+    BATCH_ENTRY_BYTES = 46
+    BATCH_AT_STORE_TIME = 20
+    BATCH_AT_BASE = 28
+    BATCH_AT_COUNT = 36
+    BATCH_AT_COMPACTED = 38
+    BATCH_AT_RESERVED = 42
+    BATCH_COUNT_MAX = 32767
+    BATCH_ITEM_BYTES_MIN = 22     # of a message in an inner batch
 
 cdef enum:
     INDEX_HEADER_BYTES = 40

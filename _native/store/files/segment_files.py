@@ -6,6 +6,7 @@ writes no record. Any thread.
 
 import os
 import re
+from collections.abc import Set
 from itertools import pairwise
 
 from firearrow._native.store.files.errors import StoreDamaged, StoreForeign
@@ -174,11 +175,23 @@ def _without_gaps(
     return whole
 
 
+def move_other_kind(folder: str, topics: Set[bytes], repair_log: RepairLog) -> None:
+    """Move the queues of topics aside that have queues of the other kind; those are rebuilt from the log. OSError."""
+    for name in map(os.fsdecode, topics):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            repair_log.rebuild = True
+            moved_to = repair_log.move_aside(path)
+            repair_log.record(
+                f"{path} has not the kind of queues that topics.json states: moved to {moved_to}"
+            )
+
+
 def repaired_queues(
-    folder: str, file_bytes: int, queue_id_max: int, repair_log: RepairLog
+    folder: str, file_bytes: int, queue_id_max: int, key: str, repair_log: RepairLog
 ) -> list[tuple[str, int, str]]:
-    """(topic, queue, folder) of every queue in `consumequeue`, its files repaired. OSError; StoreForeign: all
-    files have the same other size, so the store was created with it."""
+    """(topic, queue, folder) of every queue in `consumequeue` or `batchconsumequeue`, its files repaired. OSError;
+    StoreForeign: all files have the same other size, so the store was created with it. `key` sets the size."""
     found = []
     for topic in sorted(os.listdir(folder)):
         path = os.path.join(folder, topic)
@@ -197,7 +210,7 @@ def repaired_queues(
     files = [path for _, _, queue in found for _, path in named_files(queue)]
     sizes = {os.path.getsize(path) for path in files}
     if len(files) > 1 and len(sizes) == 1 and not sizes & {0, file_bytes}:
-        raise foreign_size(files[0], file_bytes, "mappedFileSizeConsumeQueue")
+        raise foreign_size(files[0], file_bytes, key)
     for _, _, queue in found:
         repaired_files(queue, file_bytes, repair_log, head=None)
     return found

@@ -1,6 +1,7 @@
 """The commit log, consume queues, key index and checkpoint: formats, appending, look-up.
 
 - `batch`: splits the body of a SEND_BATCH_MESSAGE into its items
+- `batch_consume_queue`: the entries of batch queues, which may be of several messages
 - `checkpoint`: how far the store's files are known to be on the disk
 - `commit_log`: the segments of all messages in order
 - `consume_queue`: the entries of one topic and queue

@@ -1,6 +1,10 @@
-# ConsumeQueue: one queue of one topic, 20-byte entries that point into the log. Entry n is at byte n * 20.
+# ConsumeQueue: one queue of one topic, entries that point into the log. Entry n is at byte n * entry_bytes.
 #
-# Offsets count entries. min_entry <= visible <= end_entry <= next_entry: readable from `min_entry`, confirmed
+# An entry has 20 bytes and is of the message whose queue offset is its number. In a batch queue (Apache:
+# BatchCQ) it has 46, of which the first 20 are the same, and may be of several messages;
+# batch_consume_queue.pxd knows the offsets of these.
+#
+# min_entry <= visible <= end_entry <= next_entry: readable from `min_entry`, confirmed
 # below `visible`, in the file below `end_entry`, reserved for staged messages below `next_entry`.
 #
 # Files are mapped on first use (Mappings), no descriptor stays open. An entry is a store into a shared
@@ -31,6 +35,7 @@ cdef class ConsumeQueue:
     cdef int64_t tail_from, tail_until
     cdef int64_t tail_seen
     cdef int32_t topic_key_hash           # hash of `topic#`, the start of the hashes of its keys
+    cdef readonly int32_t entry_bytes
 
     cdef readonly str topic
     cdef readonly str folder

@@ -12,7 +12,9 @@ from libc.string cimport memcpy, memset
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.key_index cimport keys_of
-from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.files.layout cimport (
+    BATCH_ENTRY_BYTES, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE,
+)
 from firearrow._native.store.files.mmap_budget cimport Mappings, sync_file
 from firearrow._native.store.log.record cimport store_time_at
 from firearrow._native.store.files.segment cimport Segment, unmappings
@@ -22,21 +24,30 @@ from firearrow._native.store.files.segment_files import rolled_files
 cdef enum:
     RESERVE_STEP_MAX = 262144
 
+# type: FILE_SIZE_KEYS: dict[int, str]
+FILE_SIZE_KEYS = {
+    ENTRY_BYTES: "mappedFileSizeConsumeQueue", BATCH_ENTRY_BYTES: "mapperFileSizeBatchConsumeQueue",
+}
+
 # type: ENTRY_FIELDS: list[tuple[str, str]]
 ENTRY_FIELDS = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 
 
 cdef class ConsumeQueue:
-    """The entries of one topic and queue. Offsets count entries; readers see those below `visible`."""
+    """The entries of one topic and queue; readers see those below `visible`."""
 
-    def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None):
+    def __cinit__(
+        self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None,
+        int32_t entry_bytes=ENTRY_BYTES,
+    ):
+        self.entry_bytes = entry_bytes
         self.folder = os.fspath(folder)
         self.topic = sys.intern(topic)        # one string for all queues of a topic
         cdef bytes name = os.fsencode(topic)
         self.topic_key_hash = keys_of(name, len(name))
         self.queue_id = queue_id
         self.reply_batch_number = -1
-        self.file_bytes = (file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
+        self.file_bytes = (file_bytes + self.entry_bytes - 1) // self.entry_bytes * self.entry_bytes
         self.readonly = mappings is None
         self.mappings = mappings
         self.min_physical = -1
@@ -45,9 +56,12 @@ cdef class ConsumeQueue:
     # ---- opening ----
 
     @staticmethod
-    def open(folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings not None):
-        # type: (str | PathLike[str], str, int, int, Mappings) -> ConsumeQueue
-        cdef ConsumeQueue queue = ConsumeQueue(folder, topic, queue_id, file_bytes, mappings)
+    def open(
+        folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings not None,
+        int32_t entry_bytes=ENTRY_BYTES,
+    ):
+        # type: (str | PathLike[str], str, int, int, Mappings, int) -> ConsumeQueue
+        cdef ConsumeQueue queue = ConsumeQueue(folder, topic, queue_id, file_bytes, mappings, entry_bytes)
         queue.load()
         return queue
 
@@ -82,10 +96,11 @@ cdef class ConsumeQueue:
 
     cdef int load(self) except -1:
         """Find the files and the end of the entries; reads only the ends of files."""
-        found = rolled_files(self.folder, self.file_bytes, "mappedFileSizeConsumeQueue")
+        key = FILE_SIZE_KEYS[self.entry_bytes]
+        found = rolled_files(self.folder, self.file_bytes, key)
         self.files = [Segment(self.folder, offset, self.file_bytes) for offset, _ in found]
         if self.files:
-            self.min_entry = (<Segment> self.files[0]).base // ENTRY_BYTES
+            self.min_entry = (<Segment> self.files[0]).base // self.entry_bytes
         self.end_entry = self.min_entry
         self.find_end()
         self.visible = self.next_entry = self.synced_entry = self.end_entry
@@ -102,12 +117,12 @@ cdef class ConsumeQueue:
             try:
                 count = self.valid_entries(file)
                 if count > 0:
-                    file.read_at((count - 1) * ENTRY_BYTES, last, ENTRY_BYTES)
+                    file.read_at((count - 1) * self.entry_bytes, last, ENTRY_BYTES)
             finally:
                 file.release_fd()
-            file.reserved = count * ENTRY_BYTES
+            file.reserved = count * self.entry_bytes
             if count > 0:
-                self.end_entry = file.base // ENTRY_BYTES + count
+                self.end_entry = file.base // self.entry_bytes + count
                 if get_i32(last + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
                     self.max_physical = get_i64(last) + get_i32(last + ENTRY_AT_SIZE)
                 return 0
@@ -117,10 +132,10 @@ cdef class ConsumeQueue:
         """How many entries a file has, by binary search: all entries before the first invalid one are
         valid."""
         cdef uint8_t entry[ENTRY_BYTES]
-        cdef int64_t low = 0, high = file.size // ENTRY_BYTES, middle
+        cdef int64_t low = 0, high = file.size // self.entry_bytes, middle
         while low < high:
             middle = (low + high) // 2
-            file.read_at(middle * ENTRY_BYTES, entry, ENTRY_BYTES)
+            file.read_at(middle * self.entry_bytes, entry, ENTRY_BYTES)
             if get_i64(entry) >= 0 and get_i32(entry + ENTRY_AT_SIZE) > 0:
                 low = middle + 1
             else:
@@ -130,7 +145,7 @@ cdef class ConsumeQueue:
     # ---- reading ----
 
     cdef Segment file_of(self, int64_t entry):
-        cdef int64_t n, at = entry * ENTRY_BYTES
+        cdef int64_t n, at = entry * self.entry_bytes
         cdef Segment file = <Segment> self.files[-1] if self.files else None
         if file is None or entry < 0:
             return None
@@ -154,8 +169,8 @@ cdef class ConsumeQueue:
         if file is None:
             return NULL
         self.ensure_mapped(file)
-        count[0] = min((file.base + file.size) // ENTRY_BYTES, self.end_entry) - entry
-        return file.map + (entry * ENTRY_BYTES - file.base)
+        count[0] = min((file.base + file.size) // self.entry_bytes, self.end_entry) - entry
+        return file.map + (entry * self.entry_bytes - file.base)
 
     cdef int ensure_mapped(self, Segment file) except -1:
         if file.map is NULL:
@@ -173,10 +188,10 @@ cdef class ConsumeQueue:
         if file is None:
             return False
         if file.map is not NULL:
-            memcpy(to, file.map + entry * ENTRY_BYTES - file.base, ENTRY_BYTES)
+            memcpy(to, file.map + entry * self.entry_bytes - file.base, ENTRY_BYTES)
             return True
         file.open_file(False, False)
-        status = file.read_at(entry * ENTRY_BYTES - file.base, to, ENTRY_BYTES)
+        status = file.read_at(entry * self.entry_bytes - file.base, to, ENTRY_BYTES)
         file.release_fd()
         if status < 0:
             raise OSError(-status, os.strerror(-status), file.path)
@@ -199,7 +214,7 @@ cdef class ConsumeQueue:
     def first_entry(self):
         # type: (...) -> int
         """First entry of the first file."""
-        return (<Segment> self.files[0]).base // ENTRY_BYTES if self.files else 0
+        return (<Segment> self.files[0]).base // self.entry_bytes if self.files else 0
 
     def __len__(self):
         # type: (...) -> int
@@ -222,7 +237,7 @@ cdef class ConsumeQueue:
         views = []
         for file in self.files:
             whole = numpy.frombuffer(file, dtype)
-            first = file.base // ENTRY_BYTES
+            first = file.base // self.entry_bytes
             low, high = max(self.min_entry - first, 0), min(self.visible - first, len(whole))
             if low < high:
                 views.append(whole[low:high])
@@ -279,23 +294,24 @@ cdef class ConsumeQueue:
         """Memory of an entry at the end. OSError."""
         if self.tail_seen != unmappings or not self.tail_from <= entry < self.tail_until:
             self.extend_to(entry)
-        return self.tail + (entry - self.tail_from) * ENTRY_BYTES
+        return self.tail + (entry - self.tail_from) * self.entry_bytes
 
     cdef int extend_to(self, int64_t entry) except -1:
         """Move the tail to `entry`: file, disk block and memory. OSError."""
         cdef Segment file = self.file_of(entry)
         cdef int status = 0
         if file is None:
-            file = <Segment> self.make_file(entry * ENTRY_BYTES)
-        if (entry + 1) * ENTRY_BYTES - file.base > file.reserved:
+            file = <Segment> self.make_file(entry * self.entry_bytes)
+        if (entry + 1) * self.entry_bytes - file.base > file.reserved:
             # entries below exist, whatever was counted
-            file.reserved = max(file.reserved, entry * ENTRY_BYTES - file.base)
-            status = file.reserve((entry + 1) * ENTRY_BYTES - file.base, RESERVE_STEP_MAX)
+            file.reserved = max(file.reserved, entry * self.entry_bytes - file.base)
+            status = file.reserve((entry + 1) * self.entry_bytes - file.base, RESERVE_STEP_MAX)
         if status < 0:
             raise OSError(-status, os.strerror(-status), file.path)
         self.ensure_mapped(file)
         self.tail, self.tail_seen = file.map, unmappings
-        self.tail_from, self.tail_until = file.base // ENTRY_BYTES, (file.base + file.reserved) // ENTRY_BYTES
+        self.tail_from = file.base // self.entry_bytes
+        self.tail_until = (file.base + file.reserved) // self.entry_bytes
         return 0
 
     def make_file(self, int64_t position):
@@ -314,8 +330,8 @@ cdef class ConsumeQueue:
 
     cdef int begin_at(self, int64_t entry) except -1:
         """Start an empty queue at an entry other than 0: blank entries fill its first file up to it."""
-        cdef Segment file = <Segment> self.make_file(entry * ENTRY_BYTES)
-        self.end_entry = file.base // ENTRY_BYTES
+        cdef Segment file = <Segment> self.make_file(entry * self.entry_bytes)
+        self.end_entry = file.base // self.entry_bytes
         while self.end_entry < entry:
             self.append(0, PRE_BLANK_SIZE, 0)
         self.max_physical = 0
@@ -340,12 +356,12 @@ cdef class ConsumeQueue:
                 end = get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
             if end <= physical_offset:
                 break
-            memset(<uint8_t *> at, 0, ENTRY_BYTES)
+            memset(<uint8_t *> at, 0, self.entry_bytes)
             self.end_entry -= 1
             self.dirty = True
         while (
             self.files
-            and (<Segment> self.files[-1]).base >= self.end_entry * ENTRY_BYTES
+            and (<Segment> self.files[-1]).base >= self.end_entry * self.entry_bytes
             and len(self.files) > 1
         ):
             file = self.files.pop()
@@ -401,9 +417,9 @@ cdef class ConsumeQueue:
         while (
             count < at_most
             and len(self.files) > 1
-            and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES
+            and (<Segment> self.files[1]).base <= self.min_entry * self.entry_bytes
         ):
-            if (<Segment> self.files[1]).base >= self.synced_entry * ENTRY_BYTES:
+            if (<Segment> self.files[1]).base >= self.synced_entry * self.entry_bytes:
                 break  # no file on the disk would show where the queue ends
             file = self.files[0]
             file.discard(at_most > 1)
@@ -436,7 +452,7 @@ cdef class ConsumeQueue:
             return named
         self.dirty = False
         for file in files:
-            if file.base + file.size <= self.synced_entry * ENTRY_BYTES:
+            if file.base + file.size <= self.synced_entry * self.entry_bytes:
                 continue
             status = sync_file(file)
             if status < 0 and not file.closing:

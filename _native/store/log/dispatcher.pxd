@@ -30,9 +30,11 @@ cdef struct Unconfirmed:
 @cython.final
 cdef class Dispatch:
     cdef readonly str folder
-    cdef readonly int64_t queue_file_bytes
+    cdef readonly str batch_folder         # of the batch queues
+    cdef readonly int64_t queue_file_bytes, batch_file_bytes
     cdef readonly dict queues  # type: dict[tuple[bytes, int], ConsumeQueue]
-    cdef frozenset batch_topics            # of Apache's broker: they have batch queues, which are left alone
+    cdef readonly set batch_topics         # topics that have batch queues
+    cdef frozenset plain_topics            # in recovery: topics that certainly have none
     cdef readonly Mappings mappings        # of all queues' files
     cdef readonly dict trims               # (topic bytes, queue id) → no record below this is seen
     cdef readonly object entry_repairs     # EntryRepairs: wrong entries that readers found
@@ -42,6 +44,7 @@ cdef class Dispatch:
     cdef list recent                       # in recovery: cache of name, ConsumeQueue, by hash of both names
     # in recovery: queue offsets that no record has · queues that start above offset 0
     cdef int64_t gaps, late_starts
+    cdef bint kinds_changed                # in recovery: a topic turned out to have batch queues
     cdef tuple delay_levels_ms
     cdef bint lmq                          # records may name LMQs that get an entry, too
     cdef readonly int64_t lmq_count        # number of LMQs
@@ -53,6 +56,7 @@ cdef class Dispatch:
     cdef Unconfirmed *unconfirmed
     cdef Py_ssize_t unconfirmed_from, unconfirmed_count, unconfirmed_capacity
 
+    cdef ConsumeQueue new_queue(self, bytes topic, int32_t queue_id)
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make)
     cdef int stage(
         self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset,
@@ -67,7 +71,11 @@ cdef class Dispatch:
     cdef int restore(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
+    cdef int restore_batch(
+        self, ConsumeQueue queue, const RecordView *view, int64_t tags_code
+    ) except -1
     cdef ConsumeQueue find_queue(self, const Text *topic, int32_t queue_id)
+    cdef bint has_its_kind(self, const RecordView *view) except -1
     cdef void lost(self, int64_t length) noexcept
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1
     cdef int wait(self, void *queue, int64_t end) except -1

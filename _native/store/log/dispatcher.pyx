@@ -10,7 +10,12 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memmove
 
 from firearrow._native.base.memory cimport prefetch_write
-from firearrow._native.store.log.queue_check cimport is_valid_entry, points_to, restart_queue
+from firearrow._native.store.log.batch_consume_queue cimport (
+    find_entry, is_batch, messages_of, next_offset, put_batch,
+)
+from firearrow._native.store.log.queue_check cimport (
+    delete_files, is_valid_batch, is_valid_entry, points_to, restart_queue,
+)
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
@@ -18,7 +23,8 @@ from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.files.mmap_budget cimport Mappings
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.files.layout cimport (
-    ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION,
+    BATCH_ENTRY_BYTES, ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_INNER_BATCH, SYS_PREPARED,
+    SYS_ROLLBACK, SYS_TRANSACTION,
 )
 from firearrow._native.store.log.record cimport Properties, RecordView, Text, scan_properties
 from firearrow._native.base.vector cimport grown
@@ -26,7 +32,8 @@ from firearrow._native.base.vector cimport grown
 from firearrow._native.store.files.parallel import for_each_parallel
 from firearrow._native.base.durable_files import fsync_dir, make_dirs
 from firearrow._native.store.log.results import PutRefused, PutStatus
-from firearrow._native.store.files.segment_files import repaired_queues
+from firearrow._native.store.files.segment_files import move_other_kind, repaired_queues
+from firearrow._native.store.log.consume_queue import FILE_SIZE_KEYS
 from firearrow._native.store.log.entry_repair_log import EntryRepairs
 
 MULTI_DIGITS_MAX = 12
@@ -98,15 +105,22 @@ cdef bint is_deleted(dict deletions, bytes topic, const RecordView *view) except
 cdef class Dispatch:
     """Queue entries and index keys of records, staged and recovered."""
 
-    def __cinit__(self, folder, int64_t queue_file_bytes, KeyIndex index, delay_levels_ms, bint lmq):
-        # type: (str, int, KeyIndex | None, tuple[int, ...], bool) -> None
-        self.folder = os.fspath(folder)
+    def __cinit__(
+        self, root, int64_t queue_file_bytes, int64_t batch_file_bytes, KeyIndex index, delay_levels_ms,
+        bint lmq,
+    ):
+        # type: (str, int, int, KeyIndex | None, tuple[int, ...], bool) -> None
+        self.folder = os.path.join(root, "consumequeue")
+        self.batch_folder = os.path.join(root, "batchconsumequeue")
         self.queue_file_bytes = (queue_file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
+        self.batch_file_bytes = (
+            (batch_file_bytes + BATCH_ENTRY_BYTES - 1) // BATCH_ENTRY_BYTES * BATCH_ENTRY_BYTES
+        )
         self.index = index
         self.delay_levels_ms = tuple(delay_levels_ms)
         self.lmq = lmq
         self.queues = {}
-        self.batch_topics = frozenset()
+        self.batch_topics, self.plain_topics = set(), frozenset()
         self.deletions = {}
         self.trims = {}
         self.hashes = KeyHashes.__new__(KeyHashes)
@@ -117,17 +131,27 @@ cdef class Dispatch:
         PyMem_Free(self.staged)
         PyMem_Free(self.unconfirmed)
 
-    def load(self, repair_log not None):
-        # type: (RepairLog) -> None
-        """Open every queue that has a folder and repair its files. StoreForeign: all queue files have another
-        size. OSError."""
+    def load(self, kinds not None, repair_log not None):
+        # type: (dict[bytes, bool], RepairLog) -> None
+        """Open every queue that has a folder and repair its files. `kinds`: topic → whether it has batch
+        queues, as far as that is known. StoreForeign: all queue files have another size. OSError."""
         make_dirs(self.folder)
-        batch_queues = os.path.join(os.path.dirname(self.folder), "batchconsumequeue")
-        if os.path.isdir(batch_queues):
-            self.batch_topics = frozenset(os.fsencode(name) for name in os.listdir(batch_queues))
-        queues = repaired_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, repair_log)
-        for topic, queue_id, folder in queues:
-            queue = ConsumeQueue.open(folder, topic, queue_id, self.queue_file_bytes, self.mappings)
+        folders = set()
+        if os.path.isdir(self.batch_folder):
+            folders = {os.fsencode(name) for name in os.listdir(self.batch_folder)}
+        self.batch_topics = {topic for topic in folders if kinds.get(topic, True)}
+        self.batch_topics.update(topic for topic, batch in kinds.items() if batch)
+        self.plain_topics = frozenset(topic for topic, batch in kinds.items() if not batch)
+        move_other_kind(self.folder, self.batch_topics, repair_log)
+        self.load_queues(self.folder, self.queue_file_bytes, ENTRY_BYTES, repair_log)
+        if folders:
+            move_other_kind(self.batch_folder, self.plain_topics, repair_log)
+            self.load_queues(self.batch_folder, self.batch_file_bytes, BATCH_ENTRY_BYTES, repair_log)
+
+    def load_queues(self, folder, file_bytes, entry_bytes, repair_log):
+        key = FILE_SIZE_KEYS[entry_bytes]
+        for topic, queue_id, path in repaired_queues(folder, file_bytes, QUEUE_ID_MAX, key, repair_log):
+            queue = ConsumeQueue.open(path, topic, queue_id, file_bytes, self.mappings, entry_bytes)
             queue.entry_repairs = self.entry_repairs
             self.queues[os.fsencode(topic), queue_id] = queue
             self.lmq_count += topic.startswith(LMQ_PREFIX_TEXT)
@@ -158,15 +182,22 @@ cdef class Dispatch:
         """The queue; None if it does not exist and `make` is false. Its first entry creates its files."""
         found = self.queues.get((topic, queue_id))
         if found is None and make:
-            name = os.fsdecode(topic)
-            found = ConsumeQueue(
-                os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes,
-                self.mappings
-            )
-            found.entry_repairs = self.entry_repairs
-            self.queues[topic, queue_id] = found
+            found = self.queues[topic, queue_id] = self.new_queue(topic, queue_id)
             self.lmq_count += topic.startswith(LMQ_PREFIX)
         return <ConsumeQueue> found
+
+    cdef ConsumeQueue new_queue(self, bytes topic, int32_t queue_id):
+        """An empty queue of the topic's kind, for `queues`."""
+        cdef ConsumeQueue queue
+        name = os.fsdecode(topic)
+        folder, file_bytes, entry_bytes = self.folder, self.queue_file_bytes, ENTRY_BYTES
+        if topic in self.batch_topics:
+            folder, file_bytes, entry_bytes = self.batch_folder, self.batch_file_bytes, BATCH_ENTRY_BYTES
+        queue = ConsumeQueue(
+            os.path.join(folder, name, str(queue_id)), name, queue_id, file_bytes, self.mappings, entry_bytes
+        )
+        queue.entry_repairs = self.entry_repairs
+        return queue
 
     # ---- appending ----
 
@@ -345,11 +376,12 @@ cdef class Dispatch:
         try:
             dirty = [queue for queue in self.all_queues() if queue.dirty or queue.named]
             for_each_parallel(sync_entries, dirty)
-            folders = {
-                folder
-                for queue in named
-                for folder in (queue.folder, os.path.dirname(queue.folder), self.folder)
-            }
+            folders = set()
+            for queue in named:
+                topic_folder = os.path.dirname(queue.folder)
+                folders.update((queue.folder, topic_folder, os.path.dirname(topic_folder)))
+                if is_batch(queue):  # the first one creates the folder of all
+                    folders.add(os.path.dirname(self.folder))
             for_each_parallel(sync_folder, list(folders))
             return len(dirty)
         except OSError:
@@ -373,10 +405,10 @@ cdef class Dispatch:
             queue.delete()
             del self.queues[key]
             self.lmq_count -= topic.startswith(LMQ_PREFIX)
-        path = os.path.join(self.folder, os.fsdecode(topic))
+        path = os.path.dirname(queue.folder) if gone else ""
         if gone and os.path.isdir(path) and not os.listdir(path):
             os.rmdir(path)
-            fsync_dir(self.folder)
+            fsync_dir(os.path.dirname(path))
         return len(gone)
 
     # ---- recovery ----
@@ -397,9 +429,11 @@ cdef class Dispatch:
             if self.deletions:
                 name = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
                 deleted = is_deleted(self.deletions, name, view)
-            if not deleted:
+            if not deleted and self.has_its_kind(view):
                 queue = self.find_queue(&view.topic, view.queue_id)
-            if queue is not None:
+            if queue is not None and is_batch(queue):
+                self.restore_batch(queue, view, tags_code)
+            elif queue is not None:
                 self.restore(queue, view.queue_offset, view.physical_offset, view.size, tags_code)
             if (
                 (deleted or queue is not None)
@@ -412,9 +446,8 @@ cdef class Dispatch:
         return 0
 
     cdef ConsumeQueue find_queue(self, const Text *topic, int32_t queue_id):
-        """The queue of a recovered record, created if needed; None if topic or queue id is invalid, or the
-        topic has batch queues. A cache by hash keeps the recent ones: a log of small records needs millions
-        of look-ups."""
+        """The queue of a recovered record, created if needed; None if topic or queue id is invalid. A cache
+        by hash keeps the recent ones: a log of small records needs millions of look-ups."""
         cdef unsigned int slot = <unsigned int> java_hash_more(queue_id, topic.at, topic.length) % RECENT
         cdef bytes name
         if self.recent is None:
@@ -428,7 +461,7 @@ cdef class Dispatch:
             if (<ConsumeQueue> self.recent[2 * slot + 1]).queue_id == queue_id:
                 return <ConsumeQueue> self.recent[2 * slot + 1]
         name = PyBytes_FromStringAndSize(<const char *> topic.at, topic.length)
-        if not is_file_name(name) or not 0 <= queue_id <= QUEUE_ID_MAX or name in self.batch_topics:
+        if not is_file_name(name) or not 0 <= queue_id <= QUEUE_ID_MAX:
             return None
         self.recent[2 * slot], self.recent[2 * slot + 1] = name, self.queue_of(name, queue_id, True)
         return <ConsumeQueue> self.recent[2 * slot + 1]
@@ -456,6 +489,47 @@ cdef class Dispatch:
             self.late_starts += 1
             restart_queue(queue, entry)
         queue.append(physical_offset, size, tags_code)
+        queue.visible = queue.end_entry
+        return 0
+
+    cdef bint has_its_kind(self, const RecordView *view) except -1:
+        """Whether the record fits the kind of its topic's queues: an inner batch needs a batch queue. It also
+        shows which kind a topic has that is in no file: then its plain queues are deleted, for another walk.
+        """
+        cdef bytes name
+        if not view.sys_flag & SYS_INNER_BATCH:
+            return True
+        name = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
+        if name in self.batch_topics:
+            return True
+        if name in self.plain_topics or not is_file_name(name):
+            return False
+        self.batch_topics.add(name)
+        if self.forget(name):
+            self.gaps += 1
+            self.kinds_changed = True
+        return True
+
+    cdef int restore_batch(self, ConsumeQueue queue, const RecordView *view, int64_t tags_code) except -1:
+        """As `restore`, in a batch queue. OSError."""
+        cdef int64_t count = messages_of(view), base = view.queue_offset, entry
+        if self.queue_rebuild is not None:
+            self.queue_rebuild.add_batch(queue, base, count, view, tags_code)
+            return 0
+        if view.physical_offset < queue.max_physical:
+            return 0
+        if count == 0 or not is_valid_batch(base, view.physical_offset):
+            self.gaps += 1
+            return 0
+        if queue.end_entry > queue.min_entry and base != next_offset(queue):
+            entry = find_entry(queue, base)
+            self.gaps += entry < 0 or not points_to(queue, entry, view.physical_offset)
+            return 0
+        if queue.end_entry == queue.min_entry and base != next_offset(queue):
+            self.late_starts += 1
+            delete_files(queue)
+        put_batch(queue.slot_at(queue.end_entry), view.store_time, base, count)
+        queue.append(view.physical_offset, view.size, tags_code)
         queue.visible = queue.end_entry
         return 0
 

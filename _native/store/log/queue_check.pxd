@@ -12,6 +12,22 @@ from libc.stdint cimport int32_t, int64_t
 
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.record cimport RecordView
+
+# The entries of a batch queue, whose numbers do not follow from their records: all are written again, in
+# place. `end`: the queue offset after the last one; -1: there is none yet. `slack`: messages of records that
+# were skipped.
+cdef class BatchRebuild:
+    cdef ConsumeQueue queue
+    cdef int64_t end, slack, before, repaired
+    cdef tuple held                        # a record that does not continue the queue; None: there is none
+
+    cdef int add(self, tuple record, int64_t lost_bytes) except -1
+    cdef int put(self, tuple record) except -1
+    cdef int skip(self) except -1
+    cdef bint continues(self, int64_t end, int64_t base, int64_t lost_bytes) noexcept
+    cdef int finish(self) except -1
+
 
 cdef class QueueRebuild:
     cdef CommitLog log
@@ -20,10 +36,14 @@ cdef class QueueRebuild:
     cdef dict states
     # ConsumeQueue → records with offsets out of the sequence: (entry, physical offset, size, tags)
     cdef dict held
+    cdef dict batches                      # batch queue → BatchRebuild
     cdef public int64_t lost_bytes         # lost bytes of the log before the current position
 
     cdef int add_record(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1
+    cdef int add_batch(
+        self, ConsumeQueue queue, int64_t base, int64_t count, const RecordView *view, int64_t tags_code
     ) except -1
     cdef bint fits(self, ConsumeQueue queue, list state, int64_t entry, int64_t physical_offset) except -1
     cdef int hold_entry(
@@ -45,6 +65,8 @@ cdef class QueueRebuild:
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
 
+cdef bint is_valid_batch(int64_t base, int64_t physical_offset) noexcept
+cdef int delete_files(ConsumeQueue queue) except -1
 cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept
 cdef bint points_to(ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
 cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1

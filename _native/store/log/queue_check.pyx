@@ -4,11 +4,15 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint8_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.files.layout cimport (
-    ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
+    BATCH_COUNT_MAX, BATCH_ENTRY_BYTES, BATCH_ITEM_BYTES_MIN, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES,
+    PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
+)
+from firearrow._native.store.log.batch_consume_queue cimport (
+    base_at, count_at, is_batch, messages_of, put_batch,
 )
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 from firearrow._native.store.files.segment cimport Segment
@@ -29,6 +33,7 @@ cdef class QueueRebuild:
         self.repair_log = repair_log
         self.states = {}
         self.held = {}
+        self.batches = {}
 
     cdef int add_record(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
@@ -44,6 +49,21 @@ cdef class QueueRebuild:
             self.put(queue, entry, physical_offset, size, tags_code)
         else:
             self.put(queue, entry, physical_offset, size, tags_code)
+        return 0
+
+    cdef int add_batch(
+        self, ConsumeQueue queue, int64_t base, int64_t count, const RecordView *view, int64_t tags_code
+    ) except -1:
+        """As `add_record`, for a batch queue. OSError."""
+        cdef BatchRebuild rebuild = self.batches.get(queue)
+        if rebuild is None:
+            rebuild = self.batches[queue] = BatchRebuild(queue)
+        if count == 0 or not is_valid_batch(base, view.physical_offset):
+            rebuild.slack += count or BATCH_COUNT_MAX
+            self.skip_entries(queue, base, view.physical_offset)
+            return 0
+        record = base, count, view.physical_offset, view.size, tags_code, view.store_time
+        rebuild.add(record, self.lost_bytes)
         return 0
 
     cdef bint fits(self, ConsumeQueue queue, list state, int64_t entry, int64_t physical_offset) except -1:
@@ -183,7 +203,12 @@ cdef class QueueRebuild:
         # type: (list[ConsumeQueue]) -> None
         """After the whole log: remove entries without a record and sync the queues. OSError."""
         cdef ConsumeQueue queue
+        cdef BatchRebuild rebuild
         for queue in queues:
+            rebuild = self.batches.get(queue)
+            if rebuild is not None:
+                self.finish_batches(rebuild)
+                continue
             self.append_held(queue)
             state = self.states.get(queue)
             if state is None:
@@ -210,6 +235,96 @@ cdef class QueueRebuild:
                     f"{repaired} entries repaired, {removed} removed, {lost} of lost messages"
                 )
 
+    def finish_batches(self, BatchRebuild rebuild):
+        queue = rebuild.queue
+        removed = rebuild.finish()
+        if rebuild.repaired or removed:
+            sync(queue)
+            self.repair_log.record(
+                f"batch queue {queue.queue_id} of {queue.topic} was rebuilt from the log: {rebuild.repaired} "
+                f"entries repaired, {removed} removed"
+            )
+
+
+cdef class BatchRebuild:
+    """The entries of one batch queue, written again in the order of the log."""
+
+    def __cinit__(self, ConsumeQueue queue not None):
+        cdef Segment file
+        self.queue, self.end, self.before = queue, -1, queue.end_entry
+        for file in queue.files:  # its blocks exist, and its entries must not be overwritten by a reservation
+            if (file.base + file.size) // queue.entry_bytes <= queue.end_entry:
+                file.reserved = file.size
+        queue.min_entry = queue.end_entry = queue.next_entry = queue.visible = queue.first_entry
+        queue.min_physical = -1
+
+    cdef int add(self, tuple record, int64_t lost_bytes) except -1:
+        """Append a record's entry if it continues the queue; else hold it, until a second one follows it.
+        OSError."""
+        cdef int64_t base = record[0], physical = record[2]
+        if self.held is None and self.end < 0 and (base == 0 or self.has_first(physical)):
+            return self.put(record)
+        if self.end >= 0 and self.continues(self.end, base, lost_bytes):
+            self.skip()
+            return self.put(record)
+        if self.held is not None and self.continues(self.held[0] + self.held[1], base, lost_bytes):
+            held, self.held = self.held, None
+            if held[0] < self.end:  # the topic was created again
+                self.queue.end_entry = self.queue.next_entry = self.queue.first_entry
+            self.put(held)
+            return self.put(record)
+        self.skip()
+        self.held = record
+        return 0
+
+    cdef bint continues(self, int64_t end, int64_t base, int64_t lost_bytes) noexcept:
+        """Whether a record follows where others end, allowing for lost and skipped ones in between."""
+        cdef int64_t held = 0 if self.held is None else <int64_t> self.held[1]
+        return 0 <= base - end <= self.slack + held + lost_bytes // BATCH_ITEM_BYTES_MIN
+
+    def has_first(self, int64_t physical_offset):
+        """Whether the queue's first entry in the file points to the record."""
+        cdef const uint8_t *at
+        if not self.queue.files:
+            return False
+        at = self.queue.slot_at(self.queue.end_entry)
+        return get_i64(at) == physical_offset and get_i32(at + ENTRY_AT_SIZE) > 0
+
+    cdef int skip(self) except -1:
+        if self.held is not None:
+            self.slack += <int64_t> self.held[1]
+            self.repaired += 1
+            self.held = None
+        return 0
+
+    cdef int put(self, tuple record) except -1:
+        cdef uint8_t before[BATCH_ENTRY_BYTES]
+        cdef uint8_t *at = self.queue.slot_at(self.queue.end_entry)
+        base, count, physical, size, tags_code, store_time = record
+        memcpy(before, at, BATCH_ENTRY_BYTES)
+        put_batch(at, store_time, base, count)
+        self.queue.append(physical, size, tags_code)
+        self.queue.visible = self.queue.end_entry
+        self.repaired += memcmp(before, at, BATCH_ENTRY_BYTES) != 0
+        self.end, self.slack = base + count, 0
+        return 0
+
+    cdef int finish(self) except -1:
+        """After the whole log: a held record counts if there is no other. Returns how many old entries were
+        removed. OSError."""
+        cdef ConsumeQueue queue = self.queue
+        cdef int64_t end
+        if self.held is not None and self.end < 0:
+            held, self.held = self.held, None
+            self.put(held)
+        self.skip()
+        end = queue.end_entry
+        queue.end_entry = max(end, self.before)
+        truncate_to(queue, end)
+        queue.max_physical = queue.last_end()
+        queue.visible = queue.next_entry = queue.end_entry
+        return <int> max(self.before - end, <int64_t> 0)
+
 
 cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1:
     """Whether an entry points to its own record. A blank entry counts as matching; the record of an LMQ's
@@ -232,6 +347,10 @@ cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) e
     if queue.topic.startswith("%LMQ%"):
         return True
     topic = os.fsencode(queue.topic)
+    if is_batch(queue):
+        if messages_of(&view) != count_at(queue, entry):
+            return False
+        entry = base_at(queue, entry)
     return (
         view.queue_id == queue.queue_id and view.queue_offset == entry
         and view.topic.length == len(topic)
@@ -256,6 +375,11 @@ cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept:
     return 0 <= entry <= physical_offset // RECORD_FIXED_BYTES
 
 
+cdef bint is_valid_batch(int64_t base, int64_t physical_offset) noexcept:
+    """As `is_valid_entry`, where records have several messages."""
+    return 0 <= base <= physical_offset // BATCH_ITEM_BYTES_MIN
+
+
 cdef bint points_to(ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
     cdef uint8_t at[ENTRY_BYTES]
     return queue.look(entry, at) and get_i64(at) == physical_offset
@@ -277,13 +401,21 @@ cdef void put(uint8_t *at, int64_t physical_offset, int32_t size, int64_t tags_c
     put_i64(at + ENTRY_AT_TAGS, tags_code)
 
 
-cdef int restart_queue(ConsumeQueue queue, int64_t entry) except -1:
-    """Delete all files of the queue and start it at `entry`."""
+cdef int delete_files(ConsumeQueue queue) except -1:
+    """Delete all files of the queue, which is empty then."""
     cdef Segment file
     for file in queue.files:
         file.close()
         os.unlink(file.path)
     queue.files = []
+    queue.min_entry = queue.end_entry = queue.next_entry = queue.visible = 0
+    queue.max_physical = queue.tail_from = queue.tail_until = 0
+    return 0
+
+
+cdef int restart_queue(ConsumeQueue queue, int64_t entry) except -1:
+    """Delete all files of the queue and start it at `entry`."""
+    delete_files(queue)
     queue.begin_at(entry)
     return 0
 
@@ -291,13 +423,13 @@ cdef int restart_queue(ConsumeQueue queue, int64_t entry) except -1:
 cdef int truncate_to(ConsumeQueue queue, int64_t entry) except -1:
     """Zero the entries from `entry` on and delete files that become empty, except the first."""
     cdef Segment file
-    while len(queue.files) > 1 and (<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES:
+    while len(queue.files) > 1 and (<Segment> queue.files[-1]).base >= entry * queue.entry_bytes:
         file = queue.files.pop()
         file.close()
         os.unlink(file.path)
-        queue.end_entry = min(queue.end_entry, file.base // ENTRY_BYTES)
+        queue.end_entry = min(queue.end_entry, file.base // queue.entry_bytes)
     while queue.end_entry > entry:
-        memset(<uint8_t *> queue.entry_at(queue.end_entry - 1), 0, ENTRY_BYTES)
+        memset(<uint8_t *> queue.entry_at(queue.end_entry - 1), 0, queue.entry_bytes)
         queue.end_entry -= 1
         queue.dirty = True
     queue.next_entry = queue.end_entry

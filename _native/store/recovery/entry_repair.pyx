@@ -6,6 +6,9 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.store.log.batch_consume_queue cimport (
+    base_at, count_at, is_batch, messages_of, put_batch,
+)
 from firearrow._native.store.log.queue_check cimport matches
 from firearrow._native.store.log.dispatcher cimport multi_entries
 from firearrow._native.base.hash cimport java_hash_more
@@ -85,6 +88,8 @@ cdef int64_t search_start(CommitLog log, ConsumeQueue queue, int64_t entry, int6
 cdef bint is_record_of(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
     cdef bytes topic = os.fsencode(queue.topic)
     cdef Properties properties
+    if is_batch(queue):
+        entry = expected_offset(queue, entry)
     if view.queue_id == queue.queue_id and view.queue_offset == entry and view.topic.length == len(topic):
         if memcmp(view.topic.at, PyBytes_AS_STRING(topic), len(topic)) == 0:
             return True
@@ -94,6 +99,11 @@ cdef bint is_record_of(ConsumeQueue queue, int64_t entry, const RecordView *view
     return (topic, entry) in multi_entries(&properties)
 
 
+cdef int64_t expected_offset(ConsumeQueue queue, int64_t entry) except -2:
+    """Where a damaged entry of a batch queue begins: where the one before it ends. -1: that is not known."""
+    return base_at(queue, entry - 1) + count_at(queue, entry - 1) if entry > queue.min_entry else -1
+
+
 cdef int rewrite_entry(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
     cdef Properties properties
     cdef uint8_t *at
@@ -101,6 +111,8 @@ cdef int rewrite_entry(ConsumeQueue queue, int64_t entry, const RecordView *view
         return 0
     scan_properties(&view.properties, &properties)
     at = <uint8_t *> queue.entry_at(entry)
+    if is_batch(queue):
+        put_batch(at, view.store_time, view.queue_offset, messages_of(view))
     put_i64(at, view.physical_offset)
     put_i32(at + ENTRY_AT_SIZE, view.size)
     put_i64(at + ENTRY_AT_TAGS, java_hash_more(0, properties.tags.at, properties.tags.length))

@@ -50,6 +50,7 @@ cdef class Recovery:
     cdef int64_t run(self, int64_t start, int64_t indexed) except -1:
         self.start = start
         self.dispatch.gaps = self.dispatch.late_starts = self.filled = 0
+        self.dispatch.kinds_changed = False
         return self.walk(start, indexed)
 
     cdef int64_t walk(self, int64_t at, int64_t indexed) except -1:
@@ -187,8 +188,11 @@ def recover(
         on_unclean()
         if dispatch.index is not None:
             dispatch.index.remove_from(0)
-        dispatch.queue_rebuild = QueueRebuild(log, repair_log)
-        end = recovery.run(log.min_offset, -1)
+        while True:
+            dispatch.queue_rebuild = QueueRebuild(log, repair_log)
+            end = recovery.run(log.min_offset, -1)
+            if not dispatch.kinds_changed:
+                break
     if 0 <= truncate_at < end:
         recovery.cut_log(truncate_at)
         on_unclean()
@@ -199,7 +203,7 @@ def recover(
     if dispatch.queue_rebuild is not None:
         dispatch.queue_rebuild.finish(list(dispatch.queues.values()))
         dispatch.queue_rebuild = None
-    dispatch.recent = None
+    dispatch.recent, dispatch.plain_topics = None, frozenset()
     for queue in dispatch.queues.values():
         queue.truncate(end)
         queue.correct_min(log.min_offset)

@@ -20,7 +20,7 @@ cdef int truncate_unsynced_entries(ConsumeQueue queue, int64_t start) except -1:
     if not queue.files:
         return 0
     file = queue.files[-1]
-    low, high = queue.min_entry, (file.base + file.size) // ENTRY_BYTES
+    low, high = queue.min_entry, (file.base + file.size) // queue.entry_bytes
     queue.end_entry = high
     while low < high:
         middle = (low + high) // 2
@@ -58,7 +58,7 @@ cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
     cdef Segment file
     while (
         queue.files
-        and (<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES
+        and (<Segment> queue.files[-1]).base >= entry * queue.entry_bytes
         and (len(queue.files) > 1 or (entry == queue.min_entry and entry > 0))
     ):
         file = queue.files.pop()
@@ -68,10 +68,10 @@ cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
         file = queue.files[-1]
         file.open_file(False, True)
         try:
-            zero_tail(file, entry * ENTRY_BYTES - file.base)
+            zero_tail(file, entry * queue.entry_bytes - file.base)
         finally:
             file.release_fd()
-        file.reserved = entry * ENTRY_BYTES - file.base
+        file.reserved = entry * queue.entry_bytes - file.base
         queue.tail_until = entry
     else:
         entry = queue.min_entry = 0

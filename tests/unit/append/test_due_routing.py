@@ -37,7 +37,7 @@ class Routing:
         (TopicConfig("T", 8, 3), ("T", 2)),
         (TopicConfig("T", 2, 0), ("T", 1)),
         (TopicConfig("T", 0, 8), ("%DLQ%SCHEDULE_CONSUMER", 0)),
-        (TopicConfig("T", 8, 8, attributes={"queue.type": "BatchCQ"}), ("%DLQ%SCHEDULE_CONSUMER", 0)),
+        (TopicConfig("T", 8, 8, attributes={"queue.type": "BatchCQ"}), ("T", 5)),
     ],
 )
 def test_it_goes_to_a_queue_that_is_read(config: TopicConfig, found: tuple[str, int]) -> None:

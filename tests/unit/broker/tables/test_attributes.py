@@ -55,7 +55,6 @@ def test_there_are_no_lite_topics() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "remark"),
     [
-        ("queue.type", "BatchCQ", "batch queues are not supported by this broker: BatchCQ"),
         ("queue.type", "RocksDBCQ", "value is not in set: RocksDBCQ"),
         ("cleanup.policy", "COMPACTION", "compaction topics are not supported by this broker: COMPACTION"),
     ],
@@ -65,6 +64,7 @@ def test_other_kinds_of_topics_are_refused(key: str, value: str, remark: str) ->
         apply_changes(TOPIC_ATTRIBUTES, None, {f"+{key}": value})
 
 
-def test_the_usual_kinds_may_be_named() -> None:
-    usual = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
+@pytest.mark.parametrize("kind", ["SimpleCQ", "BatchCQ"])
+def test_the_usual_kinds_may_be_named(kind: str) -> None:
+    usual = {"queue.type": kind, "cleanup.policy": "DELETE"}
     assert apply_changes(TOPIC_ATTRIBUTES, None, {f"+{key}": value for key, value in usual.items()}) == usual
