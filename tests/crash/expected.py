@@ -29,6 +29,8 @@ class KnownRecord:
     at: int
     end: int
     key: str
+    count: int = 1
+    """Its messages, in a batch queue."""
 
 
 @dataclass(slots=True)
@@ -99,7 +101,9 @@ class WrittenLog:
         end = at + int.from_bytes(self.log[at : at + 4], "big")
         if end > at:
             self.records.append(
-                KnownRecord(mark["topic"], mark["queue"], mark["entry"], at, end, mark["key"])
+                KnownRecord(
+                    mark["topic"], mark["queue"], mark["entry"], at, end, mark["key"], mark.get("count", 1)
+                )
             )
             self.ends.add(end)
             self.queues.add((mark["topic"], mark["queue"]))

@@ -169,12 +169,12 @@ class StoreChecker:
                 continue
             first, last, positions = seen.queues.get(queue, (0, 0, ()))
             records, all_records = kept.get(queue, []), ever.get(queue, [])
-            wanted = [(record.at, record.end - record.at) for record in records]
+            wanted = [(record.at, record.end - record.at) for record in records for _ in range(record.count)]
             if [position[:2] for position in positions] != wanted:
                 faults.append(f"queue {queue} has {_differ(positions, wanted)}")
             elif records and first != records[0].entry:
                 faults.append(f"queue {queue} begins at {first}, its first message is {records[0].entry}")
-            if all_records and last != all_records[-1].entry + 1:
+            if all_records and last != all_records[-1].entry + all_records[-1].count:
                 faults.append(f"queue {queue} ends at {last}, its last message is {all_records[-1].entry}")
         return faults
 

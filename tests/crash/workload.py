@@ -82,6 +82,27 @@ def retention(root: Path, mark: Marks, draw: random.Random) -> None:
     writer.close()
 
 
+def batch_queues(root: Path, mark: Marks, draw: random.Random) -> None:
+    """A topic with batch queues beside others: inner batches, messages alone, kills, retention. No file states the
+    topic's kind: the folder of its queues and its records do."""
+    options = {**SMALL, "batch_queue_file_bytes": 10 * 46, "sync_flush": draw.random() < 0.5}
+    writer = Writer(root, mark, draw, options)
+    for number in range(50):
+        writer.store.set_batch_topic("B", True)
+        for _ in range(draw.randint(0, 3)):
+            writer.put_inner_batch("B", draw.randint(0, 1), draw.randint(1, 5))
+        writer.put_and_write([*QUEUES, ("B", 0)], draw.randint(1, 3))
+        if draw.random() < 0.5:
+            writer.sync()
+        if number % 7 == 6:
+            writer.flush()
+        if number % 15 == 14:
+            writer.drop_segments(draw.randint(1, 3))
+        if number % 20 == 19:
+            writer.reopen(kill=number < 30)
+    writer.close()
+
+
 def restarts(root: Path, mark: Marks, draw: random.Random) -> None:
     """Clean stops, kills and what the next start does."""
     writer = Writer(root, mark, draw, SMALL)
@@ -142,6 +163,7 @@ WORKLOADS: dict[str, Script] = {
         pages,
         retention,
         restarts,
+        batch_queues,
         config_files,
         progress,
         whole_broker,

@@ -10,6 +10,7 @@ from tests.support.stores import drop_segments, item, properties_of, put
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 PREPARED = 4
+INNER_BATCH = 0xC0
 START_MS = 1_700_000_000_000
 Options = dict[str, Any]
 
@@ -64,6 +65,23 @@ class Writer:
         for number, (at, (_, _, key)) in enumerate(zip(placed.physical_offsets, parts, strict=True)):
             self._mark_put(topic, queue_id, entry + number, at, key)
 
+    def put_inner_batch(self, topic: str, queue_id: int, count: int) -> None:
+        """One record with several messages, in a batch queue."""
+        body, properties, key = self._content(False)
+        base = max(self.store.next_offset(topic, queue_id), 0)
+        numbers = properties_of(INNER_NUM=str(count), INNER_BASE=str(base))
+        placed = put(
+            self.store,
+            item(body) * count,
+            topic,
+            queue_id,
+            properties + numbers,
+            self.now_ms,
+            sys_flag=INNER_BATCH,
+        )
+        assert placed.queue_offset == base, (placed, base)
+        self._mark_put(topic, queue_id, base, placed.physical_offset, key, count=count)
+
     def _content(self, large: bool) -> tuple[bytes, bytes, str]:
         """Body, properties and a unique key."""
         self.numbers += 1
@@ -72,8 +90,8 @@ class Writer:
         more = {"P": "p" * self.draw.randint(500, 1500)} if self.draw.random() < 0.15 else {}
         return body, properties_of(KEYS=key, TAGS=self.draw.choice("abc"), **more), key
 
-    def _mark_put(self, topic: str, queue_id: int, entry: int, at: int, key: str) -> None:
-        self.mark("putting", topic=topic, queue=queue_id, entry=entry, at=at, key=key)
+    def _mark_put(self, topic: str, queue_id: int, entry: int, at: int, key: str, **more: int) -> None:
+        self.mark("putting", topic=topic, queue=queue_id, entry=entry, at=at, key=key, **more)
 
     # ---- write batches ----
 

@@ -20,7 +20,8 @@ from tests.replication.scene import Scene
 from tests.replication.sender import HEADER
 from tests.support.command_line import here
 from tests.support.eventually import eventually
-from tests.support.requests import read_queue, send_ext
+from tests.support.requests import pull, read_queue, send, send_ext, topic_ext
+from tests.support.stores import item
 
 
 def verified(store: Path) -> None:
@@ -301,6 +302,47 @@ def test_sync_flush_acknowledges_what_is_synced(scene: Scene) -> None:
         )
         assert read_queue(connection, TOPIC, 0) == read_queue(scene.connection, TOPIC, 0)
         scene.equal()
+
+
+def test_batch_queues_are_followed(tmp_path: Path) -> None:
+    """Also the messages that come before the topic does, which have plain queues until then."""
+    sizes = {"mapperFileSizeBatchConsumeQueue": "460"}
+    scene = Scene(tmp_path, **sizes)
+    try:
+        topic = topic_ext("Batches", 1) | {"attributes": "+queue.type=BatchCQ"}
+        assert scene.connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic).code == 0
+        batch = send_ext("Batches", i="UNIQ_KEY\x01u\x02") | {"m": "true"}
+
+        def write() -> None:
+            for _ in range(12):
+                assert send(scene.connection, "Batches", b"alone").code == 0
+                items = item(b"x") + item(b"y")
+                assert scene.connection.ask(RequestCode.SEND_BATCH_MESSAGE, batch, items).code == 0
+            scene.fill(1)
+
+        write()
+        with scene.slave(**sizes) as slave, slave.connect() as connection:
+            scene.caught_up(connection)
+            write()
+            scene.caught_up(connection)
+            queue = {"topic": "Batches", "queueId": "0"}
+            eventually(
+                lambda: connection.ask(RequestCode.GET_MAX_OFFSET, queue).ext["offset"] == "72",
+                what="the queue",
+            )
+            asked = {"topic": "Batches"}
+            eventually(
+                lambda: connection.ask(RequestCode.GET_TOPIC_CONFIG, asked).code == 0, what="the topic"
+            )
+            for offset in (0, 1, 2, 40, 71):
+                ours, theirs = (pull(each, "Batches", offset) for each in (scene.connection, connection))
+                assert (ours.code, ours.body) == (theirs.code, theirs.body)
+            assert slave.stop() == 0
+        assert (scene.store / "batchconsumequeue" / "Batches").is_dir()
+        assert not (scene.store / "consumequeue" / "Batches").exists()
+        verified(scene.store)
+    finally:
+        scene.close()
 
 
 def test_lmqs_of_messages_are_followed(tmp_path: Path) -> None:

@@ -35,8 +35,21 @@ def topics(root: str) -> frozenset[bytes] | None:
 
 
 def topic_kinds(root: str) -> dict[bytes, bool]:
-    """Topic → whether it has batch queues, of the topics that the store's broker knows."""
+    """Topic → whether it has batch queues, of the topics that the store's broker knows; empty if none may have them."""
+    if not os.path.isdir(os.path.join(root, "batchconsumequeue")) and not _mentions(root, b"BatchCQ"):
+        return {}  # the file may be large
     return _read(root, "topics.json", _kinds) or {}
+
+
+def _mentions(root: str, text: bytes) -> bool:
+    for name in ("topics.json", "topics.json.bak"):
+        try:
+            with open(os.path.join(root, "config", name), "rb") as file:
+                if text in file.read():
+                    return True
+        except OSError:
+            continue
+    return False
 
 
 def _read(root: str, name: str, take: Callable[[Any], T]) -> T | None:

@@ -186,9 +186,9 @@ def recover(
             repair_log.rebuild = True
     if repair_log.rebuild:
         on_unclean()
-        if dispatch.index is not None:
-            dispatch.index.remove_from(0)
         while True:
+            if dispatch.index is not None:
+                dispatch.index.remove_from(0)
             dispatch.queue_rebuild = QueueRebuild(log, repair_log)
             end = recovery.run(log.min_offset, -1)
             if not dispatch.kinds_changed:
