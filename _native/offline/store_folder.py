@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.log_reader import boundary
 from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.queue_reader import BATCH_FOLDER
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files
 from firearrow._native.store.files import config_files
 from firearrow._native.store.files.errors import StoreUnreadable
@@ -66,21 +67,25 @@ class StoreFolder:
         return os.path.isdir(self.path("consumequeue"))
 
     def queues(self) -> Iterator[tuple[str, int]]:
-        """(topic, queue id) of each queue folder, sorted."""
-        for topic in _folders(self.path("consumequeue")):
-            ids = (name for name in _folders(self.path("consumequeue", topic)) if name.isdecimal())
-            yield from ((topic, queue_id) for queue_id in sorted(map(int, ids)) if queue_id <= QUEUE_ID_MAX)
+        """(topic, queue id) of each queue folder, plain ones first, each kind sorted."""
+        for kind in ("consumequeue", BATCH_FOLDER):
+            for topic in _folders(self.path(kind)):
+                ids = (name for name in _folders(self.path(kind, topic)) if name.isdecimal())
+                yield from (
+                    (topic, queue_id) for queue_id in sorted(map(int, ids)) if queue_id <= QUEUE_ID_MAX
+                )
 
     def queue_folder(self, topic: bytes, queue_id: int) -> str | None:
         """The folder of a record's queue; None if the topic cannot be a folder name."""
         usable = topic not in (b"", b".", b"..") and b"/" not in topic and b"\0" not in topic
         if not usable or len(topic) > NAME_BYTES_MAX or queue_id < 0:
             return None
-        return self.path("consumequeue", os.fsdecode(topic), str(queue_id))
+        return self.folder_of(os.fsdecode(topic), queue_id)
 
-    def is_batch_topic(self, topic: bytes) -> bool:
-        """Whether it is a BatchCQ topic, which has another kind of queues."""
-        return os.path.isdir(self.path("batchconsumequeue", os.fsdecode(topic)))
+    def folder_of(self, topic: str, queue_id: int) -> str:
+        """The folder of a queue in `queues`."""
+        kind = BATCH_FOLDER if os.path.isdir(self.path(BATCH_FOLDER, topic)) else "consumequeue"
+        return self.path(kind, topic, str(queue_id))
 
     def trims(self) -> config_files.Trims:
         """Below these offsets entries may be deleted."""

@@ -12,6 +12,7 @@ KNOWN = frozenset(
     (
         "commitlog",
         "consumequeue",
+        "batchconsumequeue",
         "index",
         "config",
         "checkpoint",

@@ -211,10 +211,6 @@ class StoreAudit:
 
     def _note_what_was_not_checked(self) -> None:
         seen, store = self.seen, self._store
-        if seen.numbers["unjudged"]:
-            seen.state.append(
-                f"{seen.numbers['unjudged']} records of batch queues: their queues were not checked"
-            )
         if seen.numbers["deleted"]:
             seen.state.append(
                 f"{seen.numbers['deleted']} records of deleted topics, which have no queue entries"

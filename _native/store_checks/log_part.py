@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from firearrow._native.columnar.record_spans import End, find
 from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
-from firearrow._native.offline.queue_reader import QueueReader
+from firearrow._native.offline.queue_reader import QueueReader, reader_of
 from firearrow._native.offline.segment_files import SegmentFile, segment_at
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
@@ -242,7 +242,7 @@ class LogPart:
                 return None
             if len(self._entries) >= QUEUES_MAX:
                 self._entries.clear()
-            entries = QueueReader(folder)
+            entries = reader_of(folder)
             try:
                 entries.refresh()
             except StoreUnreadable:
@@ -251,8 +251,8 @@ class LogPart:
         return entries
 
     def _is_judged(self, queue: SurveyedQueue) -> bool:
-        """Whether the queue can be checked: light queues that were never created, batch queues and queues of
-        topics that were deleted have no entries."""
+        """Whether the queue can be checked: light queues that were never created, and queues of topics that were
+        deleted, have no entries."""
         key = queue.topic, queue.queue_id
         if key not in self._judged:
             folder = self._store.queue_folder(*key)
@@ -260,8 +260,7 @@ class LogPart:
             is_deleted = folder is not None and self._is_deleted(queue.topic, os.path.dirname(folder))
             if is_deleted:
                 self._deleted.add(key)
-            is_batch = folder is not None and self._store.is_batch_topic(queue.topic)
-            self._judged[key] = not (is_lmq or is_deleted or is_batch)
+            self._judged[key] = not (is_lmq or is_deleted)
         return self._judged[key]
 
     def _is_deleted(self, topic: bytes, folder: str) -> bool:
@@ -297,8 +296,8 @@ class LogPart:
             seen.numbers[name] = getattr(survey, name)
         for queue in queues:
             key = queue.topic, queue.queue_id
-            if not self._judged.get(key, True):
-                seen.numbers["deleted" if key in self._deleted else "unjudged"] += queue.messages
+            if key in self._deleted:
+                seen.numbers["deleted"] += queue.messages
         seen.findings.extend(
             survey.findings.totals(), (self._finding(each, queues) for each in survey.findings.listed())
         )

@@ -5,11 +5,12 @@ records are compared entry by entry (`check_queue`). Reads only; one thread for 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from firearrow._native.offline.mapped_files import MappedFiles
-from firearrow._native.offline.queue_reader import ENTRY, QueueReader
+from firearrow._native.offline.queue_reader import ENTRY, is_batch_folder, reader_of
 from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files, segment_at
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
@@ -22,6 +23,10 @@ from firearrow._native.store_checks.queue_entries import (
 )
 from firearrow._native.store_checks.raw_findings import RawFinding, RawFindings
 
+if TYPE_CHECKING:
+    from firearrow._native.store_checks.queue_entries import Window
+
+ENTRIES_AT_ONCE = 1 << 16
 QueueName = tuple[str, int]
 
 
@@ -58,10 +63,11 @@ class QueueResults:
 def survey_queues(store: StoreFolder, names: Sequence[QueueName], log: LogBounds) -> QueueResults:
     seen, maps = QueueResults(), MappedFiles(1)
     for name in names:
-        folder = store.path("consumequeue", name[0], str(name[1]))
+        folder = store.folder_of(*name)
         try:
             files = rolled_files(folder)
-            seen.queues[name] = _survey(store, name, files, log, maps, seen.findings)
+            survey = _survey_batches if is_batch_folder(folder) else _survey
+            seen.queues[name] = survey(store, name, files, log, maps, seen.findings)
         except StoreUnreadable as error:
             where = Extent(store.name, folder, 0, topic=name[0], queue_id=name[1])
             seen.findings.add(Kind.UNREADABLE.finding(where, str(error)))
@@ -99,6 +105,53 @@ def _survey(
     )
 
 
+def _survey_batches(
+    store: StoreFolder,
+    name: QueueName,
+    files: Sequence[SegmentFile],
+    log: LogBounds,
+    _maps: MappedFiles,
+    findings: Findings,
+) -> QueueResult:
+    """As `_survey`, of a batch queue."""
+    raw, folder = RawFindings(), store.folder_of(*name)
+    found = [count_entries(rows, first, log.start, log.end, raw) for rows, first in _batch_windows(folder)]
+    _add(store, os.fsencode(name[0]), name[1], raw, findings)
+    for start, end in missing(files):
+        where = Extent(store.name, f"{folder}/{start:020d}", 0, None, *name, None, 1, end - start)
+        findings.add(Kind.QUEUE_GAP.finding(where, "a file of the queue is missing"))
+    end = max((entries.end for entries in found), default=0)
+    return QueueResult(
+        first=next((entries.first for entries in found if entries.first >= 0), end),
+        end=end,
+        within=sum(entries.within for entries in found),
+        beyond=sum(entries.beyond for entries in found),
+    )
+
+
+def _batch_windows(folder: str) -> Iterator[tuple[bytes, int]]:
+    """The entries of a batch queue in the form of a plain one's, and the queue offset of the first."""
+    entries = reader_of(folder)
+    entries.refresh()
+    try:
+        for first, rows in entries.runs(entries.first, entries.end(), ENTRIES_AT_ONCE):
+            yield rows, first
+    finally:
+        entries.close()
+
+
+def _windows(folder: str) -> "Iterator[tuple[Window, int]]":
+    """The entries of each file of a queue, and the queue offset of the first."""
+    if is_batch_folder(folder):
+        yield from _batch_windows(folder)
+        return
+    maps = MappedFiles(1)
+    for file in rolled_files(folder):
+        mapping = maps.get(file)
+        if mapping is not None:
+            yield mapping.window, -(-file.base // ENTRY.size)
+
+
 def _find_gaps(
     store: StoreFolder,
     name: QueueName,
@@ -118,7 +171,7 @@ def _find_gaps(
 def _gap(store: StoreFolder, name: QueueName, file: str, start: int, size: int, why: str) -> StoreFinding:
     """`start`: the byte of the queue where the gap begins."""
     count, number = size // ENTRY.size, start // ENTRY.size
-    path = store.path("consumequeue", name[0], str(name[1]), file)
+    path = os.path.join(store.folder_of(*name), file)
     where = Extent(store.name, path, start - int(file), None, *name, number, count, size)
     return Kind.QUEUE_GAP.finding(where, f"{count} entries are missing from queue offset {number} on: {why}")
 
@@ -132,13 +185,9 @@ def check_queue(
 ) -> Findings:
     """Finds each entry that points to no record of the queue; with `is_lmq`, to no record at all."""
     topic, findings, raw = os.fsencode(name[0]), Findings(), RawFindings()
-    maps, windows = MappedFiles(1), MappedFiles()
-    for file in rolled_files(store.path("consumequeue", name[0], str(name[1]))):
-        mapping = maps.get(file)
-        if mapping is None:
-            continue
-        first = -(-file.base // ENTRY.size)
-        seen = count_entries(mapping.window, first, log.start, log.end, RawFindings())
+    windows = MappedFiles()
+    for rows, first in _windows(store.folder_of(*name)):
+        seen = count_entries(rows, first, log.start, log.end, RawFindings())
         for segment in segments:
             until = min(segment.end, log.end)
             window = (
@@ -146,7 +195,7 @@ def check_queue(
             )
             if window is not None:
                 check_entries(
-                    mapping.window,
+                    rows,
                     first,
                     window.window,
                     base=segment.base,
@@ -157,7 +206,7 @@ def check_queue(
                     findings=raw,
                 )
         for start, end in (*log.holes, *(() if log.growing else ((log.end, (1 << 63) - 1),))):
-            list_entries(mapping.window, first, offset_from=start, offset_to=end, findings=raw)
+            list_entries(rows, first, offset_from=start, offset_to=end, findings=raw)
     _add(store, topic, name[1], raw, findings)
     return findings
 
@@ -166,7 +215,9 @@ def queue_finding(store: StoreFolder, topic: bytes, queue_id: int, raw: RawFindi
     """Of any kind of queue entries. The folder is named if no file has the entry."""
     folder = store.queue_folder(topic, queue_id)
     path, base = store.path("consumequeue") if folder is None else folder, 0
-    if folder is not None and (file := _file_of(folder, raw.number)) is not None:
+    if folder is not None and is_batch_folder(folder):
+        base = raw.number * ENTRY.size
+    elif folder is not None and (file := _file_of(folder, raw.number)) is not None:
         path, base = file.path, file.base
     where = Extent(
         store.name,
@@ -215,7 +266,7 @@ def and_others(count: int) -> str:
 
 def is_written(store: StoreFolder, name: QueueName, start: int, count: int) -> bool:
     """Whether the entries at queue offsets [start, start + count) are written now."""
-    entries = QueueReader(store.path("consumequeue", name[0], str(name[1])))
+    entries = reader_of(store.folder_of(*name))
     entries.refresh()
     try:
         return start + count <= entries.end()

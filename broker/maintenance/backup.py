@@ -22,6 +22,7 @@ from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.maintenance.backup_copy import (
+    QUEUES,
     copy_file,
     copy_progress,
     copy_tree,
@@ -107,7 +108,7 @@ class BackupRun:
         made.log_end = end
         with progress_bar("log", sum(each.length for each in segments), quiet=quiet) as advance:
             self._log(segments, end, advance)
-        for name in ("consumequeue", "index"):
+        for name in QUEUES:
             made.copied += copy_tree(self._source / name, self._fresh / name)
         if made.live:
             self._recover()

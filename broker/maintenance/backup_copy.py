@@ -116,7 +116,8 @@ def _copy_some(source: int, target: int, at: int, count: int) -> int:
 
 TRIES = 50
 FOLDERS = ("config", "timerlog", "journal")
-NOT_PROGRESS = frozenset(("commitlog", "consumequeue", "index", "lock", "history", SPARE, NAME, *FOLDERS))
+QUEUES = ("consumequeue", "batchconsumequeue", "index")
+NOT_PROGRESS = frozenset(("commitlog", *QUEUES, "lock", "history", SPARE, NAME, *FOLDERS))
 WRITTEN_IN_PLACE = frozenset(("timercheck", "timermetrics"))
 """Files that are written in place all the time, and are valid at every moment."""
 

@@ -19,7 +19,7 @@ from firearrow._native.columnar.record_spans import End, walk
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.log_reader import LogReader, boundary
 from firearrow._native.offline.mapped_files import MappedFiles
-from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, QueueReader
+from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, reader_of
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.checkpoint import SEAL_AT, Checkpoint
@@ -129,7 +129,7 @@ def is_boundary(root: str, physical_offset: int) -> bool:
 
 def queue_folder(root: str, topic: str, queue_id: int) -> str:
     """Raises StoreUnreadable if the store has no such queue."""
-    folder = os.path.join(root, "consumequeue", topic, str(queue_id))
+    folder = StoreFolder("", root).folder_of(topic, queue_id)
     if "/" in topic or not topic or not os.path.isdir(folder):
         raise StoreUnreadable(
             f"{root} has no queue {queue_id} of {topic!r}: `firearrow store stat` lists its queues"
@@ -139,7 +139,7 @@ def queue_folder(root: str, topic: str, queue_id: int) -> str:
 
 def queue_entries(folder: str, start: int | None) -> Iterator[tuple[int, int, int, int]]:
     """Yield (queue offset, physical offset, size, tags code) of written entries. Raises StoreUnreadable."""
-    entries = QueueReader(folder)
+    entries = reader_of(folder)
     entries.refresh()
     try:
         end = entries.end()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE
+from firearrow._native.offline.queue_reader import BATCH_FOLDER, ENTRY, PRE_BLANK_SIZE, is_batch_folder
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files, segment_at
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreDamaged, StoreUnreadable
@@ -77,6 +77,7 @@ class Repair:
     def __init__(self, root: str, found: VerifyResult, options: RepairOptions) -> None:
         self._root, self._found, self._options = Path(root).absolute(), found, options
         self._layout = StoreLayout.of(str(self._root), options.index_slots)
+        self._store = StoreFolder("", str(self._root))
         self.quarantine = Quarantine(self._root)
 
     def plan(self) -> RepairPlan:
@@ -189,7 +190,7 @@ class Repair:
         return [each for each in self._found.findings if each.kind in LOG_DAMAGE]
 
     def _segments(self) -> list[SegmentFile]:
-        return StoreFolder("", str(self._root)).segments()
+        return self._store.segments()
 
     # ---- queues and index ----
 
@@ -197,7 +198,7 @@ class Repair:
         findings = self._found.findings
         if kinds & QUEUE_DAMAGE:
             folders = {
-                self._root / "consumequeue" / (each.where.topic or "") / str(each.where.queue_id)
+                Path(self._store.folder_of(each.where.topic or "", each.where.queue_id or 0))
                 for each in findings
                 if each.kind in QUEUE_DAMAGE
             }
@@ -205,9 +206,9 @@ class Repair:
                 plan.steps.append(
                     RepairStep(f"copy {folder} before the rebuild", partial(self.quarantine.copy, folder))
                 )
-        queues = self._root / "consumequeue"
+        queues = {self._root / "consumequeue", self._root / BATCH_FOLDER}
         for path in (Path(each.where.file) for each in findings if each.kind is Kind.UNREADABLE):
-            if queues in path.parents:
+            if not queues.isdisjoint(path.parents):
                 plan.steps.append(RepairStep(f"remove {path}", partial(self.quarantine.move, path)))
         if kinds & INDEX_DAMAGE:
             for path in sorted((self._root / "index").glob("*")):
@@ -231,7 +232,11 @@ class Repair:
             ends = {name: store.reader.max_offset(*name) for name in store.reader.queues()}
             store.close()
             for (topic, queue_id), end in ends.items():
-                self._zero_after(self._root / "consumequeue" / topic / str(queue_id), end * ENTRY.size)
+                folder = self._store.folder_of(topic, queue_id)
+                if not is_batch_folder(
+                    folder
+                ):  # recovery has written a batch queue again, from its first file on
+                    self._zero_after(Path(folder), end * ENTRY.size)
         finally:
             if abort_text is not None:
                 abort.write_bytes(abort_text)
@@ -274,7 +279,10 @@ class Repair:
         """The entries of one finding may continue in the next file."""
         assert lost.topic is not None
         assert lost.queue_offset is not None
-        files = rolled_files(str(self._root / "consumequeue" / lost.topic / str(lost.queue_id)))
+        folder = self._store.folder_of(lost.topic, lost.queue_id or 0)
+        if is_batch_folder(folder):  # recovery has left no entry without a record
+            return
+        files = rolled_files(folder)
         for number in range(lost.queue_offset, lost.queue_offset + lost.count):
             file = segment_at(files, number * ENTRY.size)
             if file is not None:

@@ -20,6 +20,7 @@ PARTS = (
     "commitlog",
     SPARE,
     "consumequeue",
+    "batchconsumequeue",
     "index",
     "config",
     "timerlog",
@@ -59,7 +60,13 @@ def stat(root: str, *, jobs: int = 0, quiet: bool = True) -> Row:
         "groups": [{**asdict(lag), "lag": lag.lag, "gone": lag.gone} for lag in seen.lags],
         "files": {
             name: shape[name]
-            for name in ("segment_bytes", "queue_file_bytes", "index_slots", "index_entries")
+            for name in (
+                "segment_bytes",
+                "queue_file_bytes",
+                "batch_queue_file_bytes",
+                "index_slots",
+                "index_entries",
+            )
         },
         "checkpoint": checkpoint_row(root),
         "versions": _versions(root),

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from firearrow._native.offline.queue_reader import is_batch_folder
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.message_store import StoreConfig
@@ -12,6 +13,7 @@ from firearrow._native.store_checks.index_files import ENTRY_BYTES, HEAD_BYTES, 
 
 SEGMENT_BYTES = 1 << 30
 QUEUE_FILE_BYTES = 6_000_000
+BATCH_QUEUE_FILE_BYTES = 13_800_000
 INDEX_SLOTS, INDEX_ENTRIES = 5_000_000, 20_000_000
 SAMPLED_QUEUES_MAX = 256
 LMQ_PREFIX = "%LMQ%"
@@ -26,6 +28,7 @@ class StoreLayout:
 
     segment_bytes: int = SEGMENT_BYTES
     queue_file_bytes: int = QUEUE_FILE_BYTES
+    batch_queue_file_bytes: int = BATCH_QUEUE_FILE_BYTES
     index_slots: int = INDEX_SLOTS
     index_entries: int = INDEX_ENTRIES
     index_known: bool = True
@@ -40,11 +43,14 @@ class StoreLayout:
         store = StoreFolder(os.path.basename(root), root)
         names = list(store.queues())
         sample = names[:: max(1, len(names) // SAMPLED_QUEUES_MAX)]
-        queues = (rolled_files(store.path("consumequeue", topic, str(number))) for topic, number in sample)
+        folders = [store.folder_of(*name) for name in sample]
+        plain = (rolled_files(folder) for folder in folders if not is_batch_folder(folder))
+        batches = (rolled_files(folder) for folder in folders if is_batch_folder(folder))
         slots, entries, known = _index(store, index_slots)
         return StoreLayout(
             _most_frequent(store.segments(), SEGMENT_BYTES),
-            _most_frequent((file for files in queues for file in files), QUEUE_FILE_BYTES),
+            _most_frequent((file for files in plain for file in files), QUEUE_FILE_BYTES),
+            _most_frequent((file for files in batches for file in files), BATCH_QUEUE_FILE_BYTES),
             slots,
             entries,
             known,
@@ -56,6 +62,7 @@ class StoreLayout:
         return StoreConfig(
             segment_bytes=self.segment_bytes,
             queue_file_bytes=self.queue_file_bytes,
+            batch_queue_file_bytes=self.batch_queue_file_bytes,
             index_slots=self.index_slots,
             index_entries=self.index_entries,
             index_enabled=self.index_known,

@@ -183,6 +183,7 @@ def test_stat_counts_what_was_written(root: Path) -> None:
     assert report["files"] == {
         "segment_bytes": 4096,
         "queue_file_bytes": 200,
+        "batch_queue_file_bytes": 13_800_000,
         "index_slots": 10,
         "index_entries": 20,
     }

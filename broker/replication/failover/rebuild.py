@@ -16,7 +16,7 @@ from firearrow.broker.replication.log.epoch_file import FILE_NAME as EPOCH_FILE
 DAMAGED = "damaged"
 LOG = "commitlog"
 MOVED = (
-    *(LOG, "consumequeue", "index", "journal", "checkpoint", "timerlog", "timerwheel"),
+    *(LOG, "consumequeue", "batchconsumequeue", "index", "journal", "checkpoint", "timerlog", "timerwheel"),
     *(EPOCH_FILE, f"{EPOCH_FILE}.bak", CONFIRM_OFFSET, "abort", "abort.bak"),
 )
 """What a store has of its log, by path in the store's folder."""

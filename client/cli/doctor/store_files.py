@@ -12,7 +12,7 @@ from typing import Any
 from firearrow._native.base import last_backup, machine
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFiles
-from firearrow._native.offline.queue_reader import QueueReader
+from firearrow._native.offline.queue_reader import QueueReader, reader_of
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.record import Record, RecordError, decode
@@ -111,7 +111,7 @@ class _StoreFiles:
     def queues(self) -> None:
         for name, number in self._store.queues():
             queue = Queue(name, self._name, number)
-            reader = QueueReader(self._store.path("consumequeue", name, str(number)))
+            reader = reader_of(self._store.folder_of(name, number))
             reader.refresh()
             self._readers[queue] = reader
             first, end = self._first(reader), reader.end()
