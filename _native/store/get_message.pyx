@@ -175,7 +175,7 @@ cdef int pick_batches(
 ) except -1:
     """As `pick`, in a batch queue: whole records, first the one that has the message at `offset`. Returns the
     number of messages."""
-    cdef int64_t messages = 0, entry, count, physical, window, until = 0
+    cdef int64_t messages = 0, entry, end, run, count, physical, window, until = 0
     cdef int32_t size
     cdef const uint8_t *at
     cdef const uint8_t *record
@@ -188,7 +188,9 @@ cdef int pick_batches(
     window = max(limits.filter_bytes // BATCH_ENTRY_BYTES, max_count)
     if accept is not None:
         until = nanoseconds() + ACCEPT_NS
-    while entry < queue.visible and scan.count < PICKED_MAX:
+    queue.entries_at(entry, &run)  # those of one file
+    end = min(entry + run, queue.visible)
+    while entry < end and scan.count < PICKED_MAX:
         at = queue.entry_at(entry)
         if at is NULL or offset_at(queue, entry) - offset >= window:
             break

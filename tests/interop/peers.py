@@ -69,8 +69,11 @@ class FireArrow:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def kill(self) -> None:
         self.broker.kill()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
 
 class Apache:
