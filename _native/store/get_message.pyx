@@ -19,7 +19,7 @@ from firearrow._native.store.files.layout cimport (
     PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
 )
 from firearrow._native.store.log.batch_consume_queue cimport (
-    count_at, find_entry, first_offset, is_batch, offset_at, visible_offset,
+    count_at, find_entry, first_offset, is_batch, offset_at, search, visible_offset,
 )
 from firearrow._native.store.log.queue_check cimport matches
 from firearrow._native.store.log.dispatcher cimport multi_entries
@@ -181,10 +181,11 @@ cdef int pick_batches(
     cdef const uint8_t *record
     cdef int64_t total_max = min(max(max_bytes, <int64_t> 100), <int64_t> MAX_BYTES)
     scan.count = scan.bytes = 0
-    scan.next_offset = offset
     scan.last_physical = -1
     scan.status = NO_MATCHED_MESSAGE
     entry = sound_entry(log, queue, offset)
+    # the offsets of lost messages may come before an entry
+    scan.next_offset = offset if entry < queue.visible else visible_offset(queue)
     window = max(limits.filter_bytes // BATCH_ENTRY_BYTES, max_count)
     if accept is not None:
         until = nanoseconds() + ACCEPT_NS
@@ -192,7 +193,7 @@ cdef int pick_batches(
     end = min(entry + run, queue.visible)
     while entry < end and scan.count < PICKED_MAX:
         at = queue.entry_at(entry)
-        if at is NULL or offset_at(queue, entry) - offset >= window:
+        if at is NULL or scan.next_offset - offset >= window:
             break
         count = sound_count(log, queue, entry)
         physical, size = get_i64(at), get_i32(at + ENTRY_AT_SIZE)
@@ -201,7 +202,7 @@ cdef int pick_batches(
             total_max,
         ):
             break
-        scan.next_offset = max(scan.next_offset, offset_at(queue, entry) + count)
+        scan.next_offset = max(scan.next_offset, end_of(queue, entry, count))
         scan.last_physical = physical
         if tags is None or <int32_t> get_i64(at + ENTRY_AT_TAGS) in tags:
             record = record_bytes(log, queue, entry, offset_at(queue, entry), physical, &size)
@@ -229,8 +230,8 @@ cdef int pick_batches(
 
 cdef int64_t sound_entry(CommitLog log, ConsumeQueue queue, int64_t offset) except -2:
     """The entry of a message in a batch queue, or of the first one after it. A damaged entry may have misled
-    the search: it is repaired first."""
-    cdef int64_t entry = find_entry(queue, offset), other
+    the search: it is repaired, or left out if its record is not nearby."""
+    cdef int64_t entry = find_entry(queue, offset), other, before
     cdef int32_t size = 0
     if entry < queue.end_entry and offset_at(queue, entry) <= offset:
         return entry
@@ -239,20 +240,27 @@ cdef int64_t sound_entry(CommitLog log, ConsumeQueue queue, int64_t offset) exce
             log.refused += 1
             if repair_entry(log, queue, other, &size) is not NULL:
                 return find_entry(queue, offset)
+            before = search(queue, queue.min_entry, other, offset)
+            return before if before < other else search(queue, other + 1, queue.end_entry, offset)
     return entry
 
 
 cdef int64_t sound_count(CommitLog log, ConsumeQueue queue, int64_t entry) except -1:
-    """How many messages an entry is of. One that does not end where the next begins may be damaged: it is
-    repaired."""
+    """How many messages an entry is of; 0: it is damaged, and its record is not nearby. One that does not end
+    where the next begins may be damaged: it is repaired."""
     cdef int64_t count = count_at(queue, entry)
     cdef int32_t size = 0
     if entry + 1 < queue.end_entry and offset_at(queue, entry + 1) == offset_at(queue, entry) + count:
         return count
-    if not matches(log, queue, entry, True):
-        log.refused += 1
-        repair_entry(log, queue, entry, &size)
-    return count_at(queue, entry)
+    if matches(log, queue, entry, True):
+        return count
+    log.refused += 1
+    return 0 if repair_entry(log, queue, entry, &size) is NULL else count_at(queue, entry)
+
+
+cdef int64_t end_of(ConsumeQueue queue, int64_t entry, int64_t count) except -1:
+    """The queue offset after an entry of `count` messages; of a damaged one (0) where the next begins."""
+    return offset_at(queue, entry) + count if count else offset_at(queue, entry + 1)
 
 
 cdef inline bint has_code(int32_t code, const int32_t *codes, Py_ssize_t count) noexcept nogil:

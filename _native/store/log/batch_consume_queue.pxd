@@ -43,6 +43,7 @@ cdef inline int64_t entry_with(ConsumeQueue queue, int64_t offset) except -2:
 
 cdef int64_t base_at(ConsumeQueue queue, int64_t entry) except -1
 cdef int64_t find_entry(ConsumeQueue queue, int64_t offset) except -2
+cdef int64_t search(ConsumeQueue queue, int64_t low, int64_t high, int64_t offset) except -1
 cdef int64_t count_at(ConsumeQueue queue, int64_t entry) except -1
 cdef int64_t queue_store_time(CommitLog log, ConsumeQueue queue, int64_t offset) except -2
 cdef int64_t entry_by_time(ConsumeQueue queue, int64_t timestamp_ms, bint upper) except -1

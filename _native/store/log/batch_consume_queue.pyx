@@ -41,11 +41,16 @@ cdef int64_t count_at(ConsumeQueue queue, int64_t entry) except -1:
 
 
 cdef int64_t find_entry(ConsumeQueue queue, int64_t offset) except -2:
-    """By binary search: the first entry that ends after the offset."""
-    cdef int64_t low = queue.min_entry, high = queue.end_entry, middle
-    cdef const uint8_t *at
+    """The first entry that ends after the offset."""
     if offset < first_offset(queue):
         return -1
+    return search(queue, queue.min_entry, queue.end_entry, offset)
+
+
+cdef int64_t search(ConsumeQueue queue, int64_t low, int64_t high, int64_t offset) except -1:
+    """By binary search: the first of the entries [low, high) that ends after the offset; `high`: none."""
+    cdef int64_t middle
+    cdef const uint8_t *at
     while low < high:
         middle = (low + high) // 2
         at = memory_of(queue, middle)

@@ -265,3 +265,46 @@ def test_the_topic_can_be_created_again_with_plain_queues(tmp_path: Path) -> Non
         store.write()
     assert not (tmp_path / "batchconsumequeue" / "T").exists()
     assert (tmp_path / "consumequeue" / "T" / "0").is_dir()
+
+
+@pytest.mark.parametrize("tags", [None, frozenset({7})])
+def test_a_pull_goes_on_after_lost_messages(tmp_path: Path, tags: frozenset[int] | None) -> None:
+    """More of them than a pull looks at."""
+    with batch_store(tmp_path, segment_bytes=1 << 14) as store:
+        put(store, b"before")
+        lost = put_batch(store, *[b""] * 500)
+        for _ in range(40):
+            put(store, bytes(1000))
+        store.write()
+    log = tmp_path / "commitlog" / ("0" * 20)
+    with log.open("r+b") as file:
+        file.seek(lost.physical_offset + 4)
+        file.write(bytes(4))
+    for queue in (tmp_path / "batchconsumequeue" / "T").iterdir():
+        shutil.rmtree(queue)
+    with batch_store(tmp_path, segment_bytes=1 << 14) as store:
+        assert [record.queue_offset for record in read(store)] == [0, *range(501, 541)]
+        at = 1
+        while at < 541:
+            got = store.reader.get("T", 0, at, 1, tags=tags)
+            assert got.next_offset > at
+            at = got.next_offset
+
+
+def test_a_damaged_entry_whose_record_is_lost_misleads_no_pull(tmp_path: Path) -> None:
+    with batch_store(tmp_path) as store:
+        bases = fill(store, 35)
+        entry = list(UNIT.unpack(UNIT.pack(*units(tmp_path)[15])))
+        record = entry[0]
+    with batch_store(tmp_path) as store:
+        file = tmp_path / "batchconsumequeue" / "T" / "0" / f"{10 * UNIT.size:020d}"
+        with file.open("r+b") as opened:
+            opened.seek(5 * UNIT.size + 28)
+            opened.write((1 << 60).to_bytes(8, "big"))
+        with sorted((tmp_path / "commitlog").iterdir())[record // 4096].open("r+b") as log:
+            log.seek(record % 4096 + 4)
+            log.write(bytes(4))
+        for at in range(expected_bases(35)[-1]):
+            got = store.reader.get("T", 0, at, 1)
+            assert at < got.next_offset <= expected_bases(35)[-1]
+        assert [record.queue_offset for record in read(store)] == [*bases[:15], *bases[16:]]
