@@ -333,7 +333,8 @@ cdef class Sender:
             while at < stop:
                 at = item_at(at, message)
                 scan_properties(&message.properties, &found)
-                if found.multi_offsets.length:  # only the broker may state offsets in LMQs
+                # only the broker may state offsets in LMQs, or that a message is several
+                if found.multi_offsets.length or found.inner_count.length:
                     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, "batch")
                 end = self.store.stage(message, &found, queue)
                 physical_offsets[n] = message.physical_offset

@@ -14,9 +14,9 @@ cdef enum:
 
 cdef const char **SPECIAL = [
     "DELAY", "TRAN_MSG", "_SYS_MSG_PRIORITY_", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
-    "MSG_REGION", "TRACE_ON", "CLUSTER",
+    "INNER_NUM", "MSG_REGION", "TRACE_ON", "CLUSTER",
 ]
-cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
+cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 9, 10, 8, 7]
 
 
 cdef bint read_given(const Span *given, uint8_t *buffer, CompletedProperties *done):
@@ -126,7 +126,7 @@ cdef bint note(
         return True
     if length >= 6 and memcmp(name, b"TIMER_", 6) == 0:
         return False
-    for n in range(9):
+    for n in range(10):
         if length == SPECIAL_LENGTHS[n] and memcmp(name, SPECIAL[n], length) == 0:
             return False
     return True

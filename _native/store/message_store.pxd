@@ -35,6 +35,9 @@ cdef class MessageStore:
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1
     cdef int64_t stage_any(self, Message *message, ConsumeQueue queue) except -1
+    cdef int64_t stage_batch(
+        self, Message *message, const Properties *properties, ConsumeQueue queue
+    ) except -1
     cdef int64_t stage_record(
         self, Message *message, const Properties *properties, ConsumeQueue queue
     ) except -1

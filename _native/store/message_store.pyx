@@ -301,29 +301,35 @@ cdef class MessageStore:
         return self.stage_record(message, properties, queue)
 
     cdef int64_t stage_any(self, Message *message, ConsumeQueue queue) except -1:
-        """As `stage`; the queue may also be a batch queue, or None. An inner batch states where it begins and
-        how many messages it has."""
-        cdef int64_t count
-        if queue is None or not is_batch(queue):
-            if message.sys_flag & SYS_INNER_BATCH:
+        """As `stage`; the queue may also be a batch queue, or None. PutRefused also for a message alone that
+        states how many it is: Apache's broker reads that in every record, and as a number."""
+        cdef Properties found
+        cdef bint batch = queue is not None and is_batch(queue)
+        scan_properties(&message.properties, &found)
+        if message.sys_flag & SYS_INNER_BATCH:
+            if not batch:
                 illegal("sysFlag")
-            return self.stage(message, NULL, queue)
-        message.queue_offset = next_offset(queue)
-        count = inner_number(&message.properties, b"INNER_NUM")
-        if not message.sys_flag & SYS_INNER_BATCH:
-            if count >= 0:
-                illegal("INNER_NUM")
-            count = 1
-        elif (
-            not 0 < count <= BATCH_COUNT_MAX
-            or inner_number(&message.properties, b"INNER_BASE") != message.queue_offset
-        ):
+        elif found.inner_count.length:
             illegal("INNER_NUM")
+        return self.stage_batch(message, &found, queue) if batch else self.stage(message, &found, queue)
+
+    cdef int64_t stage_batch(
+        self, Message *message, const Properties *properties, ConsumeQueue queue
+    ) except -1:
+        """In a batch queue. An inner batch states where it begins and how many messages it has."""
+        cdef int64_t count = 1
+        message.queue_offset = next_offset(queue)
+        if message.sys_flag & SYS_INNER_BATCH:
+            count = inner_number(&message.properties, b"INNER_NUM")
+            if not 0 < count <= BATCH_COUNT_MAX:
+                illegal("INNER_NUM")
+            if inner_number(&message.properties, b"INNER_BASE") != message.queue_offset:
+                illegal("INNER_BASE")
         try:
             put_batch(queue.slot_at(queue.next_entry), message.store_time, message.queue_offset, count)
         except OSError as error:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from error
-        return self.stage_record(message, NULL, queue)
+        return self.stage_record(message, properties, queue)
 
     cdef int64_t stage_record(
         self, Message *message, const Properties *properties, ConsumeQueue queue

@@ -94,15 +94,14 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.TRACE_ON: PropertyRule(_BROKER, "set in each message"),
     Property.CLUSTER: PropertyRule(_BROKER, "set in each message that is not a reply"),
     Property.PUSH_REPLY_TIME: PropertyRule(_BROKER, "set in each reply that is pushed", fast=True),
-    Property.INNER_NUM: PropertyRule(
-        _BROKER, "the messages of an inner batch; one alone with it is refused in a BatchCQ topic", fast=True
-    ),
+    Property.INNER_NUM: PropertyRule(_BROKER, "the messages of an inner batch; one alone with it is refused"),
     Property.INNER_BASE: PropertyRule(_BROKER, "the queue offset of its first message", fast=True),
     Property.BORN_TIMESTAMP: PropertyRule(_BROKER, "set in recalls", fast=True),
     Property.TRACE_CONTEXT: PropertyRule(_BROKER, "set in recalls", fast=True),
 }
 
 NEVER_SENT = (Property.MULTI_QUEUE_OFFSET, Property.POP_CHECK_POINT)
+OF_INNER_BATCHES = (Property.INNER_NUM, Property.INNER_BASE)
 OF_DEAD_LETTERS = (Property.DLQ_ORIGIN_TOPIC, Property.REAL_TOPIC, Property.REAL_QUEUE_ID)
 """In retry topics and dead-letter queues: where an operator sends it again, if RETRY_TOPIC, which needs a right, does
 not report it."""

@@ -92,7 +92,7 @@ class SendBackHandler:
         message.prepared_offset = 0
         properties = message.properties
         # items of a batch are stored as they came
-        property_rules.remove(properties, property_rules.NEVER_SENT)
+        property_rules.remove(properties, (*property_rules.NEVER_SENT, *property_rules.OF_INNER_BATCHES))
         if not found.topic.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX)):
             properties[Property.RETRY_TOPIC] = found.topic  # whatever its sender has set
         properties.setdefault(Property.RETRY_TOPIC, found.topic)

@@ -349,7 +349,7 @@ class ReviveService:
             message.topic = retry_topic(message.topic, checkpoint.group, self._config.options.pop_retry_v2)
             properties.pop(Property.RETRY_TOPIC, None)  # of its sender; in a retry topic it would count
         # items of a batch are stored as they came
-        property_rules.remove(properties, property_rules.NEVER_SENT)
+        property_rules.remove(properties, (*property_rules.NEVER_SENT, *property_rules.OF_INNER_BATCHES))
         if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:
             properties[Property.FIRST_POP_TIME] = str(checkpoint.pop_ms)
         properties[Property.ORIGIN_GROUP] = checkpoint.group

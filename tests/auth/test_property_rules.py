@@ -75,7 +75,17 @@ def test_the_fast_path_leaves_what_needs_more_than_storing() -> None:
 def test_what_is_found_in_every_record_is_known() -> None:
     """Queues and the index act on properties of all records."""
     slots = set(re.findall(r'memcmp\(name, b"(\w+)"', RECORD.read_text()))
-    assert slots == {"TAGS", "KEYS", "UNIQ_KEY", "DELAY", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"}
+    assert slots == {
+        *(
+            "TAGS",
+            "KEYS",
+            "UNIQ_KEY",
+            "DELAY",
+            "INNER_MULTI_DISPATCH",
+            "INNER_MULTI_QUEUE_OFFSET",
+            "INNER_NUM",
+        )
+    }
     assert slots <= PROPERTY_RULES.keys()
 
 
@@ -87,7 +97,12 @@ def test_each_has_its_right(name: str) -> None:
 
 
 def test_what_is_removed_is_the_brokers() -> None:
-    removed = (*property_rules.NEVER_SENT, *property_rules.OF_TIMER, *property_rules.OF_TRANSACTION)
+    removed = (
+        *property_rules.NEVER_SENT,
+        *property_rules.OF_INNER_BATCHES,
+        *property_rules.OF_TIMER,
+        *property_rules.OF_TRANSACTION,
+    )
     assert {PROPERTY_RULES[name].setter for name in removed} == {Setter.BROKER}
     properties = dict.fromkeys((*removed, "KEYS"), "x")
     property_rules.remove(properties, removed)

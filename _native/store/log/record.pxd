@@ -79,12 +79,12 @@ cdef struct RecordView:           # a checked record; Text fields point into it
     Text born_host, store_host, body, topic, properties
 
 cdef struct Properties:           # the properties that the store itself needs; length 0: absent
-    Text tags, keys, unique_key, delay, multi_names, multi_offsets
+    Text tags, keys, unique_key, delay, multi_names, multi_offsets, inner_count
 
 cdef inline void clear(Properties *found) noexcept nogil:
     """Mark all as absent."""
     found.tags.length = found.keys.length = found.unique_key.length = found.delay.length = 0
-    found.multi_names.length = found.multi_offsets.length = 0
+    found.multi_names.length = found.multi_offsets.length = found.inner_count.length = 0
 
 
 cdef Py_ssize_t record_bytes(const Message *message) noexcept nogil

@@ -183,6 +183,8 @@ cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *fo
         return &found.multi_names if memcmp(name, b"INNER_MULTI_DISPATCH", 20) == 0 else NULL
     if length == 24:
         return &found.multi_offsets if memcmp(name, b"INNER_MULTI_QUEUE_OFFSET", 24) == 0 else NULL
+    if length == 9:
+        return &found.inner_count if memcmp(name, b"INNER_NUM", 9) == 0 else NULL
     return NULL
 
 
