@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 
 from firearrow._native.metrics.lag_table cimport KnownAge
+from firearrow._native.store.log.batch_consume_queue cimport first_offset, queue_store_time, visible_offset
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.store_reader cimport StoreReader
 
@@ -62,21 +63,22 @@ cdef class GroupSums:
         for number, offset in offsets.items():
             if number >= ends.read_queues:
                 queue = self.reader.queue(topic, number)
-                if queue is not None and queue.visible > <int64_t> offset:
+                if queue is not None and visible_offset(queue) > <int64_t> offset:
                     self.add_queue(ends, queue, offset)
         return 0
 
     cdef int add_queue(self, QueueEnds ends, ConsumeQueue queue, int64_t committed) except -1:
         cdef KnownAge *known
+        cdef int64_t visible = visible_offset(queue)
         self.consumed += committed
-        if queue.visible <= committed:
+        if visible <= committed:
             return 0
-        self.lag += queue.visible - committed
-        committed = max(committed, queue.min_entry)
+        self.lag += visible - committed
+        committed = max(committed, first_offset(queue))
         known = &ends.times[(committed * 5 + queue.queue_id) & (TIMES_KEPT - 1)]
         if known.queue != <void *> queue or known.entry != committed:
             known.queue, known.entry = <void *> queue, committed
-            known.age = queue.store_time(self.log, committed)
+            known.age = queue_store_time(self.log, queue, committed)
         if 0 <= known.age < self.oldest_ms:
             self.oldest_ms = known.age
         return 0

@@ -138,6 +138,14 @@ cdef class StoreReader:
             return queue_offset
         return min(queue_offset, offset_at(queue, entry_with(queue, queue_offset)))
 
+    def messages_at(self, str topic not None, int64_t queue_id, int64_t queue_offset):
+        # type: (...) -> int
+        """How many messages the entry of a message is of: several in an inner batch. 0: it does not exist."""
+        queue = self.queue(topic, queue_id)
+        if queue is None or not first_offset(queue) <= queue_offset < visible_offset(queue):
+            return 0
+        return count_at(queue, entry_with(queue, queue_offset)) if is_batch(queue) else 1
+
     def entries(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t count):
         # type: (...) -> list[QueueEntry]
         """Entries of up to `count` messages; in a batch queue the entry of a batch comes once for each of its

@@ -101,11 +101,11 @@ class OverviewHandler:
         """Of the records and entries of a queue, about: from the sizes of SIZES_READ messages or all."""
         step = max((end - first) // SIZES_READ, 1)
         sizes = [
-            entry.size
+            (entry.size + ENTRY_BYTES) / max(self._reader.messages_at(topic, queue_id, at), 1)
             for at in range(first, end, step)
             for entry in self._reader.entries(topic, queue_id, at, 1)
         ]
-        return round((end - first) * (sum(sizes) / len(sizes) + ENTRY_BYTES)) if sizes else 0
+        return round((end - first) * sum(sizes) / len(sizes)) if sizes else 0
 
     # ---- groups ----
 

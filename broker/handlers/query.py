@@ -82,6 +82,8 @@ class QueryHandler:
                 remark=f"Index {index} of queue {queue_id}@{topic} is not in [{low}, {high})"
             )
         entries = self._store.reader.entries(topic, queue_id, index, min(max(count, 0), ENTRIES_MAX))
+        if self._store.has_batch_queues(topic):
+            entries = list(dict.fromkeys(entries))  # one for each batch
         body: dict[str, object] = {
             "maxQueueIndex": high,
             "minQueueIndex": low,

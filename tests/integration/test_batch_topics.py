@@ -104,6 +104,16 @@ def test_offsets_count_messages(broker: BrokerProcess) -> None:
         assert b'"brokerOffset":80,"consumerOffset":77' in stats.body.replace(b" ", b"")
         told = client.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "B"})
         assert b'"maxOffset":80' in told.body
+        listed = json.loads(client.ask(RequestCode.LIST_GROUPS, {}).body)["groups"]
+        assert [group["lag"] for group in listed if group["group"] == "CG"] == [3]
+        topics = json.loads(client.ask(RequestCode.LIST_TOPICS, {"sizes": "true"}).body)["topics"]
+        stored = sum(record.size + 20 for record in read_all(client))
+        (about,) = (topic["bytes"] for topic in topics if topic["topic"] == "B")
+        assert 0.5 * stored < about < 1.5 * stored  # from a sample
+        # one row for each batch
+        asked = {"topic": "B", "queueId": "0", "index": "1", "count": "8"}
+        rows = json.loads(client.ask(RequestCode.QUERY_CONSUME_QUEUE, asked).body)["queueData"]
+        assert len(rows) == len({row["physicOffset"] for row in rows}) == 5
 
 
 def test_a_held_pull_gets_the_batch(broker: BrokerProcess) -> None:
@@ -167,6 +177,23 @@ def test_what_does_not_fit_is_refused(broker: BrokerProcess) -> None:
         assert (refused.code, "can be pulled, not popped" in str(refused.remark)) == (16, True)
         change = topic_ext("B", 2) | {"attributes": "-queue.type"}
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, change).code != 0
+
+
+def test_no_message_alone_states_how_many_it_is(broker: BrokerProcess) -> None:
+    """Apache's broker reads INNER_NUM and INNER_BASE of every record as numbers, and stops where they are none."""
+    number, illegal = "INNER_NUM\x01many\x02INNER_BASE\x01x\x02", ResponseCode.MESSAGE_ILLEGAL
+    with broker.connect() as client:
+        create(client)
+        assert [send(client, "Plain", b"x").code for _ in range(2)] == [0, 0]
+        later = ("DELAY\x011\x02", "TIMER_DELAY_SEC\x0160\x02", "TRAN_MSG\x01true\x02PGROUP\x01PG\x02")
+        for topic, more in (("Plain", ""), *(("B", each) for each in later)):
+            ext = send_ext(topic, i=number + more)
+            assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x").code == illegal
+        for topic in ("Plain", "B"):
+            ext, whole = send_ext(topic) | {"m": "true"}, item(b"x") * 2
+            forged = item(b"x") + item(b"x", number.encode())
+            assert client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, forged).code == illegal
+            assert client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, whole).code == 0
 
 
 @pytest.mark.parametrize("lost", ["", "topics", "folder", "both"])
