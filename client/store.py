@@ -8,7 +8,7 @@
 
 `CommitLog.open_readonly` takes no lock and changes nothing. `records` yields all complete records in log
 order, up to the first damaged one. `Record.body` is as stored, possibly compressed. OSError: a file cannot be
-read. `ConsumeQueue.open_readonly` opens the folder of one queue in the same way.
+read. `ConsumeQueue.open_readonly` opens the folder of one plain queue in the same way.
 The other methods of both belong to the broker's store. Linux only.
 """
 

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.offline.queue_reader import BATCH_ENTRY, ENTRY, PRE_BLANK_SIZE, Entry, reader_of
+from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store_checks.findings import Kind
 from firearrow.broker.maintenance.verify import verify
+from firearrow.client.cli.doctor import store_samples
 from tests.maintenance.tool import run
 from tests.support.stores import item, open_store, properties_of, put, read
 
@@ -115,3 +117,12 @@ def test_dump_stat_and_backup(root: Path, tmp_path: Path) -> None:
     assert kinds(copy) == set()
     with open_store(copy, batch_queue_file_bytes=FILE_BYTES) as store:
         assert len(read(store, "B")) == len(COUNTS)
+
+
+def test_the_doctor_samples_entries(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_samples, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(store_samples, "ENTRIES", 1000)
+    assert store_samples.damages(StoreFolder("s", str(root)))[0] == []
+    damage(root, 16, 0, struct.pack(">q", 17))
+    found, _ = store_samples.damages(StoreFolder("s", str(root)))
+    assert str(Kind.LOST_RECORD) in {each.kind for each in found}

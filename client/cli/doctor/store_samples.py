@@ -11,7 +11,7 @@ from pathlib import Path
 
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFiles
-from firearrow._native.offline.queue_reader import ENTRY, QueueReader
+from firearrow._native.offline.queue_reader import ENTRY, Entry, QueueReader, is_batch_folder, reader_of
 from firearrow._native.offline.segment_files import SegmentFile, missing
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.protocol.name_rules import LMQ_PREFIX
@@ -154,8 +154,8 @@ def _sample_queues(store: StoreFolder, findings: Findings) -> tuple[int, int]:
     chosen = names if len(names) <= QUEUES_MAX else random.sample(names, QUEUES_MAX)
     log = LogFiles(store.path("commitlog"), MappedFiles(1))
     for topic, number in chosen:
-        folder = store.path("consumequeue", topic, str(number))
-        reader = QueueReader(folder)
+        folder = store.folder_of(topic, number)
+        reader = reader_of(folder)
         try:
             reader.refresh()
             end = reader.end() - (ENTRIES if store.is_running() else 0)  # the last ones may be on their way
@@ -164,7 +164,8 @@ def _sample_queues(store: StoreFolder, findings: Findings) -> tuple[int, int]:
             for at in sorted(wanted):
                 fault = _entry_fault(log, reader, topic, number, at)
                 if fault is not None:
-                    where = Extent(store.name, folder, at * ENTRY.size, None, topic, number, at)
+                    byte = 0 if is_batch_folder(folder) else at * ENTRY.size
+                    where = Extent(store.name, folder, byte, None, topic, number, at)
                     findings.add(fault[0].finding(where, fault[1]))
         except StoreUnreadable as error:
             findings.add(Kind.UNREADABLE.finding(Extent(store.name, folder, 0), str(error)))
@@ -176,7 +177,8 @@ def _sample_queues(store: StoreFolder, findings: Findings) -> tuple[int, int]:
 def _entry_fault(
     log: LogFiles, reader: QueueReader, topic: str, number: int, at: int
 ) -> tuple[Kind, str] | None:
-    entry = reader.at(at)
+    rows = reader.read(at, at + 1)  # of a batch only the first message has an entry
+    entry = Entry(*ENTRY.unpack(rows)) if rows else None
     if entry is None or entry.is_blank or (entry.is_written and entry.physical < log.first):
         return None
     if not entry.is_written:
