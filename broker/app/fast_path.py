@@ -100,8 +100,10 @@ class FastPathSetup:
 
     def _is_plain(self, topic: TopicConfig) -> bool:
         name = topic.name
-        if topic.has_batch_queues or name.startswith(
-            (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.LMQ_PREFIX)
+        if (
+            topic.has_batch_queues
+            or topic.is_compacted
+            or name.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.LMQ_PREFIX))
         ):
             return False
         is_system = self._topics.is_system(name) and name != name_rules.TRACE_TOPIC

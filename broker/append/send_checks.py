@@ -117,6 +117,12 @@ class SendChecks:
             raise Refusal(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{send_request.topic}] is forbidden."
             )
+        if topic is not None and topic.is_compacted:
+            remark = (
+                f"Sending message to topic[{topic.name}] is forbidden: it is a compaction topic "
+                "(cleanup.policy=COMPACTION), which this broker does not support."
+            )
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         topic = topic or self._created(send_request)
         if send_request.queue_id >= max(topic.read_queues, topic.write_queues):
             producer = f"Producer: {peer.remote[0]}:{peer.remote[1]}"

@@ -250,6 +250,12 @@ class PullHandler:
         if topic is None:
             remark = f"topic[{pull.topic}] not exist, apply first please!"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
+        if topic.is_compacted:
+            remark = (
+                f"the topic[{pull.topic}] pulling message is forbidden: it is a compaction topic "
+                "(cleanup.policy=COMPACTION), which this broker does not support"
+            )
+            raise _forbidden(remark, FORBIDDEN_BY_TOPIC)
         if not topic.readable:
             raise _forbidden(f"the topic[{pull.topic}] pulling message is forbidden", FORBIDDEN_BY_TOPIC)
         if not 0 <= pull.queue_id < topic.read_queues:

@@ -40,7 +40,7 @@ class TopicConfig:
 
     @property
     def readable(self) -> bool:
-        return self.perm & name_rules.PERM_READ != 0
+        return self.perm & name_rules.PERM_READ != 0 and not self.is_compacted
 
     @property
     def writable(self) -> bool:
@@ -50,12 +50,18 @@ class TopicConfig:
     def queues_read(self) -> int:
         """From 0 to this number: queues that consumers read now and after the topic has got as many queues as producers
         may write."""
-        return min(self.read_queues, self.write_queues) or self.read_queues
+        return 0 if self.is_compacted else min(self.read_queues, self.write_queues) or self.read_queues
 
     @property
     def has_batch_queues(self) -> bool:
         """An entry of its queues may be of several messages (inner batches)."""
         return self.attributes.get("queue.type") == "BatchCQ"
+
+    @property
+    def is_compacted(self) -> bool:
+        """A topic of Apache's broker that keeps the last message of each key. This broker keeps no compacted log, so it
+        neither takes nor gives messages of it."""
+        return self.attributes.get("cleanup.policy") == "COMPACTION"
 
     def to_object(self) -> dict[str, object]:
         return {

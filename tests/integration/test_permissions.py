@@ -58,6 +58,30 @@ def test_pulls_follow_the_topic_the_group_and_the_broker(tmp_path: Path) -> None
         assert code() == TOPIC_NOT_EXIST
 
 
+def test_compaction_topics_of_apache_are_not_used(tmp_path: Path) -> None:
+    """As plain topics they would lose the last message of a key when it expires."""
+    store = tmp_path / "store"
+    with BrokerProcess(store) as broker, broker.connect() as connection:
+        for topic in ("Plain", "Compacted"):
+            assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, 1)).code == 0
+        broker.stop()
+    topics = store / "config" / "topics.json"
+    table = fastjson.loads(topics.read_bytes())
+    table["topicConfigTable"]["Compacted"]["attributes"] = {"cleanup.policy": "COMPACTION"}
+    topics.write_bytes(fastjson.dumps(table))
+    with BrokerProcess(store) as broker, broker.connect() as connection:
+        for topic, wanted in (("Compacted", NO_PERMISSION), ("Plain", 0)):
+            for _ in range(2):  # a topic's second send takes the fast path
+                answers = [send(connection, topic, b"x"), pull(connection, topic)]
+                assert [answer.code for answer in answers] == [wanted, wanted]
+                assert all("compaction topic" in str(answer.remark) for answer in answers) == (wanted != 0)
+            assert pop(connection, topic).code == wanted
+        broker.stop()
+    assert fastjson.loads(topics.read_bytes())["topicConfigTable"]["Compacted"]["attributes"] == {
+        "cleanup.policy": "COMPACTION"
+    }
+
+
 def test_routes_follow_the_broker_permission_at_once(tmp_path: Path) -> None:
     """Clients that fetch the new routes stop sending or pulling, as with Apache's broker."""
     with (
