@@ -29,6 +29,7 @@ from firearrow.broker.services.topic_recovery import (
     drop_deleted_queues,
     follow_topic_kinds,
     recover_topics,
+    report_static_topics,
     trim_again,
 )
 from firearrow.broker.tables.subscription_filter import FilterCache
@@ -146,6 +147,7 @@ def _restore(base: Foundation, services: Services, *, is_isolated: bool) -> None
         if options.is_slave:
             tables.topics.version = version  # what the log gets next may be older than these topics
     follow_topic_kinds(tables.topics, store)
+    report_static_topics(store.root)
     services.messages.start(
         killed=base.killed,
         works=not options.is_slave and not is_isolated,

@@ -1,16 +1,19 @@
 """Topic recovery: deletes queues of deleted topics that the start found in the log again, trims queues again,
-and creates topics again that have queues but are in no file.
+and creates topics again that have queues but are in no file. Also names the static topics of a store of Apache's.
 
 The file was lost, or not written before a kill. Runs once at start, after the tables were loaded. Loop
 thread.
 """
 
 import logging
+import os
 from collections.abc import Iterable
 
+from firearrow._native.protocol import fastjson
 from firearrow._native.protocol.name_rules import LMQ_PREFIX
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.tables.deleted_topics import DeletedTopics
+from firearrow.broker.tables.json_fields import members_or_none
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 from firearrow.broker.tables.trimmed_queues import TrimmedQueues
@@ -42,6 +45,23 @@ def trim_again(trimmed: TrimmedQueues, store: MessageStore) -> None:
             store.cleaner.hide_below(topic, queue_id, physical_offset)
         except OSError as error:
             log.error("queue %d of topic %s cannot be trimmed again: %s", queue_id, topic, error)
+
+
+def report_static_topics(root: str) -> None:
+    """Name the static topics of Apache's broker, which are plain topics here."""
+    path = os.path.join(root, "config", "topicQueueMapping.json")
+    try:
+        with open(path, "rb") as file:
+            whole = members_or_none(fastjson.loads(file.read()), path)
+        names = sorted(map(str, members_or_none(whole.get("topicQueueMappingInfoMap"), path)))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read, so static topics of Apache's broker are not known: %s", path, error)
+        return
+    if names:
+        remark = "static topics are not supported: those of %s are plain topics here, with the queues of this store: %s"
+        log.warning(remark, path, ", ".join(names)[:1000])
 
 
 def follow_topic_kinds(topics: TopicTable, store: MessageStore) -> None:
