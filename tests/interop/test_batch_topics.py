@@ -10,6 +10,7 @@ import pytest
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.maintenance.verify import verify
 from tests.interop.driver import Driver
 from tests.interop.messages import hexed, numbered, read
 from tests.interop.peers import Apache, FireArrow, address
@@ -113,6 +114,7 @@ def test_a_store_changes_hands(writer: Open, reader: Open, tmp_path: Path, kille
         assert again[: len(written)] == written
         peer.stop()
     assert queue_bytes(store).startswith(before)
+    assert verify(str(store)).findings == []
     with writer(store, SIZES) as peer, ClientSocket(address(peer.address)) as connection:
         assert [seen(record) for record in read_all(connection)] == again
         peer.stop()
@@ -157,14 +159,29 @@ def test_answers_and_entries_are_apaches(tmp_path: Path) -> None:
         assert ours[part] == theirs[part], part
 
 
-def test_the_java_client_takes_batches_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        (FireArrow, FireArrow),
+        (Apache, FireArrow),
+        pytest.param(FireArrow, Apache, marks=pytest.mark.long),
+    ],
+    ids=["ours", "theirs to ours", "ours to theirs"],
+)
+def test_the_java_client_takes_batches_apart(writer: Open, reader: Open, tmp_path: Path) -> None:
+    """Its batches have unique keys, so that both brokers store each as one message."""
     need(lambda: java_class_path("client5"))
-    with FireArrow(tmp_path / "store", SIZES) as peer, Driver("java5", peer.name_server, tmp_path) as client:
+    store = tmp_path / "store"
+    with writer(store, SIZES) as peer, Driver("java5", peer.name_server, tmp_path / "writer") as client:
         with ClientSocket(address(peer.address)) as connection:
             create(connection)
         client.ask("send", group="writer", topic=TOPIC, body=hexed("alone"))
         client.ask("send", group="writer", topic=TOPIC, how="batch", keys="k", body=numbered("item", 30))
         client.ask("send", group="writer", topic=TOPIC, body=hexed("last"))
+        peer.stop()
+    with reader(store, SIZES) as peer, Driver("java5", peer.name_server, tmp_path / "reader") as client:
+        with ClientSocket(address(peer.address)) as connection:
+            assert [record.queue_offset for record in read_all(connection)] == [0, 1, 31]
         found = sorted(read(client, TOPIC, 32), key=lambda message: message["queueOffset"])
         assert [message["queueOffset"] for message in found] == [*range(32)]
         assert [message["body"] for message in found[1:31]] == numbered("item", 30)
