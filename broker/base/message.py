@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from firearrow._native.store.log.record import Record
 
+INNER_BATCH = 0x40 | 0x80
+"""The bits of a message that has others as its body: NEED_UNWRAP_FLAG and INNER_BATCH_FLAG."""
+
 
 class Property:
     """Names of properties that the broker reads or writes (Apache: MessageConst)."""

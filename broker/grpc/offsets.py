@@ -1,7 +1,13 @@
 """PullMessage, UpdateOffset, GetOffset and QueryOffset, which Apache's proxy does not implement. Loop thread."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+from firearrow._native.store.log.batch import items_of
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.message import INNER_BATCH
 from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
@@ -50,7 +56,7 @@ class OffsetMethods:
         now_ms, size = self._context.clock.now_ms(), 0
         call.send(call.method.response(status=messages.status("OK")))
         following = answer.integer("nextBeginOffset")
-        for record in records(answer.body):
+        for record in _taken_apart(answer.body, request.offset):
             if size > ANSWER_BYTES_MAX:
                 following = record.queue_offset
                 break
@@ -100,6 +106,19 @@ class OffsetMethods:
         response = call.method.response(status=messages.status("OK"))
         response.offset = answer.integer("offset")
         call.finish(response)
+
+
+def _taken_apart(body: bytes, start: int) -> Iterator[Record]:
+    """The messages of an answer from queue offset `start` on; an inner batch as several. RecordError, PutRefused."""
+    for record in records(body):
+        if record.sys_flag & INNER_BATCH:
+            sys_flag = record.sys_flag & ~INNER_BATCH
+            for at, (flag, text, properties) in enumerate(items_of(record.body), record.queue_offset):
+                if at >= start:
+                    single = replace(record, queue_offset=at, sys_flag=sys_flag, flag=flag)
+                    yield replace(single, body=text, properties_bytes=properties)
+        else:
+            yield record
 
 
 def _queue(request: ProtoMessage) -> dict[str, str]:

@@ -17,15 +17,13 @@ from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
 from firearrow.broker.base import property_rules
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.message import Message, Property, properties_of
+from firearrow.broker.base.message import INNER_BATCH, Message, Property, properties_of
 from firearrow.broker.base.message_ids import host_bytes, offset_id, unique_ids
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables.topics import TopicConfig
 
 COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700
-INNER_BATCH = 0x40 | 0x80
-"""The bits of a message that has others as its body: NEED_UNWRAP_FLAG and INNER_BATCH_FLAG."""
 SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
 
 NOT_IN_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREPARED))

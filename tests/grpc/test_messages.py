@@ -10,8 +10,16 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.grpc import messages
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
-from tests.support.grpc_caller import GrpcCaller, create_group, create_topic, message, until_received
-from tests.support.requests import pull_ext, records, send_ext
+from tests.support.grpc_caller import (
+    GrpcCaller,
+    create_group,
+    create_topic,
+    message,
+    receive_fields,
+    until_received,
+)
+from tests.support.requests import pull_ext, records, send_ext, topic_ext
+from tests.support.stores import item
 
 OK = messages.CODES["OK"]
 
@@ -346,6 +354,31 @@ def test_offsets_and_pulls(broker: BrokerProcess, caller: GrpcCaller, topic: str
     assert caller.call("GetOffset", **names).offset == 2
     assert caller.call("QueryOffset", message_queue=queue, query_offset_policy="END").offset == 3
     assert caller.call("QueryOffset", message_queue=queue, query_offset_policy="BEGINNING").offset == 0
+
+
+def test_a_pull_takes_batches_apart(
+    broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
+) -> None:
+    """Clients of gRPC know no inner batches. One that asks for a message within a batch gets those from there on."""
+    with broker.connect() as connection:
+        attributes = {"attributes": "+queue.type=BatchCQ"}
+        assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, 1) | attributes).code == 0
+        create_group(connection, group)
+        items = b"".join(item(b"%d" % n, b"TAGS\x01t%d\x02UNIQ_KEY\x01u%d\x02" % (n, n)) for n in range(3))
+        ext = send_ext(topic, i="UNIQ_KEY\x01all\x02") | {"m": "true"}
+        assert connection.ask(RequestCode.SEND_BATCH_MESSAGE, ext, items).code == 0
+    caller.send(topic, b"alone")
+    names = {"group": {"name": group}, "message_queue": {"topic": {"name": topic}, "id": 0}}
+    pulled = caller.call("PullMessage", offset=1, batch_size=32, **names)
+    found = [each.message for each in pulled if each.HasField("message")]
+    assert [(each.body, each.system_properties.queue_offset) for each in found] == [
+        (b"1", 1), (b"2", 2), (b"alone", 3),
+    ]  # fmt: skip
+    assert (found[0].system_properties.tag, found[0].system_properties.message_id) == ("t1", "u1")
+    assert pulled[-1].next_offset == 4
+    caller.consume(group, topic)
+    refused = caller.code("ReceiveMessage", **receive_fields(group, topic, 32))
+    assert (refused[0], "can be pulled, not popped" in refused[1]) == ("FORBIDDEN", True)
 
 
 def test_a_digest_is_checked(broker: BrokerProcess, caller: GrpcCaller, topic: str) -> None:
