@@ -235,3 +235,16 @@ def test_a_deleted_topic_comes_again_with_another_kind(broker: BrokerProcess) ->
         create(client, queues=1)
         assert send_batch(client, b"a", b"b").ext["queueOffset"] == "0"
         assert offset(client, RequestCode.GET_MAX_OFFSET) == 2
+
+
+def test_a_batch_is_not_sent_back_as_a_whole(broker: BrokerProcess) -> None:
+    """Clients then send the one message that failed to the retry topic."""
+    with broker.connect() as client:
+        create(client)
+        send_batch(client, b"a", b"b")
+        group = b'{"groupName":"CG"}'
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group).code == 0
+        (batch,) = read_all(client)
+        ext = {"offset": str(batch.physical_offset), "group": "CG", "delayLevel": "0", "originTopic": "B"}
+        refused = client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext | {"unitMode": "false"})
+        assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL")
