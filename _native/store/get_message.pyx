@@ -286,7 +286,7 @@ cdef inline bint is_full(
     return scan.bytes + size > limits.bytes_on_disk or messages > limits.count_on_disk - 1
 
 
-cdef const uint8_t *record_bytes(
+cdef inline const uint8_t *record_bytes(
     CommitLog log, ConsumeQueue queue, int64_t entry, int64_t offset, int64_t physical, int32_t *size
 ) except? NULL:
     """The record that an entry points to, with its queue offset; a wrong entry is repaired if its record is

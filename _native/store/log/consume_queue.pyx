@@ -169,7 +169,7 @@ cdef class ConsumeQueue:
         if file is None:
             return NULL
         self.ensure_mapped(file)
-        count[0] = min((file.base + file.size) // self.entry_bytes, self.end_entry) - entry
+        count[0] = min(entries_below(self, file.base + file.size), self.end_entry) - entry
         return file.map + (entry * self.entry_bytes - file.base)
 
     cdef int ensure_mapped(self, Segment file) except -1:
@@ -460,3 +460,10 @@ cdef class ConsumeQueue:
                 raise OSError(-status, os.strerror(-status), file.path)
         self.synced_entry = end
         return named
+
+
+cdef inline int64_t entries_below(ConsumeQueue queue, int64_t position) noexcept:
+    """How many entries are below a byte. A division by constants takes a tenth of the time."""
+    if queue.entry_bytes == ENTRY_BYTES:
+        return position // ENTRY_BYTES
+    return position // BATCH_ENTRY_BYTES
