@@ -1,7 +1,7 @@
 """What clients of gRPC find after their broker was killed, or a slave was promoted: what was acknowledged stays so,
-what was not comes again, and what was open goes on. `python -m tests.grpc.kills` does so for as long as wanted."""
+what was not comes again, and what was open goes on. `python -m tests.grpc.kills` does so for as long as wanted;
+test_restarts has what the broker renews."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,9 @@ from firearrow.broker.grpc import messages
 from tests.grpc.killed_clients import FIFO, FIFO_GROUP, GROUP, HALVES, TOPIC, prepare
 from tests.grpc.kills import Killed, OneBroker, Pair, run_round
 from tests.integration.pops import bodies, pop
-from tests.replication.pairs import end_of
-from tests.support.broker_process import BrokerProcess
-from tests.support.eventually import eventually
 from tests.support.grpc_caller import GrpcCaller, attempts
-from tests.support.startup import QUICK_REVIVE, constants
 
 OK = messages.CODES["OK"]
-RENEWED_BYTES = 4096
-"""What the log has of some renewals."""
-RENEWALS = {
-    "firearrow.broker.grpc.renewals:PERIOD_S": 0.05,
-    "firearrow.broker.grpc.renewals:AHEAD_MS": 10_000_000,
-}
-"""All that is processed is renewed all the time."""
 
 
 @pytest.fixture(params=[OneBroker, Pair], ids=["killed", "promoted"])
@@ -157,33 +146,3 @@ def test_what_was_open_goes_on(killed: Killed) -> None:
     with killed.connect() as connection:
         for topic in (TOPIC, HALVES):
             assert bodies(pop(connection, topic, consumerGroup=GROUP)) == []
-
-
-def test_renewals_that_a_kill_cuts_off(tmp_path: Path) -> None:
-    """What its consumer still processes comes to no one else, and is not lost."""
-    arguments = ("--set", "brokerName=pair", "--set", "reviveInterval=100", "--set", "timerPrecisionMs=100")
-    with BrokerProcess(tmp_path / "store", *arguments, environment=constants(RENEWALS)) as broker:
-        with broker.connect() as connection:
-            prepare(connection)
-        with GrpcCaller(broker.address, "consumer@1") as caller:
-            caller.produce(TOPIC)
-            caller.consume(GROUP, TOPIC, kind="PUSH_CONSUMER")
-            caller.send(TOPIC, b"first", b"second")
-            found = {each.body: each for each in received_by(caller, TOPIC, 2)}
-            with broker.connect() as connection:
-                begin = end_of(connection)
-                eventually(lambda: end_of(connection) > begin + RENEWED_BYTES, what="some renewals")
-            broker.kill()
-    with BrokerProcess(tmp_path / "store", *arguments, environment=QUICK_REVIVE) as again:
-        with again.connect() as connection:
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                assert bodies(pop(connection, TOPIC, consumerGroup=GROUP)) == []
-        with GrpcCaller(again.address, "consumer@1") as caller:
-            caller.consume(GROUP, TOPIC, kind="PUSH_CONSUMER")
-            assert caller.ack(GROUP, TOPIC, found[b"first"]).status.code == OK
-            assert change(caller, found[b"second"], 1).status.code == OK
-            [second] = received_by(caller, TOPIC, 1)
-            assert second.body == b"second"
-            assert caller.ack(GROUP, TOPIC, second).status.code == OK
-        assert again.stop() == 0
