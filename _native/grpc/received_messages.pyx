@@ -98,7 +98,7 @@ cdef class ReceivedMessages:
         return self.response(&view, &known, handle), handle, view.size, view.body.length
 
     cdef bint is_of_topic(self, const Text *topic) noexcept:
-        """Whether it is no record of a retry topic."""
+        """Whether its record is not in a retry topic."""
         return (
             topic.length == PyBytes_GET_SIZE(self.name)
             and memcmp(topic.at, PyBytes_AS_STRING(self.name), topic.length) == 0
@@ -219,7 +219,7 @@ cdef class ReceivedMessages:
 
 
 cdef inline Py_ssize_t field_bytes(Py_ssize_t length) noexcept nogil:
-    """Of a field with a small number and so many bytes."""
+    """Of a field with a small number and this many bytes."""
     return 1 + varint_bytes(length) + length
 
 

@@ -192,7 +192,7 @@ cdef class GrpcStream:
         return 0
 
     cdef int accept_late(self) except -1:
-        """It is no plain call."""
+        """It needs its method."""
         self.plain_state = NOT_PLAIN
         self.plain = None
         return self.owner.accept_call(self)

@@ -35,6 +35,8 @@ cdef enum:                                # nghttp2/nghttp2.h
 
 cdef enum:
     SEND_BYTES = 65536                    # given to the connection at once
+    REFUSED_BYTES = 65536                 # of a request that is refused in any case
+    UNIMPLEMENTED = 12                    # of gRPC
 
 cdef Nghttp2 nghttp2
 cdef nghttp2_session_callbacks *callbacks = NULL
@@ -517,3 +519,13 @@ cdef class Http2Session(ByteProtocol):
             except Exception as error:        # the other calls end as well
                 self.connection.loop.call_exception_handler({"message": "a call failed", "exception": error})
         return 0
+
+
+def refusing_session(Connection connection not None, str reason not None):
+    # type: (Connection, str) -> Http2Session
+    """What a connection speaks where gRPC is not served: each call is UNIMPLEMENTED. Http2Unavailable."""
+
+    def refuse(stream):
+        stream.finish(UNIMPLEMENTED, reason)
+
+    return Http2Session(connection, refuse, REFUSED_BYTES)

@@ -97,8 +97,7 @@ class GrpcServices:
 
     def session(self, connection: ServerConnection) -> ByteProtocol | None:
         """What a connection speaks that has sent HTTP/2's preface; None: it is closed, as libnghttp2 is missing."""
-        from firearrow._native.http2.session import Http2Unavailable  # noqa: PLC0415
-        from firearrow.broker.grpc.statuses import refusing_session  # noqa: PLC0415
+        from firearrow._native.http2.session import Http2Unavailable, refusing_session  # noqa: PLC0415
 
         try:
             service = self._service or self._load()

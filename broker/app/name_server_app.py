@@ -233,8 +233,10 @@ def _keep_kv(kv: KvTable, path: Path | None, saver: TableSaver) -> None:
 
 def _refuse_grpc(connection: ServerConnection) -> ByteProtocol | None:
     """What a client of gRPC gets, instead of a closed connection; None: libnghttp2 is missing."""
-    from firearrow._native.http2.session import Http2Unavailable  # noqa: PLC0415 (few need it)
-    from firearrow.broker.grpc.statuses import refusing_session  # noqa: PLC0415
+    from firearrow._native.http2.session import (  # noqa: PLC0415 (few need it)
+        Http2Unavailable,
+        refusing_session,
+    )
 
     try:
         return refusing_session(connection, NO_BROKER)

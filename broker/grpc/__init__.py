@@ -29,5 +29,5 @@ the first such client connects.
 - `service_call`: a call of health or reflection
 - `sessions`: Telemetry, Heartbeat, NotifyClientTermination
 - `settings`: what a client states, and what the server adds
-- `statuses`: refusals, codes for those of remoting, and sessions that refuse all calls
+- `statuses`: refusals, and codes for those of remoting
 """

@@ -55,7 +55,7 @@ def check_age(headers: dict[str, str], now_ms: int, age_s: int) -> None:
     try:
         signed = datetime.datetime.fromisoformat(text[:64])
     except ValueError:
-        raise GrpcRefusal("UNAUTHORIZED", f"{DATE_HEADER} is no time: {text[:64]}") from None
+        raise GrpcRefusal("UNAUTHORIZED", f"{DATE_HEADER} cannot be read as a time: {text[:64]}") from None
     if signed.tzinfo is None:
         signed = signed.replace(tzinfo=datetime.UTC)
     if abs(signed.timestamp() * 1000 - now_ms) > age_s * 1000:

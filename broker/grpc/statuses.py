@@ -1,20 +1,16 @@
-"""GrpcRefusal: why a call is refused; the codes of gRPC clients for those of remoting; and a session that refuses all
-calls, where there is no service. Without `protobuf`, which the service needs, and a name server has none of."""
+"""GrpcRefusal: why a call is refused; and the codes of gRPC clients for those of remoting.
+
+Loads nothing that only clients of gRPC need: the broker's table of receipt handles uses it.
+"""
 
 import re
 
-from firearrow._native.http2.grpc_stream import GrpcStream
-from firearrow._native.http2.session import Http2Session
 from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.connection import Connection
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
-UNIMPLEMENTED = 12
-REFUSED_BYTES = 1 << 16
-"""Of a request that is refused in any case."""
 _CODES: dict[int, str] = {
     ResponseCode.SUCCESS: "OK",
     ResponseCode.SYSTEM_BUSY: "TOO_MANY_REQUESTS",
@@ -111,12 +107,3 @@ def known_group(groups: GroupTable, name: str) -> GroupConfig:
     if group is None:
         raise GrpcRefusal("CONSUMER_GROUP_NOT_FOUND", f"group not found: {name}")
     return group
-
-
-def refusing_session(connection: Connection, reason: str) -> Http2Session:
-    """What a connection speaks where there is no service: each call is UNIMPLEMENTED. Http2Unavailable."""
-
-    def refuse(stream: GrpcStream) -> None:
-        stream.finish(UNIMPLEMENTED, reason)
-
-    return Http2Session(connection, refuse, REFUSED_BYTES)

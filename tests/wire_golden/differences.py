@@ -68,6 +68,7 @@ OUR_KEYS = frozenset(
         "advertisedPort",
         "grpcMaxInboundMessageSize",
         "grpcServerPort",
+        "grpcSignatureMaxAgeSec",
         "maxHeldPulls",
         "maxHalfMessagesWaiting",
         "maxReplyBytesWaiting",

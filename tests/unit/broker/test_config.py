@@ -19,6 +19,7 @@ OURS = {
     "proxyProtocolTrustedAddresses",
     "grpcMaxInboundMessageSize",
     "grpcServerPort",
+    "grpcSignatureMaxAgeSec",
     "maxTopicNums",
     "readUnconfirmedMessages",
     "maxTopicQueueNums",
