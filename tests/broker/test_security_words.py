@@ -120,6 +120,12 @@ def test_no_other_spelling_of_apaches_properties_asks() -> None:
 
 def test_options_of_the_broker_in_a_file_of_the_name_server() -> None:
     refused = set(security_faults(dict.fromkeys(BROKER, "10"), (), NAME_SERVER))
-    secure = {*tls.KEYS, *auth_options.NAME_SERVER_KEYS, "haSecret", "haAllowedAddresses"}
+    secure = {
+        *tls.KEYS,
+        *auth_options.NAME_SERVER_KEYS,
+        "haSecret",
+        "haAllowedAddresses",
+        "grpcSignatureMaxAgeSec",
+    }
     assert refused < secure | {"migrateAuthFromV1Enabled", "useTLS", "aclEnable", "rocketmq.acl.plain.file"}
     assert {"haSecret", "aclEnable", "authenticationEnabled", "tls.server.mode"} <= refused

@@ -19,10 +19,11 @@ from tests.client.test_blocking import ROOT, Topics, producer
 
 
 def test_an_interrupt_cancels_what_is_waited_for() -> None:
-    """In a separate process, which gets the signal however the tests were started."""
+    """In a separate process, which gets the signal however the tests were started, and while it waits: an interrupt
+    between the acquiring of a lock and its `with` leaves it held (CPython)."""
     done = run_script(
         """
-        import asyncio, os, signal, threading
+        import asyncio, os, signal, sys, threading, time
         from firearrow.client.threads.loop_thread import LoopThread
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,6 +40,8 @@ def test_an_interrupt_cancels_what_is_waited_for() -> None:
 
         def interrupt():
             started.wait(10)
+            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "wait":
+                time.sleep(0.001)
             os.kill(os.getpid(), signal.SIGINT)
 
         threading.Thread(target=interrupt).start()
