@@ -40,7 +40,7 @@ mkdir -p "$library" "$root/usr/lib/firearrow/bin" "$root/usr/bin" "$root/DEBIAN"
 
 # the wheel, without modules of an earlier build that have another name now, and without what only debuggers read
 rm -rf build/lib.* build/temp.*
-CFLAGS="-fno-asynchronous-unwind-tables -fno-unwind-tables ${CFLAGS:-}" LDFLAGS="-Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs ${LDFLAGS:-}" \
+CFLAGS="-fno-asynchronous-unwind-tables -fno-unwind-tables -falign-functions=1 -falign-jumps=1 -falign-loops=1 ${CFLAGS:-}" LDFLAGS="-Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs ${LDFLAGS:-}" \
     $python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir "$work" .
 rm -rf build/lib.* build/temp.*  # other programs build with other flags
 
@@ -64,10 +64,11 @@ find "$library" -depth -type d \( -name tests -o -name test -o -name sboms -o -n
 find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' \
     -o -name direct_url.json -o -path '*.dist-info/RECORD' \) -delete
 find "$library" -path '*.dist-info/METADATA' ! -path '*/firearrow-*' -delete
+sed -i '/^$/q' "$library"/firearrow-*.dist-info/METADATA  # without README
 find "$library" -name '*.so' -exec strip --strip-unneeded {} +
 $python -I -S "$here/check_imports.py" "$library" || fail "what is left of the wheel cannot be imported"
 # PyYAML and protobuf, which only plain_acl.yml and clients of gRPC need, are Debian's own, older ones
-rm -rf "$library/yaml" "$library"/pyyaml-*.dist-info "$library/google" "$library"/protobuf-*.dist-info
+rm -rf "$library/yaml" "$library/_yaml" "$library"/pyyaml-*.dist-info "$library/google" "$library"/protobuf-*.dist-info
 mkdir "$library/google"
 ln -s /usr/lib/python3/dist-packages/google/protobuf "$library/google/protobuf"
 ln -s /usr/lib/python3/dist-packages/yaml "$library/yaml"
@@ -97,7 +98,7 @@ install -D -m 644 LICENSE "$root/usr/share/doc/firearrow/copyright"
 install -D -m 644 -t "$root/usr/share/doc/firearrow" README.md SECURITY.md
 install -D -m 644 -t "$root/usr/share/doc/firearrow/docs" docs/*.md
 find "$root/usr/share/doc/firearrow/docs" \( -name 'ARCHITECTURE*' -o -name 'BENCHMARKS*' -o -name 'SPARK*' \) -delete
-gzip -9n "$root"/usr/share/doc/firearrow/docs/*.md
+gzip -9n "$root"/usr/share/doc/firearrow/*.md "$root"/usr/share/doc/firearrow/docs/*.md
 install -D -m 644 "$here/firearrow.1" "$root/usr/share/man/man1/firearrow.1"
 gzip -9n "$root/usr/share/man/man1/firearrow.1"
 gzip -9nc CHANGELOG.md >"$root/usr/share/doc/firearrow/changelog.gz"
