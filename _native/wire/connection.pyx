@@ -53,7 +53,7 @@ cdef class ByteProtocol:
         raise NotImplementedError
 
     cdef int lost(self) except -1:
-        """The connection is gone; called once."""
+        """The connection was lost; called once."""
         raise NotImplementedError
 
 
@@ -181,7 +181,7 @@ cdef class Connection:
 
     def lost(self, reason):
         # type: (Exception | None) -> None
-        """The connection is gone; called once."""
+        """The connection was lost; called once."""
 
     def broken(self, fault):
         # type: (str) -> None

@@ -1,4 +1,4 @@
-"""Settings of clients: which may register, the heartbeat of remoting that says the same, and what the server adds.
+"""Settings of clients: which may register, the heartbeat of remoting that states the same, and what the server adds.
 
 Pure functions; Apache: GrpcClientSettingsManager.
 """

@@ -17,7 +17,7 @@ from tests.grpc.translation import ORPHAN
 Rule = Callable[[Difference], bool]
 
 AT_MOST_S = 600
-"""How long ago a time of ours may be."""
+"""How long ago a time in our answer may be."""
 IN_ORDER = frozenset(("FIFO", "PRIORITY"))
 """Messages of these types have a queue of their own."""
 QUEUES = 4
@@ -116,7 +116,7 @@ def _receipts(d: Difference) -> bool:
 
 
 def _recalls(d: Difference) -> bool:
-    """The time of ours is another one."""
+    """Our answer has another time."""
     if d.leaf != "recall_handle":
         return False
     try:

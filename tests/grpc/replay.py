@@ -38,7 +38,7 @@ Delivered = tuple[str, str]
 
 
 class RunningCall:
-    """One call of ours: what it has received, and how it ended. The thread of the replay reads it."""
+    """One of our calls: what it has received, and how it ended. The thread of the replay reads it."""
 
     def __init__(self, channel: grpc.Channel, rpc: str, meta: dict[str, str], deadline: float) -> None:
         self._sent: deque[bytes | None] = deque()
@@ -167,7 +167,7 @@ class Replay:
         self._received: set[int] = set()
         """Calls to ReceiveMessage that were replayed."""
         self._stream: tuple[list[Answer], Status | None] = ([], None)
-        """The last receive of ours that got messages: its other answers, and its end."""
+        """Our last receive that got messages: its other answers, and its end."""
         self.translation = Translation()
         self.compared = 0
         self.equal = 0

@@ -1,4 +1,4 @@
-"""What gRPC needs is loaded when its first client connects: nobody else pays for it."""
+"""What gRPC needs is loaded when its first client connects: other brokers have none of it."""
 
 from pathlib import Path
 
