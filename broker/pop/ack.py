@@ -92,12 +92,14 @@ class AckService:
         """
         self._check(receipt_handle.revive_queue, receipt_handle.pop_ms + receipt_handle.invisible_ms)
         now = self._clock.now_ms()
+        # later than the old one, also within 1 ms: with the same key it would be acknowledged together with it
+        pop_ms = max(now, receipt_handle.pop_ms + 1)
         checkpoint = PopCheckPoint(
             topic,
             group,
             queue_id,
             offset,
-            now,
+            pop_ms,
             invisible_ms,
             [offset],
             receipt_handle.broker,
@@ -115,7 +117,7 @@ class AckService:
             receipt_handle.broker,
             (offset,),
         )
-        return now, self.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms)
+        return pop_ms, self.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms)
 
     def change_invisible_in_order(
         self,

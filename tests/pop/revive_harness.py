@@ -3,9 +3,12 @@
 from pathlib import Path
 
 from firearrow.broker.append.progress_journal import Kind
-from firearrow.broker.base.message import Property
+from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.options import Options
+from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
+from firearrow.broker.pop.order_info import ConsumerOrderInfo
+from firearrow.broker.pop.receipt_handles import ReceiptHandle
 from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -35,6 +38,16 @@ class ReviveHarness(Harness):
             Options(revive_queues=1), topics=self.topics, groups=self.groups, offsets=self.offsets
         )
         self.revive = ReviveService(context, self.appender, lambda: self.behind)
+        self.acks = AckService(
+            self.store,
+            self.appender,
+            self.offsets,
+            ConsumerOrderInfo(self.clock),
+            context.config,
+            self.clock,
+            context.stats.events,
+            lambda key: None,
+        )
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.REVIVE: self.revive.restore}
         for entry in self.journal.recover_entries():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
@@ -57,6 +70,16 @@ class ReviveHarness(Harness):
         )
         message = acks.message(REVIVE, 0, point.revive_ms, self.clock.now_ms())
         self.appender.put(message, hooks=False)
+
+    def change_invisible(self, point: PopCheckPoint, offset: int, invisible_ms: int) -> None:
+        handle = ReceiptHandle(point.start_offset, point.pop_ms, point.invisible_ms, 0, "", "b")
+        self.acks.change_invisible(
+            point.group, point.topic, point.queue_id, offset, handle, invisible_ms, suspend=False
+        )
+
+    @staticmethod
+    def _schedule(message: Message) -> None:
+        """The message reaches its topic at once."""
 
     def revived(self) -> list[bytes]:
         return self.bodies(RETRY)

@@ -52,6 +52,18 @@ def test_all_acknowledged_at_once(harness: ReviveHarness) -> None:
     assert harness.offsets.committed(GROUP, REVIVE, 0) == 0
 
 
+def test_a_message_that_is_hidden_for_longer_in_the_millisecond_of_its_pop_is_revived(
+    harness: ReviveHarness,
+) -> None:
+    """Its first check point is acknowledged; the second one is told apart by its time."""
+    filled(harness, 1)
+    harness.change_invisible(harness.pop(0), 0, 2 * INVISIBLE_MS)
+    harness.timers.run(INVISIBLE_MS + 4000)
+    assert harness.revived() == []
+    harness.timers.run(INVISIBLE_MS)
+    assert harness.revived() == [b"0"]
+
+
 def test_revive_waits_for_a_late_timer(harness: ReviveHarness) -> None:
     filled(harness, 1)
     harness.behind = True
