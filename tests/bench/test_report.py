@@ -218,7 +218,7 @@ def test_a_row_is_profiled(
     if perf and not profile.has_perf():
         pytest.skip("perf is not there, or may not sample")
     monkeypatch.setattr(profile, "has_perf", lambda: perf)
-    [made] = profile.main(["hot features", "--seconds", "0.4", "--part", "0.01", "--no-record"])
+    [made] = profile.main(["hot features", "--seconds", "1", "--part", "0.01", "--no-record"])
     assert sum(made.groups.values()) == pytest.approx(1, abs=0.01)
     assert made.groups["kernel"] > 0
     assert made.samples >= profile.TICKS_MIN

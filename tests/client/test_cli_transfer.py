@@ -318,7 +318,7 @@ def test_a_killed_export_continues(
     part, progress = tmp_path / f"{file.name}.part", tmp_path / f"{file.name}.progress"
     words = ["topic", "export", filled, str(file)]
     for least in (400, 1500):
-        with forked(name_server, *words, "--rate", "1200") as process:
+        with forked(name_server, *words, "--rate", "600") as process:
             eventually(
                 lambda least=least: (
                     progress.exists()

@@ -87,7 +87,8 @@ def run(
             env=os.environ | (environment or {}),
         )
     lines = [line for line in done.stdout.splitlines() if line.startswith(("passed ", "failed "))]
-    assert sorted(lines) == sorted(f"passed {name}" for name in scenarios), log.read_text()[-4000:]
+    passed = sorted(lines) == sorted(f"passed {name}" for name in scenarios)
+    assert passed, f"{done.stdout}exit code {done.returncode}\n{log.read_text()[-4000:]}"
 
 
 def command(client: str, home: Path) -> list[str]:

@@ -68,9 +68,11 @@ def await_checkpoint(store: Path, read_ms: int, queue_offset: int) -> None:
 
 def write(client: ClientSocket, store: Path, due_ms: int) -> set[bytes]:
     """All that must be delivered; messages that are due when the timer reads them come last."""
-    now_ms = time.time_ns() // 1_000_000
+    early_ms = 0
     for number in range(EARLY):
-        send(client, f"early {number}", now_ms + EARLY_MS + number * 25)
+        early_ms = time.time_ns() // 1_000_000 + EARLY_MS + number * 25
+        send(client, f"early {number}", early_ms)
+    now_ms = time.time_ns() // 1_000_000
     handles = [send(client, f"pending {number}", due_ms + number * APART_MS) for number in range(PENDING)]
     send(client, "far", now_ms + 2 * DAY_MS)
     recalled = range(0, PENDING, 50)
@@ -78,7 +80,7 @@ def write(client: ClientSocket, store: Path, due_ms: int) -> set[bytes]:
         ext = {"producerGroup": "PG", "topic": TOPIC, "recallHandle": handles[number]}
         assert client.ask(RequestCode.RECALL_MESSAGE, ext).code == 0
     sent = EARLY + PENDING + 1 + len(recalled)
-    await_checkpoint(store, now_ms + EARLY_MS + EARLY * 25, sent)
+    await_checkpoint(store, early_ms + 1, sent)
     for number in range(3):
         properties = f"TIMER_OUT_MS\x01{now_ms - 5000}\x02REAL_TOPIC\x01{TOPIC}\x02REAL_QID\x010\x02"
         ext = send_ext("rmq_sys_wheel_timer", i=properties)

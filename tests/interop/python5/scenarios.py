@@ -219,13 +219,22 @@ SCENARIOS: dict[str, Callable[[str], None]] = {
 }
 
 
+printing = threading.Lock()
+
+
+def report(line: str) -> None:
+    """`print` writes the end of the line apart, so lines of other threads could come in between."""
+    with printing:
+        print(line, flush=True)
+
+
 def run(argument: str) -> None:
     name, topic = argument.split("=")
     try:
         SCENARIOS[name](topic)
-        print(f"passed {name}", flush=True)
+        report(f"passed {name}")
     except BaseException as error:  # reported, and the others go on
-        print(f"failed {name}: {error!r}", flush=True)
+        report(f"failed {name}: {error!r}")
         traceback.print_exc()
 
 
