@@ -54,7 +54,7 @@ def read_where(spark: "SparkSession", condition: str, **options: str) -> "DataFr
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
     if not is_remote():
-        from firearrow.spark_tools.datasource.condition import pushdown_for  # noqa: PLC0415
+        from firearrow.spark_tools.datasource.filters import pushdown_for  # noqa: PLC0415
         from firearrow.spark_tools.datasource.source import schema_of  # noqa: PLC0415
 
         pushdown = pushdown_for(spark, condition, schema_of(options))

@@ -1,7 +1,6 @@
 """The format `rocketmq`: Spark's data source and sink.
 
-- `condition`: translates an SQL condition with Spark's own parser and optimizer
-- `filters`: translates Spark's filters to a Pushdown
+- `filters`: translates Spark's filters, and SQL conditions, to a Pushdown
 - `progress`: progress of streams after each micro-batch: their lag, and a consumer group that follows
 - `ranges`: a stream source whose rows are offset ranges instead of messages; used by the copy job
 - `reader`: batch read: plans partitions once and reads each in a task

@@ -1,14 +1,16 @@
-"""Translates Spark's filters to a Pushdown. Pure functions.
+"""Translates Spark's filters, and SQL conditions, to a Pushdown. Spark applies all filters again, which costs
+nanoseconds a row.
 
-Spark applies all filters again, which costs nanoseconds a row. So the Pushdown may let too many rows through,
-but never drops a matching one.
+A condition is translated with Spark's own parser and optimizer, which resolves the names, inserts the casts and folds
+the constants, in the session's time zone and ANSI mode, as it does for the query itself. What it would push to a source
+is narrowed; nothing else is. That uses Spark's internal API, as there is no public one, and the driver.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -20,12 +22,23 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringStartsWith,
 )
+from pyspark.sql.types import StructType
 
-from firearrow.spark_tools.plan.pushdown import Pushdown, Span, span_and
+from firearrow.spark_tools.plan.comparisons import EPOCH, compared, one_of, starts_with
+from firearrow.spark_tools.plan.pushdown import Pushdown
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+COMPARISONS = {
+    kind.__name__: kind
+    for kind in (
+        EqualTo,
+        EqualNullSafe,
+        GreaterThan,
+        GreaterThanOrEqual,
+        LessThan,
+        LessThanOrEqual,
+        StringStartsWith,
+    )
+}
 
 
 def pushdown_of(filters: Iterable[Filter]) -> Pushdown:
@@ -39,98 +52,66 @@ def pushdown_of(filters: Iterable[Filter]) -> Pushdown:
 def _pushed(found: Pushdown, each: Filter) -> Pushdown:
     match each:
         case EqualTo((column,), value) | EqualNullSafe((column,), value):
-            return _one_of(found, column, (value,))
+            return compared(found, column, "==", value)
         case In((column,), values):
-            return _one_of(found, column, values)
-        case StringStartsWith(("topic",), str(prefix)) if _exact(prefix):
-            longer, shorter = sorted((prefix, found.topic_prefix), key=len, reverse=True)
-            return (
-                replace(found, topic_prefix=longer)
-                if longer.startswith(shorter)
-                else replace(found, topics=frozenset())
-            )
+            return one_of(found, column, values)
+        case StringStartsWith((column,), str(prefix)):
+            return starts_with(found, column, prefix)
         case GreaterThan((column,), value):
-            return _with_span(found, column, value, lambda ticks: (ticks + 1, None))
+            return compared(found, column, ">", value)
         case GreaterThanOrEqual((column,), value):
-            return _with_span(found, column, value, lambda ticks: (ticks, None))
+            return compared(found, column, ">=", value)
         case LessThan((column,), value):
-            return _with_span(found, column, value, lambda ticks: (None, ticks))
+            return compared(found, column, "<", value)
         case LessThanOrEqual((column,), value):
-            return _with_span(found, column, value, lambda ticks: (None, ticks + 1))
+            return compared(found, column, "<=", value)
     return found
 
 
-def _one_of(found: Pushdown, column: str, values: Iterable[Any]) -> Pushdown:
-    """Null equals nothing. A value of another type changes nothing."""
-    values = [value for value in values if value is not None]
-    match column:
-        case "topic" if _texts(values):
-            return replace(found, topics=_both(found.topics, values))
-        case "tags" if _texts(values):
-            return replace(found, tags=_both(found.tags, values))
-        case "uniqKey" if _texts(values):
-            return replace(found, unique_ids=_both(found.unique_ids, values))
-        case "keys" if _texts(values) and all(value.split(" ")[0] for value in values):
-            return replace(found, keys=_both(found.keys, [value.split(" ")[0] for value in values]))
-        case "queueId" if _numbers(values):
-            return replace(found, queue_ids=_both(found.queue_ids, values))
-        case "queueOffset" if _numbers(values):
-            return replace(found, offsets=_both(found.offsets, values))
-        case "storeTimestamp" | "bornTimestamp" if values and all(
-            isinstance(each, datetime) for each in values
-        ):
-            found = _with_span(found, column, min(values), lambda ticks: (ticks, None))
-            return _with_span(found, column, max(values), lambda ticks: (None, ticks + 1))
-    return found
+# ---- conditions ----
 
 
-def _with_span(found: Pushdown, column: str, value: object, span: Callable[[int], Span]) -> Pushdown:
-    """`span` gets the value in the column's unit: a number, or a time in microseconds."""
-    match column:
-        case "queueId" if _numbers([value]):
-            return replace(found, queue_id_span=span_and(found.queue_id_span, span(_number(value))))
-        case "queueOffset" if _numbers([value]):
-            return replace(found, offset_span=span_and(found.offset_span, span(_number(value))))
-        case "storeTimestamp" if isinstance(value, datetime):
-            return replace(found, stored=span_and(found.stored, _span_ms(span(_microseconds(value)))))
-        case "bornTimestamp" if isinstance(value, datetime):
-            return replace(found, born=span_and(found.born, _span_ms(span(_microseconds(value)))))
-    return found
+def pushdown_for(spark: SparkSession, condition: str, schema: StructType) -> Pushdown:
+    """What rows of `schema` must have for the condition to hold. Spark's AnalysisException: the condition is
+    invalid."""
+    java = spark._jsparkSession
+    no_rows = spark.sparkContext._jsc.emptyRDD()
+    frame = java.createDataFrame(no_rows, java.parseDataType(schema.json())).where(condition)
+    plan = frame.queryExecution().optimizedPlan()
+    if plan.getClass().getSimpleName() != "Filter":  # constant, or a subquery
+        return Pushdown()
+    return pushdown_of(_filters_in(spark, plan.condition()))
 
 
-def _span_ms(span: Span) -> Span:
-    """The whole milliseconds in the span: columns have no finer unit."""
-    low, high = (None if edge is None else -(-edge // 1000) for edge in span)
-    return low, high
+def _filters_in(spark: SparkSession, condition: Any) -> Iterator[Filter]:  # noqa: ANN401
+    """The filters that Spark can translate, of those that are joined by AND."""
+    jvm = spark._jvm
+    assert jvm is not None
+    strategy = getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceStrategy$")
+    strategy = getattr(strategy, "MODULE$")
+    parts = strategy.splitConjunctivePredicates(condition)
+    for index in range(parts.size()):
+        translated = strategy.translateFilter(parts.apply(index), False)
+        found = _filter(translated.get()) if translated.isDefined() else None
+        if found is not None:
+            yield found
 
 
-def _microseconds(when: datetime) -> int:
-    """Exact. A time without a zone is UTC, like the column."""
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return (when - EPOCH) // timedelta(microseconds=1)
+def _filter(java: Any) -> Filter | None:  # noqa: ANN401
+    """The same filter in Python; None if it cannot narrow."""
+    name = java.getClass().getSimpleName()
+    if name == "In":
+        return In((java.attribute(),), tuple(_value(each) for each in java.values()))
+    kind = COMPARISONS.get(name)
+    return None if kind is None else kind((java.attribute(),), _value(java.value()))
 
 
-def _number(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _numbers(values: list[Any]) -> bool:
-    return all(
-        isinstance(value, int) and not isinstance(value, bool) and LONG_MIN < value < LONG_MAX
-        for value in values
-    )
-
-
-def _texts(values: list[Any]) -> bool:
-    return all(isinstance(value, str) and _exact(value) for value in values)
-
-
-def _exact(text: str) -> bool:
-    """Bytes that are not UTF-8 show as the replacement character, so a value with one may match other
-    bytes."""
-    return REPLACEMENT not in text
-
-
-def _both(found: frozenset[Any] | None, values: Iterable[Any]) -> frozenset[Any]:
-    return frozenset(values) if found is None else found & frozenset(values)
+def _value(java: Any) -> Any:  # noqa: ANN401
+    """py4j has translated strings and numbers already."""
+    if not hasattr(java, "getClass"):
+        return java
+    name = java.getClass().getName()
+    instant = java.toInstant() if name == "java.sql.Timestamp" else java
+    if name in ("java.sql.Timestamp", "java.time.Instant"):
+        return EPOCH + timedelta(seconds=instant.getEpochSecond(), microseconds=instant.getNano() // 1000)
+    return java

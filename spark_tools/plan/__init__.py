@@ -1,6 +1,7 @@
 """Plans what a load reads, without Spark: options, offsets, splits.
 
 - `batch`: plan of one `load()`: queues, bounds, offsets, splits
+- `comparisons`: comparisons of a column with values, as a Pushdown
 - `data_loss`: ranges that are missing: an error that names them, or a count and warnings
 - `offsets`: offsets as JSON and as values, and the points where reading starts or ends
 - `option_parsing`: option parsing: declares options with their parsers, reads them from strings, prints
