@@ -27,6 +27,8 @@ sys.path.append(str(ROOT / "packaging"))
 from translation import Translation, headers  # noqa: E402 - found by the line before
 
 FOLDERS = ("_native", "broker", "client", "spark_tools")
+NAMES = "spark_tools/names"
+"""The package `firearrow` itself."""
 CLIENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["firearrow"]["client-modules"]
 """The modules that the client needs: all that is built for macOS and Windows, where there is no broker."""
 IMPORT = re.compile(r"^[ \t]*from firearrow\._native\.([\w.]+) import", re.M)
@@ -59,17 +61,22 @@ def link_shape() -> Path:
     shape = ROOT / "build" / "shape"
     (shape / "firearrow").mkdir(parents=True, exist_ok=True)
     for folder in FOLDERS:
-        link = shape / "firearrow" / folder
-        if os.name == "nt":  # links need a privilege there
-            shutil.copytree(
-                ROOT / folder, link, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-            )
-            continue
-        if link.is_symlink() and link.resolve() != (ROOT / folder):
-            link.unlink()
-        if not link.is_symlink():
-            link.symlink_to(ROOT / folder)
+        link_to(ROOT / folder, shape / "firearrow" / folder)
+    link_to(ROOT / NAMES / "__init__.py", shape / "firearrow" / "__init__.py")
     return shape
+
+
+def link_to(source: Path, link: Path) -> None:
+    if os.name == "nt":  # links need a privilege there
+        if source.is_dir():
+            shutil.copytree(source, link, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, link)
+        return
+    if link.is_symlink() and link.resolve() != source:
+        link.unlink()
+    if not link.is_symlink():
+        link.symlink_to(source)
 
 
 def missing() -> list[str]:
@@ -237,9 +244,9 @@ def packages() -> list[str]:
 
 
 setup(
-    packages=[*packages(), "pyspark_firearrow"],
+    packages=["firearrow", *packages(), "pyspark_firearrow"],
     package_dir={f"firearrow.{folder}": folder for folder in FOLDERS}
-    | {"pyspark_firearrow": "spark_tools/discovery"},
+    | {"firearrow": NAMES, "pyspark_firearrow": "spark_tools/discovery"},
     include_package_data=False,  # a package gets this, not all that is in MANIFEST.in
     package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt", "*.properties"]},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},

@@ -27,6 +27,11 @@ BUILT_IN = {
     VERSION: "Print the version.",
 }
 """Commands without an entry point."""
+EXTRAS = {
+    "spark": ": pip install 'firearrow[spark]' in an environment of its own",
+    "sql": ": pip install 'firearrow[sql]'",
+}
+"""What to do if a package is missing."""
 
 
 class EntryPoint(NamedTuple):
@@ -82,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command = entry.load()
     except ModuleNotFoundError as error:
-        hint = f": pip install 'firearrow[{name}]' in an environment of its own" if name == "spark" else ""
+        hint = EXTRAS.get(name, "")
         print(f"firearrow {name}: the Python package {error.name} is not installed{hint}", file=sys.stderr)
         return CANNOT_START
     finally:

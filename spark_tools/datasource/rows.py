@@ -1,10 +1,9 @@
-"""Reads the ranges of one task as Arrow batches, a chunk of the log at a time.
+"""Reads the ranges of one task as Arrow batches.
 
 Pickled to the worker. The reader is opened there, and closed after the last batch or when Spark needs no
 more.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,9 +21,7 @@ from firearrow.spark_tools.plan.data_loss import FailFast
 from firearrow.spark_tools.plan.options import SourceOptions
 from firearrow.spark_tools.plan.queue_records import StreamOffsets, report_changed
 from firearrow.spark_tools.plan.splits import InputSplit
-
-SIZES_ARE_OFF = 1.02
-"""Margin for sizes, which are often estimated as shares of larger ranges."""
+from firearrow.spark_tools.tables.dataset import batches_of
 
 
 class RangePartition(InputPartition):
@@ -49,29 +46,13 @@ class TaskReader:
         if not isinstance(partition, RangePartition):
             return
         setup_worker()
-        options, lost = self.options, FailFast(self.options.fail_on_loss)
-        message_filter = self.message_filter.of_columns(self.columns)
+        lost = FailFast(self.options.fail_on_loss)
         with self.message_source.open() as reader:
-            for part in partition.part:
-                bytes_max = even(part.size, options.batch_bytes)
-                for spans in reader.read(part, message_filter, lost, bytes_max=bytes_max):
-                    yield from columns.record_batches(
-                        spans,
-                        self.columns,
-                        part.queue.broker_name,
-                        open_bodies=options.open_bodies,
-                        on_data_loss=lost,
-                        count_max=options.batch_rows,
-                        bytes_max=bytes_max,
-                    )
+            yield from batches_of(
+                reader, partition.part, self.message_filter, self.columns, self.options, lost
+            )
             if partition.planned is not None:
                 report_changed(reader, partition.part, partition.planned, lost)
-
-
-def even(size: int, about: int) -> int:
-    """Batch size that divides a range of `size` evenly: a small last batch costs as much as a full one."""
-    batches = max(1, round(size / about))
-    return max(about, math.ceil(size / batches * SIZES_ARE_OFF))
 
 
 def asked_columns(schema: StructType) -> tuple[str, ...]:

@@ -392,6 +392,12 @@ class StreamCursor:
     def _check(self) -> QueueRecordCheck:
         return QueueRecordCheck(self._open())
 
+    def close(self) -> None:
+        """Close the reader, which Spark never does."""
+        if self._reader is not None:
+            self._reader.__exit__(None, None, None)
+            self._reader = None
+
     def _open(self) -> SourceReader:
         if self._reader is None:
             self._reader = self._message_source.open().__enter__()

@@ -1,0 +1,41 @@
+"""Installed as `firearrow`: its packages, and the names by which programs read the log as tables, loaded on first use.
+
+import firearrow
+firearrow.read("store", "Orders", columns=("tags", "body")).read_all()
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from firearrow.spark_tools.tables.dataset import dataset, read, to_pandas
+    from firearrow.spark_tools.tables.polars_scan import scan_polars
+    from firearrow.spark_tools.tables.sql import query, to_duckdb
+    from firearrow.spark_tools.tables.tail import tail
+else:
+    _LOADED_ON_USE = {
+        "dataset": "dataset",
+        "query": "sql",
+        "read": "dataset",
+        "scan_polars": "polars_scan",
+        "tail": "tail",
+        "to_duckdb": "sql",
+        "to_pandas": "dataset",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in _LOADED_ON_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            module = import_module(f"firearrow.spark_tools.tables.{_LOADED_ON_USE[name]}")
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                f"firearrow.{name} needs the Python package {error.name}: pip install 'firearrow[arrow]'"
+            ) from None
+        return getattr(module, name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
+
+__all__ = ["dataset", "query", "read", "scan_polars", "tail", "to_duckdb", "to_pandas"]
