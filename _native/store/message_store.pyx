@@ -655,6 +655,17 @@ cdef class MessageStore:
         if self.confirm_later:
             self.dispatch.hide(self.reader.confirmed)
 
+    def drop_lmq(self, str name not None, int64_t end):
+        # type: (...) -> bool
+        """Delete an LMQ whose last record ends there, and which gets no other one now; False: it is not
+        deleted. After a power cut it may exist again."""
+        cdef bytes topic = name.encode("utf-8", "replace")
+        cdef ConsumeQueue queue = self.dispatch.queue_of(topic, 0, False)
+        if queue is None or queue.max_physical != end or queue.next_entry != queue.end_entry:
+            return False
+        self.dispatch.forget(topic, 0, False)
+        return True
+
 
 cdef extern from "unistd.h" nogil:
     int syncfs(int fd)

@@ -85,6 +85,15 @@ cdef class StoreReader:
         # type: (...) -> list[tuple[str, int]]
         return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 
+    def last_ends(self, str prefix not None):
+        # type: (...) -> Iterator[tuple[str, int]]
+        """(topic, physical end of the last record) of each queue of now whose topic begins so. It may go on
+        after changes: the end of a queue is that of when it is its turn, 0 if it is deleted."""
+        cdef ConsumeQueue queue
+        for queue in self.dispatch.all_queues():
+            if queue.topic.startswith(prefix):
+                yield queue.topic, queue.max_physical
+
     def get(
         self,
         str topic not None,
@@ -277,7 +286,10 @@ cdef class StoreReader:
     def drain_entry_repairs(self):
         # type: (...) -> list[str]
         """A line for each wrong queue entry that readers found since the last call. Any thread."""
-        return self.dispatch.entry_repairs.drain()
+        found = self.dispatch.entry_repairs.drain()
+        if found:
+            self.dispatch.note_moved()
+        return found
 
     def is_near_end(self, int64_t physical_offset):
         # type: (...) -> bool

@@ -20,12 +20,16 @@ from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.files.mmap_budget cimport Mappings
 from firearrow._native.store.files.segment cimport Segment
 
+cdef enum:
+    UNSYNCED = 1
+    LISTED = 2
+
 
 @cython.final
 cdef class ConsumeQueue:
     # fields that every message uses, in one cache line: with many queues each is a cache miss
     cdef readonly int32_t queue_id
-    cdef bint dirty                       # has entries that are not synced
+    cdef int32_t dirty                    # has entries that are not synced; with LISTED, Dispatch knows it
     cdef int64_t reply_batch_number       # number of the last reply batch with this queue
     cdef readonly int64_t end_entry, next_entry, visible
     cdef readonly int64_t max_physical    # end of the last record that is in the queue

@@ -287,7 +287,7 @@ cdef class ConsumeQueue:
         if self.next_entry < self.end_entry:
             self.next_entry = self.end_entry
         self.max_physical = physical_offset + size
-        self.dirty = True
+        self.dirty |= UNSYNCED
         return 0
 
     cdef uint8_t *slot_at(self, int64_t entry) except NULL:

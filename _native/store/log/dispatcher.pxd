@@ -50,6 +50,9 @@ cdef class Dispatch:
     cdef readonly int64_t lmq_count        # number of LMQs
     # how often topics were deleted: code that caches a queue must look it up again when this changes
     cdef readonly int64_t forgotten
+    cdef list changed                      # queues with entries that are not synced; see `changed_any`
+    cdef bint changed_any                  # also others may have some: after the open, and after `note_moved`
+    cdef int64_t known_filled              # number of queues with entries; -1: to be counted
     cdef Staged *staged
     cdef Py_ssize_t staged_count, staged_capacity
     cdef KeyHashes hashes                  # of the staged records
@@ -63,6 +66,9 @@ cdef class Dispatch:
         int32_t size, int64_t store_time,
     ) except -1
     cdef int apply(self, bint confirmed) except -1
+    cdef int note_append(self, ConsumeQueue queue) except -1
+    cdef void note_moved(self) noexcept
+    cdef list take_changed(self)
     cdef void prefetch(self) noexcept
     cdef void drop_staged(self) noexcept
     cdef int confirm(self, int64_t physical_offset) noexcept

@@ -16,7 +16,7 @@ from firearrow._native.store.log.batch_consume_queue cimport (
 from firearrow._native.store.log.queue_check cimport (
     delete_files, is_valid_batch, is_valid_entry, points_to, restart_queue,
 )
-from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.consume_queue cimport LISTED, ConsumeQueue
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
 from firearrow._native.store.log.key_index cimport KeyIndex
@@ -40,6 +40,7 @@ MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
 LMQ_PREFIX_TEXT = os.fsdecode(LMQ_PREFIX)
+LITE_PREFIX = LMQ_PREFIX_TEXT + "$"  # type: str
 
 cdef enum:
     RECENT = 4096
@@ -90,6 +91,10 @@ cdef bint allows_multi(const Text *topic) noexcept nogil:
     )
 
 
+cdef inline bint is_lite(ConsumeQueue queue) except -1:
+    return queue.topic.startswith(LITE_PREFIX)
+
+
 cdef inline int32_t keys_begin(ConsumeQueue queue, const Text *topic) noexcept:
     """Hash of `topic#`: cached in the queue, computed for a record without a queue."""
     return queue.topic_key_hash if queue is not None else keys_of(topic.at, topic.length)
@@ -123,6 +128,7 @@ cdef class Dispatch:
         self.batch_topics, self.plain_topics = set(), frozenset()
         self.deletions = {}
         self.trims = {}
+        self.changed, self.changed_any, self.known_filled = [], True, -1
         self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
         self.entry_repairs = EntryRepairs()
@@ -269,6 +275,7 @@ cdef class Dispatch:
         for n in range(self.staged_count):
             plan = &self.staged[n]
             if plan.queue is not NULL:
+                self.note_append(<ConsumeQueue> plan.queue)
                 (<ConsumeQueue> plan.queue).append(plan.physical_offset, plan.size, plan.tags_code)
                 if confirmed:
                     (<ConsumeQueue> plan.queue).visible += 1
@@ -279,6 +286,42 @@ cdef class Dispatch:
                 key += 1
         self.staged_count = self.hashes.count = 0
         return 0
+
+    cdef int note_append(self, ConsumeQueue queue) except -1:
+        """The queue gets an entry: `sync` and `filled` need no look at all queues, of which there may be millions."""
+        if not queue.dirty & LISTED:
+            self.changed.append(queue)
+            queue.dirty |= LISTED
+        if queue.end_entry == 0 and self.known_filled >= 0:
+            self.known_filled += not is_lite(queue)
+        return 0
+
+    cdef void note_moved(self) noexcept:
+        """A queue changed otherwise: the next `sync` looks at all."""
+        self.changed_any, self.known_filled = True, -1
+
+    @property
+    def filled(self):
+        # type: (...) -> int
+        """The number of queues with entries but those of lite topics, which are deleted between two checkpoints.
+        Any thread."""
+        cdef ConsumeQueue queue
+        cdef int64_t count = 0
+        if self.known_filled < 0:
+            for queue in self.all_queues():
+                count += queue.end_entry > 0 and not is_lite(queue)
+            self.known_filled = count
+        return self.known_filled
+
+    cdef list take_changed(self):
+        """The queues with unsynced entries."""
+        cdef ConsumeQueue queue
+        cdef list changed = self.changed
+        self.changed = []
+        if not self.changed_any:
+            return changed
+        self.changed_any = False
+        return [queue for queue in self.all_queues() if queue.dirty or queue.named]
 
     cdef void prefetch(self) noexcept:
         """Prefetch the memory of all staged entries and slots: with many queues and keys each is a cache
@@ -374,7 +417,7 @@ cdef class Dispatch:
                 fsync_dir(folder)
 
         try:
-            dirty = [queue for queue in self.all_queues() if queue.dirty or queue.named]
+            dirty = self.take_changed()
             for_each_parallel(sync_entries, dirty)
             folders = set()
             for queue in named:
@@ -387,18 +430,24 @@ cdef class Dispatch:
         except OSError:
             for queue in named:
                 queue.named = True
+            self.changed_any = True
             raise
 
-    def forget(self, bytes topic not None, int64_t queue_id=-1):
+    def forget(self, bytes topic not None, int64_t queue_id=-1, bint durable=True):
         # type: (...) -> int
         """Delete the queues of a topic, or one of them, none of which may have staged entries; returns how
-        many."""
+        many. Without `durable`, a power cut may bring them back."""
         cdef Py_ssize_t n
         self.forgotten += 1
         self.recent = None
-        gone = [key for key in self.queues if key[0] == topic and queue_id in (-1, key[1])]
+        if queue_id >= 0:
+            gone = [(topic, queue_id)] if (topic, queue_id) in self.queues else []
+        else:
+            gone = [key for key in self.queues if key[0] == topic]
         for key in gone:
             queue = self.queues[key]
+            if self.known_filled > 0 and (<ConsumeQueue> queue).end_entry > 0:
+                self.known_filled -= not is_lite(<ConsumeQueue> queue)
             for n in range(self.unconfirmed_from, self.unconfirmed_count):
                 if self.unconfirmed[n].queue == <void *> queue:
                     self.unconfirmed[n].queue = NULL
@@ -408,7 +457,8 @@ cdef class Dispatch:
         path = os.path.dirname(queue.folder) if gone else ""
         if gone and os.path.isdir(path) and not os.listdir(path):
             os.rmdir(path)
-            fsync_dir(os.path.dirname(path))
+            if durable:
+                fsync_dir(os.path.dirname(path))
         return len(gone)
 
     # ---- recovery ----

@@ -9,7 +9,7 @@ from firearrow._native.base.hash import crc32
 from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.log.checkpoint import Checkpoint, Seal
 from firearrow._native.store.log.commit_log import CommitLog
-from firearrow._native.store.log.dispatcher import Dispatch
+from firearrow._native.store.log.dispatcher import LITE_PREFIX, Dispatch
 from firearrow._native.store.recovery.recovery import mismatched_queue
 
 COUNTS = struct.Struct(">II")
@@ -21,12 +21,15 @@ def fingerprint(dispatch: Dispatch, *, shape: bool) -> bytes:
     that takes no messages. Without it any thread."""
     if shape:
         return _shape(dispatch)
-    count = sum(queue.end_entry > 0 for queue in dispatch.all_queues())
-    return COUNTS.pack(count, dispatch.index_files)
+    return COUNTS.pack(dispatch.filled, dispatch.index_files)
 
 
 def _shape(dispatch: Dispatch) -> bytes:
-    shapes = [(*name, queue.first_entry, queue.end_entry) for name, queue in dispatch.queues.items()]
+    shapes = [
+        (*name, queue.first_entry, queue.end_entry)
+        for name, queue in dispatch.queues.items()
+        if not queue.topic.startswith(LITE_PREFIX)
+    ]
     queues = sorted(each for each in shapes if each[-1])
     whole = crc32(repr((queues, dispatch.index_files)).encode())
     return FINGERPRINT.pack(len(queues), whole, dispatch.newest_key)
@@ -70,7 +73,7 @@ def _reason(
         queues, index_files = COUNTS.unpack(seal.fingerprint[: COUNTS.size])
         if clean:
             return "queue entries did not match the log in the last run, or the checkpoint is corrupt"
-        if queues > len(dispatch.queues):
+        if queues > sum(not queue.topic.startswith(LITE_PREFIX) for queue in dispatch.all_queues()):
             return "a queue is missing"
         return "an index file is missing" if index_files > dispatch.index_files else None
     if clean and seal.fingerprint != fingerprint(dispatch, shape=True):
