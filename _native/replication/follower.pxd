@@ -40,4 +40,4 @@ cdef class Follower:
     cdef bint move_queue(self, ConsumeQueue queue, const uint8_t *at, const RecordView *view) except -1
     cdef int believe(self, const uint8_t *at, const RecordView *view, ConsumeQueue queue) except -1
     cdef int fill_gap(self, ConsumeQueue queue, const RecordView *view) except -1
-    cdef int start_lmqs(self, const Properties *properties) except -1
+    cdef bint start_lmqs(self, const Properties *properties) except -1

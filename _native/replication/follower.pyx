@@ -23,6 +23,7 @@ from firearrow._native.store.log.record cimport (
 
 import os
 
+from firearrow._native.store.log.dispatcher import LITE_PREFIX
 from firearrow._native.store.log.results import PutRefused, WriteRefusal
 
 cdef enum:
@@ -256,8 +257,8 @@ cdef class Follower:
         if queue is not None and is_batch(queue) and messages_of(view) == 0:
             raise RecordDamaged(view.physical_offset, "the numbers of its inner batch are wrong")
         scan_properties(&view.properties, &properties)
-        if dispatch.lmq and properties.multi_offsets.length:
-            self.start_lmqs(&properties)
+        if dispatch.lmq and properties.multi_offsets.length and not self.start_lmqs(&properties):
+            return COMMIT_FIRST
         try:
             memcpy(log.stage(log.staged_end(), view.size), at, view.size)
             if transaction != SYS_ROLLBACK:
@@ -311,6 +312,7 @@ cdef class Follower:
         # a new queue at 0: the topic was deleted and created again; a new one here: the log began earlier
         if entry > 0 and not (is_new and self.store.log.start() > 0):
             self.believe(at, view, queue)
+        dispatch.note_moved()
         if next_offset(queue) < entry <= next_offset(queue) + GAP_MAX and not is_new:
             if not is_batch(queue):
                 self.fill_gap(queue, view)
@@ -342,14 +344,22 @@ cdef class Follower:
                 queue.visible += 1
         return 0
 
-    cdef int start_lmqs(self, const Properties *properties) except -1:
-        """Begin LMQs that the record names where it states, if they are new."""
+    cdef bint start_lmqs(self, const Properties *properties) except -1:
+        """Begin LMQs that the record names where it states, if they are new. A lite topic's at 0 has expired
+        at the master and was created again. False: such a queue has staged entries."""
+        cdef Dispatch dispatch = self.store.dispatch
         cdef ConsumeQueue queue
         for name, entry in multi_entries(properties):
-            queue = self.store.dispatch.queue_of(name, 0, True)
-            if entry > 0 and queue.next_entry == 0 and not queue.files:
+            queue = dispatch.queue_of(name, 0, True)
+            if entry == 0 and queue.next_entry > 0 and queue.topic.startswith(LITE_PREFIX):
+                if queue.next_entry != queue.end_entry:
+                    return False
+                self.touched.discard(queue)
+                dispatch.forget(name, 0, False)
+            elif entry > 0 and queue.next_entry == 0 and not queue.files:
                 queue.begin_at(entry)
-        return 0
+                dispatch.note_moved()
+        return True
 
     # ---- for the slave ----
 

@@ -366,6 +366,29 @@ def test_lmqs_of_messages_are_followed(tmp_path: Path) -> None:
         scene.close()
 
 
+def test_a_lite_topic_that_was_deleted_begins_again_at_the_slave(tmp_path: Path) -> None:
+    lmqs = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    scene = Scene(tmp_path, **lmqs)
+    try:
+        scene.fill(4)
+        queue = f"%LMQ%${TOPIC}$a"
+        named = send_ext(TOPIC, i=f"INNER_MULTI_DISPATCH\x01{queue}\x02")
+        for number in range(5):
+            assert scene.connection.ask(RequestCode.SEND_MESSAGE_V2, named, b"%d" % number).code == 0
+            if number == 1:
+                deleted = scene.connection.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": queue})
+                assert deleted.code == 0
+        scene.fill(4)
+        with scene.slave(**lmqs) as slave, slave.connect() as connection:
+            scene.caught_up(connection)
+            status = json.loads(connection.ask(RequestCode.GET_STATUS).body)["replication"]
+            assert status["skippedLmqs"] == 0
+            assert [record.body for record in read_queue(connection, queue, 0)] == [b"2", b"3", b"4"]
+            assert slave.stop() == 0
+    finally:
+        scene.close()
+
+
 def test_lmqs_that_do_not_continue_are_counted_and_logged_once(tmp_path: Path) -> None:
     """The master deleted an LMQ; the slave, which began later, has the entries before it."""
     lmqs = {"enableLmq": "true", "enableMultiDispatch": "true"}
