@@ -156,6 +156,23 @@ class ConsumerOrderInfo:
         offsets: list[int],
     ) -> str:
         """Record a pop; return how often its messages were popped before, in the form of `orderCountInfo`."""
+        order = self.popped(topic, group, queue_id, attempt, pop_ms, invisible_ms, offsets)
+        kind = kind_of(topic)
+        counts = [f"{kind} qo{queue_id}%{offset} {count}" for offset, count in order.counts.items()]
+        least = min(order.counts.values(), default=0) if len(order.counts) == len(order.offsets) else 0
+        return ";".join([*counts, f"{kind} {queue_id} {least}"])
+
+    def popped(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        attempt: str | None,
+        pop_ms: int,
+        invisible_ms: int,
+        offsets: list[int],
+    ) -> OrderInfo:
+        """Record a pop."""
         key = topic, group, queue_id
         attempt = None if attempt is None else attempt[:ATTEMPT_CHARS_MAX]
         order = OrderInfo(pop_ms, invisible_ms, offsets[:OFFSETS_MAX], attempt, self._clock.now_ms())
@@ -166,10 +183,7 @@ class ConsumerOrderInfo:
             self._drop(next(iter(self._table)))
         self._table[key] = order
         self._note(key, order)
-        kind = kind_of(topic)
-        counts = [f"{kind} qo{queue_id}%{offset} {count}" for offset, count in order.counts.items()]
-        least = min(order.counts.values(), default=0) if len(order.counts) == len(order.offsets) else 0
-        return ";".join([*counts, f"{kind} {queue_id} {least}"])
+        return order
 
     def acked(self, topic: str, group: str, queue_id: int, offset: int, pop_ms: int) -> int:
         """Acknowledge one offset; return the queue's next offset to consume, or ILLEGAL or PASSED."""
@@ -193,6 +207,17 @@ class ConsumerOrderInfo:
         order = self._table.get(key)
         if order is not None and order.pop_ms == pop_ms and offset in order.offsets:
             order.visible[offset] = visible_ms
+            self._note(key, order)
+
+    def suspend(self, topic: str, group: str, queue_id: int, pop_ms: int, visible_ms: int) -> None:
+        """Make all messages of this pop invisible until `visible_ms`, without counting that as a delivery; ignored if
+        it is an older one."""
+        key = topic, group, queue_id
+        order = self._table.get(key)
+        if order is not None and order.pop_ms == pop_ms:
+            order.counts = {offset: max(count - 1, 0) for offset, count in order.counts.items()}
+            order.visible.clear()
+            order.invisible_ms = visible_ms - pop_ms
             self._note(key, order)
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:

@@ -120,7 +120,7 @@ class PopService:
 
         Raises PutRefused; `popped` then keeps what was found before.
         """
-        start = self._start_offset(query, topic, queue_id)
+        start = self.start_offset(query, topic, queue_id)
         if query.ordered and self._order_info.blocked(
             topic, query.group, queue_id, query.attempt, query.invisible_ms
         ):
@@ -129,7 +129,7 @@ class PopService:
         if capacity <= 0:
             popped.rest += max(self._store.reader.max_offset(topic, queue_id) - start, 0)
             return
-        start, got = self._read(query, topic, queue_id, start, capacity)
+        start, got = self.read(query, topic, queue_id, start, capacity)
         if got.count:
             self._add_found(query, popped, topic, queue_id, start, got)
         elif got.status in NOTHING_WANTED and got.next_offset != start:
@@ -137,10 +137,20 @@ class PopService:
             popped.skipped = True
         popped.rest += max(got.max_offset - got.next_offset, 0)
 
+    def unread(self, query: PopQuery, topic: str, queue_id: int) -> int:
+        """Messages that the group has not acknowledged, of a queue of which it has an offset; else all that there
+        are."""
+        committed = self._offsets.query(query.group, topic, queue_id)
+        return self._store.reader.max_offset(topic, queue_id) - max(committed, 0)
+
+    def move(self, query: PopQuery, topic: str, queue_id: int, queue_offset: int) -> None:
+        """The group goes on there."""
+        self._offsets.commit(query.group, topic, queue_id, queue_offset)
+
     def revive_message(self, checkpoint: PopCheckPoint, revive_queue: int) -> Message:
         return checkpoint.message(self._revive_topic, revive_queue, self._clock.now_ms())
 
-    def _read(
+    def read(
         self, query: PopQuery, topic: str, queue_id: int, start: int, capacity: int
     ) -> tuple[int, GetResult]:
         tags, accept = query.selection
@@ -228,7 +238,7 @@ class PopService:
 
     # ---- the start offset ----
 
-    def _start_offset(self, query: PopQuery, topic: str, queue_id: int) -> int:
+    def start_offset(self, query: PopQuery, topic: str, queue_id: int) -> int:
         reset = self._offsets.take_reset(query.group, topic, queue_id)
         if reset is not None:
             self._order_info.clear(topic, query.group, queue_id)

@@ -83,7 +83,9 @@ class ConsumerOffsets:
         self._on_commit = on_commit
         self._table: dict[str, Offsets] = {}
         self._topics: dict[str, set[str]] = {}
-        self._groups: dict[str, set[str]] = {}
+        self._groups: dict[str, set[str] | frozenset[str]] = {}
+        self._alone: dict[str, frozenset[str]] = {}
+        """Group → the set of it alone, which all topics share that no other group reads: there may be a million."""
         self._count = 0
         self.commits = 0
         self._resets: dict[tuple[str, str, int], int] = {}
@@ -150,6 +152,10 @@ class ConsumerOffsets:
     def topics_of(self, group: str) -> list[str]:
         return sorted(self._topics.get(group, ()))
 
+    def topics_now(self, group: str) -> list[str]:
+        """Those of which the group has an offset, in no order: there may be a million."""
+        return list(self._topics.get(group, ()))
+
     def groups_of(self, topic: str) -> list[str]:
         return sorted(self._groups.get(topic, ()))
 
@@ -163,6 +169,11 @@ class ConsumerOffsets:
         """Remove the offsets and last pulls of all groups."""
         groups = {*self.groups_of(topic), *self.pulls_by_group(topic)}
         self._remove([(group, topic) for group in sorted(groups)])
+
+    def remove(self, group: str, topic: str) -> None:
+        """Remove the group's offsets and last pulls of the topic."""
+        if f"{topic}@{group}" in self._table or f"{topic}@{group}" in self._pulls:
+            self._remove([(group, topic)])
 
     def remove_group(self, group: str) -> None:
         self._remove([(group, topic) for topic in self.topics_of(group)])
@@ -386,8 +397,21 @@ class ConsumerOffsets:
 
     def _index(self, group: str, topic: str) -> dict[str, Offsets]:
         self._topics.setdefault(group, set()).add(topic)
-        self._groups.setdefault(topic, set()).add(group)
+        known = self._groups.get(topic)
+        if known is None:
+            self._groups[topic] = self._alone.setdefault(group, frozenset((group,)))
+        elif isinstance(known, set):
+            known.add(group)
+        elif group not in known:
+            self._groups[topic] = {*known, group}
         return self._table
+
+    def _drop_group(self, topic: str, group: str) -> None:
+        known = self._groups.get(topic, frozenset())
+        if isinstance(known, set):
+            known.discard(group)
+        if not known or known == self._alone.get(group):
+            self._groups.pop(topic, None)
 
     def _remove(self, pairs: list[tuple[str, str]], note: bool = True) -> None:
         gone = set(pairs)
@@ -396,7 +420,7 @@ class ConsumerOffsets:
             if note:
                 self._on_commit(f"{topic}@{group}", -1, -1, 0)
             _drop(self._topics, group, topic)
-            _drop(self._groups, topic, group)
+            self._drop_group(topic, group)
         for key in [key for key in self._resets if key[:2] in gone]:
             del self._resets[key]
         for group, topic in pairs:
