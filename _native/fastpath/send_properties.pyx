@@ -14,9 +14,9 @@ cdef enum:
 
 cdef const char **SPECIAL = [
     "DELAY", "TRAN_MSG", "_SYS_MSG_PRIORITY_", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
-    "INNER_NUM", "MSG_REGION", "TRACE_ON", "CLUSTER",
+    "INNER_NUM", "MSG_REGION", "TRACE_ON", "CLUSTER", "__LITE_TOPIC",
 ]
-cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 9, 10, 8, 7]
+cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 9, 10, 8, 7, 12]
 
 
 cdef bint read_given(const Span *given, uint8_t *buffer, CompletedProperties *done):

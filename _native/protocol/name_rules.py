@@ -8,6 +8,9 @@ import re
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
+LITE_SEPARATOR = "$"
+LITE_PREFIX = LMQ_PREFIX + LITE_SEPARATOR
+"""Of the LMQ of a lite topic: `%LMQ%$TOPIC$LITE_TOPIC`."""
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
@@ -113,12 +116,14 @@ RETRIED = frozenset(
 TOPIC_CHARS_MAX = 127
 RETRY_TOPIC_CHARS_MAX = 255
 GROUP_CHARS_MAX = 120
+LITE_TOPIC_CHARS_MAX = 64
 
 PERM_PRIORITY, PERM_READ, PERM_WRITE, PERM_INHERIT = 8, 4, 2, 1
 UNIT_FLAG, UNIT_SUB_FLAG = 1, 2
 
 ALPHABET = "^[%|a-zA-Z0-9_-]+$"
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LITE_ALPHABET = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def retry_topic(group: str) -> str:
@@ -163,6 +168,30 @@ def group_fault(group: str) -> str | None:
     if len(group) > GROUP_CHARS_MAX:
         return f"The specified group: {group}, is longer than group max length: {GROUP_CHARS_MAX}"
     return None
+
+
+def lite_fault(lite_topic: str) -> str | None:
+    """The fault of a lite topic's name, in Apache's words; None if it is valid."""
+    if not lite_topic.strip():
+        return "lite topic cannot be the char sequence of whitespace"
+    if len(lite_topic) > LITE_TOPIC_CHARS_MAX:
+        return f"lite topic exceed the max size {LITE_TOPIC_CHARS_MAX}"
+    if not _LITE_ALPHABET.fullmatch(lite_topic):
+        return "lite topic can only contain alphanumeric characters, hyphens(-), and underscores(_)"
+    return None
+
+
+def lite_queue(topic: str, lite_topic: str) -> str:
+    """The LMQ of a lite topic."""
+    return f"{LITE_PREFIX}{topic}{LITE_SEPARATOR}{lite_topic}"
+
+
+def lite_names(queue: str) -> tuple[str, str]:
+    """The topic and the lite topic of the LMQ of a lite topic; two empty texts if it is not one."""
+    topic, _, lite_topic = queue.removeprefix(LITE_PREFIX).partition(LITE_SEPARATOR)
+    if not queue.startswith(LITE_PREFIX) or not topic or not lite_topic or LITE_SEPARATOR in lite_topic:
+        return "", ""
+    return topic, lite_topic
 
 
 def is_system_topic(topic: str) -> bool:

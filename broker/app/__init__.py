@@ -6,6 +6,7 @@
 - `fast_path`: builds the fast path and sets its plain topics
 - `foundation`: Foundation: store, journal, flusher, saver, server, write batch
 - `grpc_services`: the clients of gRPC, loaded when the first one connects
+- `lite_services`: builds what serves LITE topics
 - `message_services`: builds what handles messages beyond a plain send: delays, timers, transactions, POP
 - `metrics_services`: builds metrics, status, history and the HTTP listener
 - `name_server`: the tables and handlers of one name server, and its scan for silent brokers

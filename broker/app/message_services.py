@@ -150,6 +150,8 @@ class MessageServices:
             self._bound_offsets()
         self._running.callback(self._periodic.stop)
         self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.save_progress)
+        self._pop_services.start_expiry()
+        self._running.callback(self._pop_services.stop_expiry)
         if self._config.options.is_slave:
             if self.followed_timers is not None:
                 self.followed_timers.begin_following()

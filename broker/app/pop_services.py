@@ -7,6 +7,7 @@ renewed.
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow.broker.app.lite_services import LiteServices
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.memory_limits import Shares
 from firearrow.broker.base.peer import Routes
@@ -41,16 +42,17 @@ class PopServices:
         self._order_info = ConsumerOrderInfo(clock, lambda: context.saver.changed("orders"), self._wake_at)
         file = ConfigFile(Path(config.options.store_root) / "config" / "consumerOrderInfo.json")
         context.saver.load("orders", file, self._order_info, make=False, periodic=True)
-        self._hold_service, self._notification_holds = (
+        self._hold_service, self._notification_holds, self._lite_holds = (
             PopHoldService(
                 context.loop,
                 clock,
                 lambda: config.options.pops_held_max,
                 lambda: config.options.pops_held_per_queue_max,
             )
-            for _ in range(2)
+            for _ in range(3)
         )
         self.receipts = ReceiptHandleTable(clock, lambda: context.saver.changed("receipts"))
+        self._lite = LiteServices(context, appender, self._lite_holds)
         context.memory.listen(self._set_memory)
         self._load_receipts(context)
         store, orders = context.store, self._order_info
@@ -79,6 +81,7 @@ class PopServices:
                 filters,
                 self.revive,
                 timers,
+                self._lite.acks,
             ),
         )
 
@@ -96,24 +99,34 @@ class PopServices:
 
     def _set_memory(self, shares: Shares) -> None:
         self.receipts.bytes_max = shares.receipt_handles
-        for each in (self._hold_service, self._notification_holds):
-            each.bytes_max = shares.held_pops // 2
+        holds = self._hold_service, self._notification_holds, self._lite_holds
+        for each in holds:
+            each.bytes_max = shares.held_pops // len(holds)
 
     def routes(self) -> list[Routes]:
-        return self._routes
+        return [*self._routes, *self._lite.routes()]
 
     def start(self) -> None:
         self.revive.start()
+
+    def start_expiry(self) -> None:
+        """Lite topics expire at a master and at its slaves."""
+        self._lite.start()
+
+    def stop_expiry(self) -> None:
+        self._lite.stop()
 
     def stop(self) -> None:
         self.revive.stop()
         self._hold_service.release_all()
         self._notification_holds.release_all()
+        self._lite_holds.release_all()
         self._unlock_timer.stop()
 
     def listen(self, arrivals: ArrivalNotifier) -> None:
         for hold_service in (self._hold_service, self._notification_holds):
             arrivals.listen(hold_service.messages_arrived, waiters=hold_service.keys)
+        self._lite.listen(arrivals)
 
     def orders_text(self) -> bytes:
         """consumerOrderInfo.json."""
@@ -128,10 +141,11 @@ class PopServices:
         return self.receipts.to_json() if len(self.receipts) <= RECEIPTS_PUSHED_MAX else b""
 
     def held(self) -> int:
-        return len(self._hold_service) + len(self._notification_holds)
+        return len(self._hold_service) + len(self._notification_holds) + len(self._lite_holds)
 
     def sweep(self) -> None:
         self._order_info.sweep(self._tables.topics, self._tables.groups)
+        self._lite.sweep()
 
     def _wake_at(self, topic: str, group: str, queue_id: int, at_ms: int) -> None:
         """At that time the queue is no longer blocked: retry the requests that are held for it."""

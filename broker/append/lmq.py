@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.batch import items_of
-from firearrow._native.store.log.dispatcher import is_file_name
+from firearrow._native.store.log.dispatcher import is_file_name, multi_names
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
@@ -17,6 +17,7 @@ from firearrow.broker.base.message import Message, Property
 NOT_DISPATCHED = frozenset((name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC))
 NOT_DISPATCHED_PREFIXES = (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.SYSTEM_TOPIC_PREFIX)
 LMQ_QUEUE_ID = 0
+NO_LITE_TOPICS = "lite topics need enableLmq=true and enableMultiDispatch=true in the broker's configuration"
 
 
 class LmqDispatch:
@@ -58,6 +59,15 @@ class LmqDispatch:
             elif strict:
                 raise fault
         return offsets
+
+
+def offset_in(properties: dict[str, str], queue: str) -> int | None:
+    """The offset of a record with these properties in an LMQ; None: it has none there."""
+    names, offsets = (
+        properties.get(Property.MULTI_DISPATCH, ""),
+        properties.get(Property.MULTI_QUEUE_OFFSET, ""),
+    )
+    return dict(multi_names(names.encode(), offsets.encode())).get(queue.encode())
 
 
 def states_offsets(batch: bytes) -> bool:

@@ -94,6 +94,18 @@ def acknowledged(request: RemotingCommand, _: object) -> Iterator[Need]:
         yield from consumed(group, topic, SUB)
 
 
+def lite_subscriptions(request: RemotingCommand, _: object) -> Iterator[Need]:
+    entries = json_fields.items(
+        _body(request).get("subscriptionSet") if request.body else None, "subscriptionSet"
+    )
+    pairs: set[tuple[str, str]] = set()
+    for raw in entries:
+        entry = json_fields.members(raw, "subscriptionSet")
+        pairs.add((json_fields.text(entry, "group", ""), json_fields.text(entry, "topic", "")))
+    for group, topic in sorted(pairs):
+        yield from consumed(group, topic, SUB)
+
+
 def topics(request: RemotingCommand, _: object) -> Iterator[Need]:
     for raw in json_fields.items(_body(request).get("topicConfigList"), "topicConfigList"):
         config = json_fields.members(raw, "topicConfigList")

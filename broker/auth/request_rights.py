@@ -252,6 +252,10 @@ RULES: dict[int, Rule] = {
     RequestCode.BATCH_ACK_MESSAGE: Rule(body_rights.acknowledged, "for each entry: Group Sub and Topic Sub"),
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Rule(_acknowledged, "Topic Sub and Group Sub"),
     RequestCode.NOTIFICATION: _both(SUB),
+    RequestCode.POP_LITE_MESSAGE: _both(SUB),
+    RequestCode.LITE_SUBSCRIPTION_CTL: Rule(
+        body_rights.lite_subscriptions, "for each entry: Group Sub and Topic Sub"
+    ),
     RequestCode.POLLING_INFO: _both(GET),
     RequestCode.POP_ROLLBACK: _cluster(UPDATE),
     # offsets
@@ -299,6 +303,13 @@ RULES: dict[int, Rule] = {
     RequestCode.QUERY_TOPICS_BY_CONSUMER: _names(GET, group="group"),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: _admin(GET, more=("topic",)),
     RequestCode.VIEW_BROKER_STATS_DATA: _cluster(GET),
+    # lite topics
+    RequestCode.GET_BROKER_LITE_INFO: _cluster(GET),
+    RequestCode.GET_PARENT_TOPIC_INFO: _names(GET, topic="topic"),
+    RequestCode.GET_LITE_TOPIC_INFO: _names(GET, topic="parentTopic"),
+    RequestCode.GET_LITE_CLIENT_INFO: _names(GET, topic="parentTopic", group="group"),
+    RequestCode.GET_LITE_GROUP_INFO: _names(GET, group="group"),
+    RequestCode.TRIGGER_LITE_DISPATCH: _names(UPDATE, group="group"),
     # the broker
     RequestCode.UPDATE_BROKER_CONFIG: _cluster(UPDATE),
     RequestCode.GET_BROKER_CONFIG: _cluster(GET),
@@ -418,6 +429,13 @@ CLOSED = frozenset(
         *(RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG),
         *(RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, RequestCode.GET_COLD_DATA_FLOW_CTR_INFO),
         *(RequestCode.SET_COMMITLOG_READ_MODE, RequestCode.SWITCH_TIMER_ENGINE),
+        *(RequestCode.LITE_SUBSCRIPTION_CTL, RequestCode.GET_BROKER_LITE_INFO),
+        *(RequestCode.GET_PARENT_TOPIC_INFO, RequestCode.GET_LITE_TOPIC_INFO),
+        *(
+            RequestCode.GET_LITE_CLIENT_INFO,
+            RequestCode.GET_LITE_GROUP_INFO,
+            RequestCode.TRIGGER_LITE_DISPATCH,
+        ),
     )
 )
 """Codes that Apache's broker serves to every user, or for a topic that the request names but does not use."""

@@ -269,6 +269,18 @@ class Options:
     """With `enableLmq`, dispatches to the queues of `INNER_MULTI_DISPATCH`."""
     lmq_max: int = _option(20_000, "maxLmqConsumeQueueNum", "running", high=1 << 24)
     """Most light message queues."""
+    lite_ttl_check_ms: int = _option(120_000, "liteTtlCheckInterval", "running", low=100)
+    """How often lite topics are looked at that may have expired."""
+    lite_ttl_min_ms: int = _option(900_000, "minLiteTTl", "running")
+    """The shortest time after which a lite topic expires; none does so soon after a start."""
+    lite_subscriptions_max: int = _option(100_000, "maxLiteSubscriptionCount", "running", high=1 << 24)
+    """Most subscriptions to lite topics, of all clients together."""
+    lite_subscription_check_ms: int = _option(120_000, "liteSubscriptionCheckInterval", "running", low=100)
+    """How often subscriptions to lite topics are looked at that may have expired."""
+    lite_subscription_expired_ms: int = _option(
+        180_000, "liteSubscriptionCheckTimeoutMills", "running", low=1000
+    )
+    """How long a client may send no subscription to lite topics before it has none."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     """Also stores the replies that it pushes."""
     reply_bytes_max: int = _option(0, "maxReplyBytesWaiting", "running", high=NO_LIMIT)

@@ -37,6 +37,7 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.WAIT: PropertyRule(_SENDER, "whether the answer waits for the disk", fast=True),
     Property.SHARDING_KEY: PropertyRule(_SENDER, "counted as FIFO", fast=True),
     Property.PRIORITY: PropertyRule(_SENDER, "chooses the queue of its topic"),
+    Property.LITE_TOPIC: PropertyRule(_SENDER, "in a topic of type LITE: puts it into this lite topic of it"),
     Property.DELAY: PropertyRule(_SENDER, "delays it by a level"),
     Property.TIMER_DELAY_SEC: PropertyRule(_SENDER, "delays it"),
     Property.TIMER_DELAY_MS: PropertyRule(_SENDER, "delays it"),
@@ -46,7 +47,6 @@ PROPERTY_RULES: dict[str, PropertyRule] = {
     Property.CHECK_IMMUNITY_S: PropertyRule(_SENDER, "when its transaction is checked", fast=True),
     Property.ORIGIN_MESSAGE_ID: PropertyRule(_SENDER, "kept when it is sent back", fast=True),
     Property.RECONSUME_TIME: PropertyRule(_SENDER, "the attempts that a client of gRPC states", fast=True),
-    Property.LITE_TOPIC: PropertyRule(_SENDER, "a system property for clients of gRPC", fast=True),
     Property.CORRELATION_ID: PropertyRule(_SENDER, "no user property for clients of gRPC", fast=True),
     Property.INSTANCE_ID: PropertyRule(_SENDER, "no user property for clients of gRPC", fast=True),
     # of something else

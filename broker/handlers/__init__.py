@@ -13,6 +13,8 @@
 - `group_lag`: locks of queues, lag (30004, 30006), of FireArrow alone
 - `groups`: creates, changes, deletes and lists subscription groups (200, 225, 207, 201, 352, 353)
 - `host_status`: disks, fsync, open files, memory, addresses and clock of the broker's machine (30012)
+- `lite`: subscriptions to lite topics, and pops of them (200071, 200070)
+- `lite_admin`: lite topics, their groups and clients, for operators (200074 to 200079)
 - `lock_queues`: locks of orderly consumers on their queues (41, 42)
 - `namesrv_admin`: name server: topics, write permissions, config, key-value config (217, 216, 205, 327, 318,
   319, 100...)

@@ -16,6 +16,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.lite.acks import CHANGED, NOT_CHANGED, LiteAcks, changed, check_invisible
 from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.checkpoints import AckMessage
 from firearrow.broker.pop.receipt_handles import (
@@ -30,9 +31,6 @@ from firearrow.broker.tables.topics import TopicTable
 BATCH_MAX = 1024
 BITS_BYTES_MAX = 128
 OFFSETS_MAX = 128
-CHANGED = "not set any response code"
-"""Apache's remark, a default that its handler does not replace."""
-NOT_CHANGED = {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"}
 
 
 class AcksHandler:
@@ -45,6 +43,7 @@ class AcksHandler:
         ack_service: AckService,
         topics: TopicTable,
         config: Config,
+        lite: LiteAcks,
         make_durable: Callable[[], None],
     ) -> None:
         self._store = store
@@ -52,6 +51,7 @@ class AcksHandler:
         self._ack_service = ack_service
         self._topics = topics
         self._config = config
+        self._lite = lite
         self._make_durable = make_durable
 
     def routes(self) -> Routes:
@@ -62,6 +62,8 @@ class AcksHandler:
         }
 
     def ack(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        if request.text_or("liteTopic", ""):
+            return self._lite.ack(request)
         group, topic, queue_id, offset, receipt_handle = self._fields(request, peer)
         low, high = self._span(topic, queue_id)
         if not low <= offset <= high:
@@ -103,12 +105,11 @@ class AcksHandler:
         return self._when_stored(request, peer, request.answer(), last)
 
     def change_invisible(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        if request.text_or("liteTopic", ""):
+            return self._lite.change_invisible(request)
         group, topic, queue_id, offset, receipt_handle = self._fields(request, peer)
         invisible_ms = request.integer("invisibleTime")
-        longest = self._config.options.timer_max_delay_s * 1000
-        if not 0 <= invisible_ms <= longest:
-            remark = f"invisibleTime must be 0 to {longest}, not {invisible_ms}"
-            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        check_invisible(invisible_ms, self._config)
         low, high = self._span(topic, queue_id)
         if not low <= offset < high:
             return request.answer(ResponseCode.NO_MESSAGE)
@@ -120,7 +121,7 @@ class AcksHandler:
                 return request.answer(remark=CHANGED, ext=NOT_CHANGED)
             return request.answer(
                 remark=CHANGED,
-                ext=_changed(visible_ms - receipt_handle.pop_ms, receipt_handle.pop_ms, receipt_handle),
+                ext=changed(visible_ms - receipt_handle.pop_ms, receipt_handle.pop_ms, receipt_handle),
             )
         suspend = request.boolean_or("suspend", False)
         try:
@@ -129,7 +130,7 @@ class AcksHandler:
             )
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
-        answer = request.answer(remark=CHANGED, ext=_changed(invisible_ms, pop_ms, receipt_handle))
+        answer = request.answer(remark=CHANGED, ext=changed(invisible_ms, pop_ms, receipt_handle))
         return self._when_stored(request, peer, answer, put)
 
     def _fields(self, request: RemotingCommand, peer: Peer) -> tuple[str, str, int, int, ReceiptHandle]:
@@ -200,14 +201,6 @@ class AcksHandler:
             last.end, (name_rules.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer
         )
         return None
-
-
-def _changed(invisible_ms: int, pop_ms: int, receipt_handle: ReceiptHandle) -> dict[str, str]:
-    return {
-        "invisibleTime": str(invisible_ms),
-        "popTime": str(pop_ms),
-        "reviveQid": str(receipt_handle.revive_queue),
-    }
 
 
 def _parsed(body: bytes) -> json_fields.Members:

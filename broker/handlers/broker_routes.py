@@ -45,6 +45,7 @@ from firearrow.broker.handlers.waiting_messages import (
     PendingTimersHandler,
     PopInFlightHandler,
 )
+from firearrow.broker.lite.acks import LiteAcks
 from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.long_polling import PopHoldService
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
@@ -177,14 +178,17 @@ class PopParts(NamedTuple):
     filters: FilterCache
     revive: ReviveService
     timers: TimerService | DisabledTimers
+    lite_acks: LiteAcks
 
 
 def pop_routes(context: BrokerContext, parts: PopParts) -> list[Routes]:
-    pops, acks, permissions, orders, holds, notification_holds, filters, revive, timers = parts
+    pops, acks, permissions, orders, holds, notification_holds, filters, revive, timers, lite_acks = parts
     store, topics, config = context.store, context.tables.topics, context.config
     handlers = (
         PopHandler(context, pops, holds, filters),
-        AcksHandler(store, context.write_batch, acks, topics, config, context.make_offsets_durable),
+        AcksHandler(
+            store, context.write_batch, acks, topics, config, lite_acks, context.make_offsets_durable
+        ),
         NotificationHandler(
             store,
             permissions,

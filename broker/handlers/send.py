@@ -12,7 +12,7 @@ from firearrow._native.store.message_store import InnerMessage, PutRefused, PutR
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
-from firearrow.broker.append.lmq import states_offsets
+from firearrow.broker.append.lmq import NO_LITE_TOPICS, states_offsets
 from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
 from firearrow.broker.base import property_rules
@@ -29,7 +29,7 @@ SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
 NOT_IN_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREPARED))
 """A batch is stored unparsed: properties that need work for each message are refused."""
 
-NOT_PLAIN = frozenset((Property.PRIORITY, Property.MULTI_DISPATCH, *NOT_IN_BATCH))
+NOT_PLAIN = frozenset((Property.PRIORITY, Property.LITE_TOPIC, Property.MULTI_DISPATCH, *NOT_IN_BATCH))
 """A message without these properties is plain: it is stored as it comes."""
 NOT_PRIORITY = frozenset(
     (Property.TRANSACTION_PREPARED, Property.DELAY, *TIMER_REQUESTS, Property.SHARDING_KEY)
@@ -156,8 +156,13 @@ class SendHandler:
         return message
 
     def _prepare_special(self, message: Message, topic: TopicConfig, ext: dict[str, str]) -> None:
-        """Choose the queue by priority; turn a message that begins a transaction into a half message."""
+        """Choose the queue by priority, name the queue of the lite topic; turn a message that begins a transaction into
+        a half message."""
         properties = message.properties
+        if topic.is_lite and Property.LITE_TOPIC in properties:
+            properties[Property.MULTI_DISPATCH] = self._lite_queue(
+                topic.name, properties[Property.LITE_TOPIC]
+            )
         if Property.PRIORITY in properties:
             priority = priority_of(properties)
             if priority is None:
@@ -169,6 +174,15 @@ class SendHandler:
         retried = message.reconsume_times > 0 and delay_level(properties) > 0
         if properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and not retried:
             self._prepare(message)
+
+    def _lite_queue(self, topic: str, lite_topic: str) -> str:
+        """Refusal."""
+        if not self._config.options.multi_dispatch:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, NO_LITE_TOPICS)
+        fault = name_rules.lite_fault(lite_topic)
+        if fault is not None:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, fault)
+        return name_rules.lite_queue(topic, lite_topic)
 
     def _put_batch(
         self,

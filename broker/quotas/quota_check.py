@@ -57,7 +57,8 @@ PROPERTIES_FIELDS = {"topic": "properties", "b": "i"}
 """The topic's field → that of the properties."""
 PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 QUERIES = frozenset((RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID))
-READS = frozenset((*PULLS, *QUERIES, RequestCode.POP_MESSAGE, RequestCode.PEEK_MESSAGE))
+POPS = frozenset((RequestCode.POP_MESSAGE, RequestCode.POP_LITE_MESSAGE))
+READS = frozenset((*PULLS, *QUERIES, *POPS, RequestCode.PEEK_MESSAGE))
 SUSPEND_FIELD = "suspendTimeoutMillis"
 
 
@@ -241,7 +242,7 @@ def _shorten_hold(request: RemotingCommand, waited_s: float) -> None:
 def _patience_s(request: RemotingCommand) -> float:
     """How long the client of a read waits for its answer in any case."""
     wait_ms = 0
-    if request.code == RequestCode.POP_MESSAGE:
+    if request.code in POPS:
         wait_ms = request.integer_or("pollTime", 0)
     elif request.integer_or("sysFlag", 0) & PullFlag.PULL_SUSPEND:
         wait_ms = request.integer_or(SUSPEND_FIELD, 0)

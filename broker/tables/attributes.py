@@ -6,6 +6,14 @@ PAIRS_MAX = 64
 CHARS_MAX = 4096
 DIGITS_MAX = 19
 LONG_MAX = (1 << 63) - 1
+MESSAGE_TYPE, LITE = "message.type", "LITE"
+LITE_EXPIRATION = "lite.topic.expiration"
+LITE_MINUTES_MAX = 30 * 24 * 60
+LITE_TOPIC, LITE_MODEL, LITE_QUOTA = "lite.bind.topic", "lite.sub.model", "lite.sub.client.quota"
+LITE_RESET_EXCLUSIVE, LITE_RESET_UNSUBSCRIBE = (
+    "lite.sub.reset.offset.exclusive",
+    "lite.sub.reset.offset.unsubscribe",
+)
 
 Check = Callable[[str], str | None]
 """Checks a value: returns the fault in Apache's words, None if there is none."""
@@ -42,17 +50,40 @@ def _number(low: int, high: int) -> Check:
     return check
 
 
+def _boolean(value: str) -> str | None:
+    return None if value.lower() in ("true", "false") else "boolean attribute format is wrong."
+
+
 TOPIC_ATTRIBUTES: Known = {
     "queue.type": (False, _one_of("SimpleCQ", "BatchCQ")),
     "cleanup.policy": (False, _only("DELETE", {"COMPACTION": "compaction topics"})),
-    "message.type": (
+    MESSAGE_TYPE: (
         True,
-        _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED"),
+        _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"),
     ),
     "reserve.time": (True, _number(-1, LONG_MAX)),
+    LITE_EXPIRATION: (True, _number(-1, LITE_MINUTES_MAX)),
 }
-"""Without those of LITE topics, which this broker does not have."""
-GROUP_ATTRIBUTES: Known = {"priority.factor": (True, _number(0, 100))}
+GROUP_ATTRIBUTES: Known = {
+    "priority.factor": (True, _number(0, 100)),
+    LITE_TOPIC: (True, lambda value: None),
+    LITE_MODEL: (True, _one_of("Shared", "Exclusive")),
+    LITE_RESET_EXCLUSIVE: (True, _boolean),
+    LITE_RESET_UNSUBSCRIBE: (True, _boolean),
+    LITE_QUOTA: (True, _number(-1, LONG_MAX)),
+    "lite.sub.client.max.event.cnt": (True, _number(10, LONG_MAX)),
+    "lite.sub.wildcard": (
+        True,
+        lambda value: "wildcard groups of lite topics are not supported by this broker",
+    ),
+}
+"""Of a client's events there are never more than of its subscriptions, so their own limit has no effect."""
+
+
+def number_of(attributes: Mapping[str, str], key: str, default: int) -> int:
+    """The number that an attribute states; one that a file has otherwise counts as missing."""
+    text = attributes.get(key, "")
+    return default if _number(-LONG_MAX, LONG_MAX)(text) else int(text)
 
 
 def parsed(text: str) -> dict[str, str]:

@@ -11,12 +11,23 @@ from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.tables import json_fields
-from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, apply_changes
+from firearrow.broker.tables.attributes import (
+    GROUP_ATTRIBUTES,
+    LITE_MODEL,
+    LITE_QUOTA,
+    LITE_RESET_EXCLUSIVE,
+    LITE_RESET_UNSUBSCRIBE,
+    LITE_TOPIC,
+    apply_changes,
+    number_of,
+)
 from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
 
 RETRY_QUEUES_MAX = 4096
 RETRY_TIMES_MAX = 1 << 20
+LITE_SUBSCRIPTIONS = 2000
+"""Of one client, unless its group states another number."""
 FORBIDDEN_MAX = 100_000
 FILE_DEPTH = 3
 """Nesting in the file above the members of a group that are kept unparsed."""
@@ -47,6 +58,31 @@ class GroupConfig:
     retry_policy: dict[str, Any] = field(default_factory=lambda: {"type": "CUSTOMIZED"})
     subscriptions: list[Any] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lite_topic(self) -> str:
+        """The topic whose lite topics the group consumes; empty: it is no group of lite topics."""
+        return self.attributes.get(LITE_TOPIC, "")
+
+    @property
+    def lite_quota(self) -> int:
+        """Most lite topics that a client of the group subscribes to."""
+        quota = number_of(self.attributes, LITE_QUOTA, -1)
+        return LITE_SUBSCRIPTIONS if quota < 0 else quota
+
+    @property
+    def is_lite_exclusive(self) -> bool:
+        """A lite topic has one client of the group: the one that has subscribed last."""
+        return self.attributes.get(LITE_MODEL) == "Exclusive"
+
+    @property
+    def resets_when_excluded(self) -> bool:
+        """The client that takes a lite topic over begins at its first message."""
+        return self.attributes.get(LITE_RESET_EXCLUSIVE, "").lower() == "true"
+
+    @property
+    def resets_when_unsubscribed(self) -> bool:
+        return self.attributes.get(LITE_RESET_UNSUBSCRIBE, "").lower() == "true"
 
     def to_object(self) -> dict[str, object]:
         members: dict[str, object] = {

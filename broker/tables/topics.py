@@ -10,7 +10,14 @@ from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads, pretty
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.tables import json_fields
-from firearrow.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes
+from firearrow.broker.tables.attributes import (
+    LITE,
+    LITE_EXPIRATION,
+    MESSAGE_TYPE,
+    TOPIC_ATTRIBUTES,
+    apply_changes,
+    number_of,
+)
 from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
 
@@ -62,6 +69,16 @@ class TopicConfig:
         """A topic of Apache's broker that keeps the last message of each key. This broker keeps no compacted log, so it
         neither takes nor gives messages of it."""
         return self.attributes.get("cleanup.policy") == "COMPACTION"
+
+    @property
+    def is_lite(self) -> bool:
+        """Its messages have lite topics, each with a queue of its own."""
+        return self.attributes.get(MESSAGE_TYPE) == LITE
+
+    @property
+    def lite_expiration_minutes(self) -> int:
+        """How long a lite topic stays after its last message; not above 0: for ever."""
+        return number_of(self.attributes, LITE_EXPIRATION, -1) if self.is_lite else -1
 
     def to_object(self) -> dict[str, object]:
         return {

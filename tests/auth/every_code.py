@@ -150,6 +150,29 @@ CASES: dict[int, list[Case]] = {
     ],
     Code.CHANGE_MESSAGE_INVISIBLETIME: [Case(_handle() | {"topic": topic}, BOTH_SUB) for topic in POPPED],
     Code.NOTIFICATION: [Case(_pop(), BOTH_SUB)],
+    Code.POP_LITE_MESSAGE: [
+        Case(
+            CONSUMER | {"clientId": "c", "maxMsgNum": "1", "invisibleTime": "1000", "pollTime": "0"}, BOTH_SUB
+        )
+    ],
+    Code.LITE_SUBSCRIPTION_CTL: [
+        Case(
+            {},
+            (("Group:G", "Sub"), ("Topic:T", "Sub"), ("Group:G2", "Sub"), ("Topic:T2", "Sub")),
+            {
+                "subscriptionSet": [
+                    {"action": "COMPLETE_REMOVE", "clientId": "c", "group": group, "topic": topic}
+                    for group, topic in ((GROUP, TOPIC), (OTHER, "T2"))
+                ]
+            },
+        )
+    ],
+    Code.GET_BROKER_LITE_INFO: [Case({}, (CLUSTER_GET,))],
+    Code.GET_PARENT_TOPIC_INFO: [Case({"topic": TOPIC}, (("Topic:T", "Get"),))],
+    Code.GET_LITE_TOPIC_INFO: [Case({"parentTopic": TOPIC, "liteTopic": "l"}, (("Topic:T", "Get"),))],
+    Code.GET_LITE_CLIENT_INFO: [Case({"parentTopic": TOPIC, "group": GROUP, "clientId": "c"}, BOTH_GET)],
+    Code.GET_LITE_GROUP_INFO: [Case({"group": GROUP, "topK": "1"}, (("Group:G", "Get"),))],
+    Code.TRIGGER_LITE_DISPATCH: [Case({"group": GROUP}, (_GROUP_UPDATE,))],
     Code.POLLING_INFO: [Case(CONSUMER, BOTH_GET)],
     Code.QUERY_CONSUMER_OFFSET: [Case(CONSUMER, BOTH_GET)],
     Code.UPDATE_CONSUMER_OFFSET: [Case(CONSUMER | {"commitOffset": "0"}, (_TOPIC_UPDATE, _GROUP_UPDATE))],

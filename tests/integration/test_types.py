@@ -1,4 +1,4 @@
-"""Types of messages: a topic may name one, which no broker enforces; trace messages and LITE topics, by raw frames."""
+"""Types of messages: a topic may name one, which no broker enforces; trace messages and lite topics, by raw frames."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +9,6 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.messages import read_messages
 from tests.support.requests import send_ext, topic_ext
-
-LITE_CODES = (200070, 200071, 200072, 200074, 200076, 200077, 200078, 200079)
 
 
 @pytest.fixture
@@ -44,15 +42,21 @@ def test_a_topic_of_mixed_types_needs_an_option(broker: BrokerProcess) -> None:
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
 
 
-def test_lite_requests_are_unknown_and_lite_messages_plain(broker: BrokerProcess) -> None:
+def test_a_lite_topic_is_only_a_property_in_topics_of_another_type(broker: BrokerProcess) -> None:
     with broker.connect() as client:
-        for code in LITE_CODES:
-            assert client.ask(code).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        properties = "__LITE_TOPIC\x01room\x02"
+        assert client.ask(RequestCode.ACK_LITE_MESSAGE).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        properties = "__LITE_TOPIC\x01a room\x02"
         assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Chats", i=properties), b"x").code == 0
         [record] = read_messages(client, "Chats")
-        assert record.properties["__LITE_TOPIC"] == "room"
+        assert record.properties["__LITE_TOPIC"] == "a room"
         assert "INNER_MULTI_DISPATCH" not in record.properties
+        ext = topic_ext("Lite", 1) | {"attributes": "+message.type=LITE"}
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+        refused = client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Lite", i=properties), b"x")
+        assert (refused.code, refused.remark) == (
+            ResponseCode.MESSAGE_ILLEGAL,
+            "lite topics need enableLmq=true and enableMultiDispatch=true in the broker's configuration",
+        )
 
 
 def test_a_trace_is_found_by_the_id_of_its_message(broker: BrokerProcess) -> None:

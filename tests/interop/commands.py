@@ -137,7 +137,7 @@ COMMANDS = (
     Command("checkRocksdbCqWriteProgress -c DefaultCluster -t {t}", missing(354), r"broker-a check doing"),
     Command("switchTimerEngine -b {b} -e F", r"switchTimerEngine to FILE_TIME_WHEEL success, {b}"),
     Command("switchTimerEngine -b {b} -e R", r"CODE: 29 +DESC: timerRocksDBEnable must be configured true"),
-    Command("getBrokerLiteInfo -b {b}", missing(200074), r"{b} +default +\d+ +\d+"),
+    Command("getBrokerLiteInfo -b {b}", r"{b} +default +\d+ +\d+"),
     Command("getParentTopicInfo -p {t}", r"\[broker-a\] error"),
     Command("getLiteTopicInfo -p {t} -l x", r"\[broker-a\] error"),
     Command("getLiteClientInfo -p {t} -g {g} -c {c}", r"\[broker-a\] error"),

@@ -192,3 +192,17 @@ def test_stats_of_all(mqadmin: Mqadmin, sent: list[Event]) -> None:
         assert (topic, group) == (TOPIC, GROUP)
         time.sleep(0.2)
     assert lag == "0"
+
+
+def test_lite_topics(mqadmin: Mqadmin, peer: Peer) -> None:
+    topic, group = "AdminLite", "AdminLiteGroup"
+    attributes = "+message.type=LITE,+lite.topic.expiration=30"
+    mqadmin("updateTopic", "-b", peer.address, "-t", topic, "-r", "2", "-w", "2", "-a", attributes)
+    bound = f"+lite.bind.topic={topic}"
+    mqadmin("updateSubGroup", "-b", peer.address, "-g", group, "-o", "true", "--attributes", bound)
+    assert row(mqadmin("getParentTopicInfo", "-p", topic), BROKER)[:3] == [BROKER, "30", "0"]
+    assert row(mqadmin("getLiteTopicInfo", "-p", topic, "-l", "one"), BROKER)[:3] == [BROKER, "0", "0"]
+    assert row(mqadmin("getLiteClientInfo", "-p", topic, "-g", group, "-c", "none"), BROKER)[1] == "N/A"
+    assert "Total Lag Count: 0" in mqadmin("getLiteGroupInfo", "-p", topic, "-g", group)
+    assert "dispatched" in mqadmin("triggerLiteDispatch", "-b", BROKER, "-p", topic, "-g", group)
+    assert topic in mqadmin("getBrokerLiteInfo", "-b", peer.address, "-d")

@@ -44,6 +44,9 @@ REFUSALS: Mapping[int, tuple[int, str]] = {
     **dict.fromkeys(
         (
             RequestCode.POP_MESSAGE,
+            RequestCode.POP_LITE_MESSAGE,
+            RequestCode.LITE_SUBSCRIPTION_CTL,
+            RequestCode.TRIGGER_LITE_DISPATCH,
             RequestCode.NOTIFICATION,
             RequestCode.ACK_MESSAGE,
             RequestCode.BATCH_ACK_MESSAGE,

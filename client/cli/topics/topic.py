@@ -26,7 +26,7 @@ from firearrow.client.cli.topics.shrink_topic import (
     unread_text,
 )
 
-TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY")
+TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE")
 LIST_COLUMNS = (
     *titled("topic", "brokers"),
     Column("queues", "QUEUES", Kind.COUNT),

@@ -7,6 +7,7 @@ from firearrow.broker.tables.attributes import (
     TOPIC_ATTRIBUTES,
     InvalidAttribute,
     apply_changes,
+    number_of,
 )
 
 
@@ -45,11 +46,33 @@ def test_a_topic_may_name_the_type_of_its_messages(kind: str) -> None:
     assert apply_changes(TOPIC_ATTRIBUTES, None, {"+message.type": kind}) == {"message.type": kind}
 
 
-def test_there_are_no_lite_topics() -> None:
-    with pytest.raises(InvalidAttribute, match="value is not in set: LITE"):
-        apply_changes(TOPIC_ATTRIBUTES, None, {"+message.type": "LITE"})
-    with pytest.raises(InvalidAttribute, match="unsupported key"):
-        apply_changes(TOPIC_ATTRIBUTES, None, {"+lite.topic.expiration": "5"})
+def test_attributes_of_lite_topics_and_their_groups() -> None:
+    lite = {"+message.type": "LITE", "+lite.topic.expiration": "43200"}
+    assert apply_changes(TOPIC_ATTRIBUTES, None, lite)["lite.topic.expiration"] == "43200"
+    group = {
+        "+lite.bind.topic": "T",
+        "+lite.sub.model": "Exclusive",
+        "+lite.sub.client.quota": "-1",
+        "+lite.sub.client.max.event.cnt": "10",
+        "+lite.sub.reset.offset.exclusive": "True",
+        "+lite.sub.reset.offset.unsubscribe": "false",
+    }
+    assert len(apply_changes(GROUP_ATTRIBUTES, None, group)) == len(group)
+    with pytest.raises(InvalidAttribute, match=r"not in range\(-1, 43200\)"):
+        apply_changes(TOPIC_ATTRIBUTES, None, {"+lite.topic.expiration": "43201"})
+    for key, value, remark in (
+        ("lite.sub.model", "shared", "value is not in set: shared"),
+        ("lite.sub.client.max.event.cnt", "9", "not in range"),
+        ("lite.sub.reset.offset.exclusive", "yes", "boolean attribute format is wrong"),
+        ("lite.sub.wildcard", "true", "wildcard groups of lite topics are not supported"),
+    ):
+        with pytest.raises(InvalidAttribute, match=remark):
+            apply_changes(GROUP_ATTRIBUTES, None, {f"+{key}": value})
+
+
+@pytest.mark.parametrize("text", ["many", "", "9" * 400])
+def test_a_number_that_a_file_has_otherwise_counts_as_missing(text: str) -> None:
+    assert number_of({"lite.sub.client.quota": text}, "lite.sub.client.quota", 7) == 7
 
 
 @pytest.mark.parametrize(

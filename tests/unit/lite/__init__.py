@@ -1,0 +1,1 @@
+"""LITE topics: subscriptions, events and expiry, with a manual clock."""
