@@ -13,6 +13,7 @@ the first such client connects.
 - `context`: what the methods share
 - `descriptors`: the messages of the protocol, generated
 - `health`: gRPC's health service
+- `lite`: SyncLiteSubscription, and the pops of lite topics
 - `message_checks`: what is asked of a message before it is sent
 - `message_codec`: messages from and to properties
 - `messages`: the classes of the protocol's messages

@@ -13,7 +13,7 @@ from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, NOT_KNOWN, Receipt
-from firearrow.broker.grpc.statuses import GrpcRefusal, code_of, group_name, topic_name
+from firearrow.broker.grpc.statuses import GrpcRefusal, code_of, group_name, lite_topic_name, topic_name
 
 ENTRIES_MAX = 1024
 
@@ -28,9 +28,11 @@ class AcknowledgingMethods:
         call.check(RemotingCommand.request(RequestCode.ACK_MESSAGE, {"consumerGroup": group, "topic": topic}))
         return group, topic
 
-    def _receipt(self, call: Call, text: str, topic: str, group: str) -> Receipt:
+    def _receipt(self, call: Call, text: str, topic: str, group: str, lite_topic: str) -> Receipt:
         """The newest handle of the message. GrpcRefusal."""
-        receipt = Receipt.of(text, topic, group)
+        if lite_topic:
+            lite_topic_name(lite_topic)
+        receipt = Receipt.of(text, topic, group, lite_topic)
         receipt = self._context.renewals.newest(call.client, group, receipt)
         if receipt.visible_ms <= self._context.clock.now_ms():
             raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "receipt handle is expired")
@@ -58,13 +60,13 @@ class AcknowledgingMethods:
 
         for entry in request.entries:
             result = response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
-            self._ack_one(call, group, topic, entry.receipt_handle, _bind(done, result))
+            self._ack_one(call, group, topic, entry, _bind(done, result))
 
     def _ack_one(
-        self, call: Call, group: str, topic: str, handle: str, done: Callable[[str, str], None]
+        self, call: Call, group: str, topic: str, entry: ProtoMessage, done: Callable[[str, str], None]
     ) -> None:
         try:
-            receipt = self._receipt(call, handle, topic, group)
+            receipt = self._receipt(call, entry.receipt_handle, topic, group, entry.lite_topic)
         except GrpcRefusal as refusal:
             return done(refusal.code, refusal.text)
 
@@ -85,7 +87,7 @@ class AcknowledgingMethods:
             raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", text)
         if invisible_ms < 0:
             raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", "the invisibleTime is too small. min is 0")
-        receipt = self._receipt(call, request.receipt_handle, topic, group)
+        receipt = self._receipt(call, request.receipt_handle, topic, group, request.lite_topic)
         fields = receipt.fields(group) | {"invisibleTime": str(invisible_ms)}
         if request.suspend:
             fields["suspend"] = "true"
@@ -105,7 +107,7 @@ class AcknowledgingMethods:
 
     def forward(self, call: Call, request: ProtoMessage) -> None:
         group, topic = self._names(call, request)
-        receipt = self._receipt(call, request.receipt_handle, topic, group)
+        receipt = self._receipt(call, request.receipt_handle, topic, group, request.lite_topic)
         if receipt.log_offset == NOT_KNOWN:
             raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "commit log offset is empty")
 

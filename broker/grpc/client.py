@@ -143,8 +143,9 @@ class GrpcClient:
             then(answer)
 
     def oneway(self, command: RemotingCommand) -> None:
-        """Clients of gRPC get the checks of transactions; they need no other notification."""
-        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+        """Clients of gRPC get the checks of transactions, and which lite topics others have taken over; they need no
+        other notification."""
+        if command.code in (RequestCode.CHECK_TRANSACTION_STATE, RequestCode.NOTIFY_UNSUBSCRIBE_LITE):
             self._send(command_of(command, ""))
 
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:

@@ -1,8 +1,8 @@
 """Requests of the broker to a client, as commands of Telemetry, and their results. Pure functions.
 
-CHECK_TRANSACTION_STATE, GET_CONSUMER_RUNNING_INFO, of which clients of gRPC know their stack traces alone, and
-CONSUME_MESSAGE_DIRECTLY. A transaction's id is the message's id and where its half message is: so a transaction can be
-ended as long as the half message exists, also after a restart or a promotion.
+CHECK_TRANSACTION_STATE, NOTIFY_UNSUBSCRIBE_LITE, GET_CONSUMER_RUNNING_INFO, of which clients of gRPC know their stack
+traces alone, and CONSUME_MESSAGE_DIRECTLY. A transaction's id is the message's id and where its half message is: so a
+transaction can be ended as long as the half message exists, also after a restart or a promotion.
 """
 
 import time
@@ -50,6 +50,9 @@ def command_of(request: RemotingCommand, nonce: str) -> ProtoMessage | None:
     command = messages.TelemetryCommand()
     if request.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
         command.print_thread_stack_trace_command.nonce = nonce
+        return command
+    if request.code == RequestCode.NOTIFY_UNSUBSCRIBE_LITE:
+        command.notify_unsubscribe_lite_command.lite_topic = request.text_or("liteTopic", "")
         return command
     now_ms = time.time_ns() // 1_000_000
     try:

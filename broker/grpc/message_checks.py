@@ -7,7 +7,7 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.message_codec import NOT_SETTABLE
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
-from firearrow.broker.grpc.statuses import GrpcRefusal
+from firearrow.broker.grpc.statuses import GrpcRefusal, lite_topic_name
 
 PROPERTIES_MAX = 128
 PROPERTY_BYTES_MAX = 16_384
@@ -54,7 +54,7 @@ class MessageChecks:
                 text = f"message group exceed the max size {GROUP_BYTES_MAX + 1}"
                 raise GrpcRefusal("ILLEGAL_MESSAGE_GROUP", text)
         if own.HasField("lite_topic"):
-            raise GrpcRefusal("ILLEGAL_LITE_TOPIC", "this broker has no lite topics yet")
+            lite_topic_name(own.lite_topic)
         for name in ("trace_context", "born_host"):
             if CONTROL.search(getattr(own, name)):
                 raise GrpcRefusal("ILLEGAL_MESSAGE_PROPERTY_KEY", f"{name} cannot contain control character")

@@ -54,7 +54,8 @@ class MessageReceiptHandle:
 
     def row(self) -> list[object]:
         topic = normal_topic(self.receipt.topic, self.group)
-        return [self.group, topic, self.receipt.text, self.since_ms, self.times]
+        own = [self.receipt.lite_topic] if self.receipt.lite_topic else []
+        return [self.group, topic, self.receipt.text, self.since_ms, self.times, *own]
 
     @staticmethod
     def of(owner: Owner, row: object) -> "MessageReceiptHandle":
@@ -67,7 +68,7 @@ class MessageReceiptHandle:
         if not 0 <= since_ms <= json_fields.LONG_MAX or not 0 <= times <= json_fields.INT_MAX:
             raise ValueError(f"handles has a time {since_ms} or a count {times} that cannot be")
         try:
-            receipt = Receipt.of(text, topic, group)
+            receipt = Receipt.of(text, topic, group, str(fields[5]) if len(fields) > 5 else "")
         except GrpcRefusal as refusal:
             raise ValueError(refusal.text) from None
         return MessageReceiptHandle(owner, group, receipt, since_ms, times)

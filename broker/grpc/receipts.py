@@ -7,6 +7,7 @@
 
 from typing import NamedTuple
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.grpc.statuses import GrpcRefusal
@@ -24,16 +25,18 @@ NOT_KNOWN = -1
 
 
 class Receipt(NamedTuple):
-    """`topic`: the one in which the message waited. `log_offset`: NOT_KNOWN without one."""
+    """`topic`: the one in which the message waited. `log_offset`: NOT_KNOWN without one. `lite_topic`: whose queue and
+    offset these are; empty: those of the topic."""
 
     handle: ReceiptHandle
     topic: str
     queue_id: int
     queue_offset: int
     log_offset: int
+    lite_topic: str = ""
 
     @staticmethod
-    def of(text: str, topic: str, group: str) -> "Receipt":
+    def of(text: str, topic: str, group: str, lite_topic: str = "") -> "Receipt":
         """GrpcRefusal: it is not a handle."""
         words = text.split(" ")
         try:
@@ -42,7 +45,8 @@ class Receipt(NamedTuple):
                 raise InvalidReceiptHandle(f"{len(words)} words, at least {WORDS_MIN} are needed")
             queue_id, offset = (parse_number(word, "receipt handle") for word in words[6:8])
             log_offset = parse_number(words[-1], "receipt handle") if len(words) > WORDS_MIN else NOT_KNOWN
-            return Receipt(handle, real_topic(topic, group, handle.kind), queue_id, offset, log_offset)
+            topic = real_topic(topic, group, handle.kind)
+            return Receipt(handle, topic, queue_id, offset, log_offset, lite_topic)
         except InvalidReceiptHandle as error:
             raise GrpcRefusal("INVALID_RECEIPT_HANDLE", f"receipt handle is invalid: {error}") from None
 
@@ -58,21 +62,26 @@ class Receipt(NamedTuple):
     @property
     def key(self) -> tuple[str, int, int]:
         """Of the message, whatever handle it has now."""
-        return self.topic, self.queue_id, self.queue_offset
+        queue = name_rules.lite_queue(self.topic, self.lite_topic) if self.lite_topic else self.topic
+        return queue, self.queue_id, self.queue_offset
 
     def fields(self, group: str) -> dict[str, str]:
         """Of the requests of remoting that name a popped message."""
-        return {
+        fields = {
             "consumerGroup": group,
             "topic": self.topic,
             "queueId": str(self.queue_id),
             "offset": str(self.queue_offset),
             "extraInfo": self.text,
         }
+        return fields | {"liteTopic": self.lite_topic} if self.lite_topic else fields
 
     def change(self, group: str, invisible_ms: int) -> RemotingCommand:
-        """The request that makes the message visible then, without counting that as a delivery."""
-        fields = self.fields(group) | {"invisibleTime": str(invisible_ms), "suspend": "true"}
+        """The request that makes the message visible then, without counting that as a delivery. Of a lite topic it is
+        counted: that request would be about all messages that were popped with this one."""
+        fields = self.fields(group) | {"invisibleTime": str(invisible_ms)}
+        if not self.lite_topic:
+            fields["suspend"] = "true"
         return RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
 
     def dead_letter(self, group: str, message_id: str = "") -> RemotingCommand:

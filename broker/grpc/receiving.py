@@ -14,11 +14,12 @@ from firearrow.broker.base.message import Property
 from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
+from firearrow.broker.grpc.lite import lite_records, pop_fields
 from firearrow.broker.grpc.message_codec import OTHERWISE_SENT, RESERVED, message_to
 from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds, set_ms
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, Receipt
 from firearrow.broker.grpc.renewals import GIVE_BACK_MS
-from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX
+from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX, check_lite_topic
 from firearrow.broker.grpc.statuses import (
     GrpcRefusal,
     group_name,
@@ -84,7 +85,14 @@ class ReceivingMethods:
         def popped(answer: RemotingCommand) -> None:
             self._answer(call, request, config, answer)
 
-        return call.ask(RemotingCommand.request(RequestCode.POP_MESSAGE, fields), popped)
+        check_lite_topic(config, topic)
+        if config.lite_topic:
+            command = RemotingCommand.request(
+                RequestCode.POP_LITE_MESSAGE, pop_fields(call.client.client_id, fields)
+            )
+        else:
+            command = RemotingCommand.request(RequestCode.POP_MESSAGE, fields)
+        return call.ask(command, popped)
 
     def _answer(self, call: Call, request: ProtoMessage, group: GroupConfig, answer: RemotingCommand) -> None:
         if answer.code in (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND):
@@ -94,7 +102,8 @@ class ReceivingMethods:
         if answer.code != ResponseCode.SUCCESS:
             refusal = refusal_of(answer)
             return self._end(call, refusal.code, refusal.text)
-        found = self._found(call, request, group, answer)
+        find = self._found_lite if group.lite_topic else self._found
+        found = find(call, request, group, answer)
         if not found:
             return self._end(call, "MESSAGE_NOT_FOUND", "no match message")
         call.send(call.method.response(status=messages.status("OK")))
@@ -127,6 +136,24 @@ class ReceivingMethods:
             if part:
                 found.append(part)
                 if request.auto_renew and receipt is not None:
+                    self._context.renewals.begin(call.client, group.name, receipt)
+        return found
+
+    def _found_lite(
+        self, call: Call, request: ProtoMessage, group: GroupConfig, answer: RemotingCommand
+    ) -> list[bytes]:
+        """As `_found`, of lite topics."""
+        topic = request.message_queue.topic
+        counts = answer.text_or("orderCountInfo", "")
+        size = 0
+        found: list[bytes] = []
+        for record, lite_topic in lite_records(records(answer.body), topic.name, counts):
+            receipt = self._receipt(record, topic.name, group.name, answer, {})._replace(lite_topic=lite_topic)
+            part, body_bytes = self._part(call, topic, group, record, receipt, is_full=size > ANSWER_BYTES_MAX)
+            size += body_bytes
+            if part:
+                found.append(part)
+                if request.auto_renew:
                     self._context.renewals.begin(call.client, group.name, receipt)
         return found
 
@@ -176,11 +203,12 @@ class ReceivingMethods:
         starts: dict[tuple[str, int], int],
     ) -> Receipt:
         """Of a message that was popped: a retried one has its handle with it."""
+        start = record.queue_offset if answer.text_or("startOffsetInfo", "") else 0
         text = record.properties.get(Property.POP_CHECK_POINT)
         if text is None:
             kind = kind_of(record.topic)
             text = receipt_handle_text(
-                starts.get((kind, record.queue_id), record.queue_offset),
+                starts.get((kind, record.queue_id), start),
                 answer.integer("popTime"),
                 answer.integer("invisibleTime"),
                 answer.integer("reviveQid"),

@@ -71,7 +71,7 @@ class RouteMethods:
         if not permissions or owner.broker_id != MASTER_ID:
             raise GrpcRefusal("FORBIDDEN", "no readable queue")
         config = self._groups.get(group)
-        if config is None or not config.consume_orderly:
+        if config is None or not config.consume_orderly or config.lite_topic:
             permissions = [(ALL_QUEUES, permissions[0][1])]
         response = call.method.response(status=messages.status("OK"))
         for queue_id, permission in permissions:

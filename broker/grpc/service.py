@@ -11,17 +11,17 @@ from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.grpc import messages, reflection
 from firearrow.broker.grpc.acknowledging import AcknowledgingMethods
-from firearrow.broker.grpc.call import Call, Handle, Method
+from firearrow.broker.grpc.call import Handle, Method
 from firearrow.broker.grpc.connection import GrpcConnection
 from firearrow.broker.grpc.context import GrpcContext, GrpcParts
 from firearrow.broker.grpc.health import Health
+from firearrow.broker.grpc.lite import LiteMethods
 from firearrow.broker.grpc.messages import ProtoMessage
 from firearrow.broker.grpc.offsets import OffsetMethods
 from firearrow.broker.grpc.receiving import ReceivingMethods
 from firearrow.broker.grpc.routes import RouteMethods
 from firearrow.broker.grpc.sending import SendingMethods
 from firearrow.broker.grpc.sessions import SessionMethods
-from firearrow.broker.grpc.statuses import GrpcRefusal
 
 SEND_BYTES_MAX = 1 << 30
 """`grpcMaxInboundMessageSize` bounds it as well, and is meant for bodies."""
@@ -60,6 +60,7 @@ class GrpcService:
 def methods(context: GrpcContext, sending: SendingMethods) -> list[Method]:
     routes, receiving = RouteMethods(context), ReceivingMethods(context)
     acks, sessions, offsets = AcknowledgingMethods(context), SessionMethods(context), OffsetMethods(context)
+    lite = LiteMethods(context)
     handles: dict[str, Handle] = {
         "QueryRoute": routes.query_route,
         "QueryAssignment": routes.query_assignment,
@@ -76,7 +77,7 @@ def methods(context: GrpcContext, sending: SendingMethods) -> list[Method]:
         "UpdateOffset": offsets.update_offset,
         "GetOffset": offsets.get_offset,
         "QueryOffset": offsets.query_offset,
-        "SyncLiteSubscription": _no_lite_topics,
+        "SyncLiteSubscription": lite.sync,
     }
     found = [Method(name, handle, *messages.method_classes(name)) for name, handle in handles.items()]
     found = [
@@ -87,7 +88,3 @@ def methods(context: GrpcContext, sending: SendingMethods) -> list[Method]:
         "Telemetry", sessions.telemetry, *classes, streams=True, ended=sessions.telemetry_ended
     )
     return [*found, telemetry]
-
-
-def _no_lite_topics(call: Call, request: ProtoMessage) -> None:
-    raise GrpcRefusal("NOT_IMPLEMENTED", "this broker has no lite topics yet: use a topic of another type")

@@ -5,24 +5,26 @@ Pure functions; Apache: GrpcClientSettingsManager.
 
 from typing import Any
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps
 from firearrow.broker.base.options import Options
 from firearrow.broker.grpc.messages import CLIENT_TYPES, ProtoMessage, filter_of, set_ms
 from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_group, topic_name
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
+from firearrow.broker.tables.json_fields import INT_MAX
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 
 TOPICS_MAX = 1000
 BYTES_MAX = 256 << 10
-PRODUCER, PUSH, SIMPLE, PULL = (
-    CLIENT_TYPES[name] for name in ("PRODUCER", "PUSH_CONSUMER", "SIMPLE_CONSUMER", "PULL_CONSUMER")
+PRODUCER, PUSH, SIMPLE, PULL, LITE_PUSH = (
+    CLIENT_TYPES[name]
+    for name in ("PRODUCER", "PUSH_CONSUMER", "SIMPLE_CONSUMER", "PULL_CONSUMER", "LITE_PUSH_CONSUMER")
 )
 NAMES = {number: name for name, number in CLIENT_TYPES.items()}
 PRODUCER_ATTEMPTS = 3
 PRODUCER_BACKOFF_MS = (10, 1000)
 BATCH_MAX, POLL_MS_MAX = 32, 20_000
 """Messages of one receive, and how long it may wait for them."""
-LITE_SUBSCRIPTIONS, LITE_TOPIC_CHARS = 2000, 64
 MINUTE = 60_000
 RETRY_MS = (
     1000, 5000, 10_000, 30_000, *(n * MINUTE for n in range(1, 11)),
@@ -56,12 +58,25 @@ def check_consumer(settings: ProtoMessage, groups: GroupTable) -> None:
     """Whether its group can have such a consumer; of a producer, nothing. GrpcRefusal, WrongClientType."""
     if settings.HasField("publishing"):
         return
-    group = known_group(groups, settings.subscription.group.name).name
-    if settings.client_type == CLIENT_TYPES["LITE_PUSH_CONSUMER"]:
-        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", f"regular group cannot use LITE mode: {group}")
-    if settings.client_type not in (PUSH, SIMPLE, PULL):
+    config = known_group(groups, settings.subscription.group.name)
+    group = config.name
+    if settings.client_type not in (PUSH, SIMPLE, PULL, LITE_PUSH):
         name = NAMES.get(settings.client_type, str(settings.client_type))
         raise WrongClientType(f"Client type is not consumer, type: {name}")
+    is_lite = settings.client_type == LITE_PUSH
+    if is_lite and not config.lite_topic:
+        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", f"regular group cannot use LITE mode: {group}")
+    if config.lite_topic and not is_lite:
+        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", f"lite group must use LITE mode: {group}")
+    for entry in settings.subscription.subscriptions[:1]:
+        check_lite_topic(config, entry.topic.name)
+
+
+def check_lite_topic(group: GroupConfig, topic: str) -> None:
+    """GrpcRefusal: a group of lite topics has another topic; others may have any."""
+    if group.lite_topic and group.lite_topic != topic:
+        text = f"lite group {group.name} is expected to bind topic {group.lite_topic}, but actual is {topic}"
+        raise GrpcRefusal("ILLEGAL_TOPIC", text)
 
 
 def _check_count(topics: int) -> None:
@@ -86,9 +101,11 @@ def heartbeat(settings: ProtoMessage, client_id: str, version: int) -> bytes:
         subscriptions.append(found.to_object())
     consumer = {
         "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-        "consumeType": "CONSUME_PASSIVELY" if settings.client_type == PUSH else "CONSUME_ACTIVELY",
+        "consumeType": "CONSUME_PASSIVELY"
+        if settings.client_type in (PUSH, LITE_PUSH)
+        else "CONSUME_ACTIVELY",
         "groupName": settings.subscription.group.name,
-        "messageModel": "CLUSTERING",
+        "messageModel": "LITE_SELECTIVE" if settings.client_type == LITE_PUSH else "CLUSTERING",
         "subscriptionDataSet": subscriptions,
         "unitMode": False,
     }
@@ -111,8 +128,8 @@ def completed(settings: ProtoMessage, group: GroupConfig | None, options: Option
     found.subscription.fifo = config.consume_orderly
     found.subscription.receive_batch_size = BATCH_MAX
     set_ms(found.subscription.long_polling_timeout, POLL_MS_MAX)
-    found.subscription.lite_subscription_quota = LITE_SUBSCRIPTIONS
-    found.subscription.max_lite_topic_size = LITE_TOPIC_CHARS
+    found.subscription.lite_subscription_quota = min(config.lite_quota, INT_MAX)
+    found.subscription.max_lite_topic_size = name_rules.LITE_TOPIC_CHARS_MAX
     found.backoff_policy.max_attempts = max(config.retry_max_times, 0) + 1
     _set_retries(found.backoff_policy, config.retry_policy)
     return found

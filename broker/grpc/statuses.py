@@ -23,6 +23,8 @@ _CODES: dict[int, str] = {
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "CONSUMER_GROUP_NOT_FOUND",
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ILLEGAL_FILTER_EXPRESSION",
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
+    ResponseCode.LMQ_QUOTA_EXCEEDED: "LITE_TOPIC_QUOTA_EXCEEDED",
+    ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED: "LITE_SUBSCRIPTION_QUOTA_EXCEEDED",
 }
 """Of remoting → of gRPC. Others become INTERNAL_SERVER_ERROR, as at Apache's proxy."""
 JAVA_CLASS = re.compile(r"(?:[a-z][a-z0-9_]*\.)+[A-Z]\w*: ")
@@ -90,6 +92,14 @@ def group_name(name: str) -> str:
         raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", text)
     if name_rules.is_system_group(name):
         raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", "cannot use system consumer group")
+    return name
+
+
+def lite_topic_name(name: str) -> str:
+    """GrpcRefusal."""
+    fault = name_rules.lite_fault(name)
+    if fault is not None:
+        raise GrpcRefusal("ILLEGAL_LITE_TOPIC", fault)
     return name
 
 

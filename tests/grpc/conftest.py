@@ -13,6 +13,7 @@ SETTINGS = (
     *("--set", "brokerName=broker-a", "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100"),
     *("--set", "recallMessageEnable=true", "--set", "transactionCheckInterval=300"),
     *("--set", "transactionTimeOut=300", "--set", "enablePropertyFilter=true"),
+    *("--set", "enableLmq=true", "--set", "enableMultiDispatch=true"),
 )
 _numbers = itertools.count(1)
 

@@ -32,11 +32,13 @@ TYPES = {
     "orphan": "TRANSACTION",
     "priority": "PRIORITY",
     "wrong-type": "FIFO",
+    "lite": "LITE",
 }
 GROUPS: dict[str, dict[str, object]] = {
     "fifo": {"consumeMessageOrderly": True},
     "dlq": {"retryMaxTimes": 0},
     "dlq-fifo": {"consumeMessageOrderly": True, "retryMaxTimes": 0},
+    "lite": {"consumeMessageOrderly": True, "attributes": {"+lite.bind.topic": "lite"}},
 }
 COMMON = [
     *("normal", "simple", "fifo", "delay", "transaction", "orphan"),
@@ -45,7 +47,7 @@ COMMON = [
 PUSH = ["async", "invisible", "retry", "dlq", "dlq-fifo", "mixed", "unknown"]
 """What the client of Rust, which has no push consumer, lacks."""
 SCENARIOS = {
-    "java": [*COMMON, "async", "invisible", "recall", "retry", "priority"],
+    "java": [*COMMON, "async", "invisible", "recall", "retry", "priority", "lite"],
     "python": [*COMMON, "invisible", "recall"],
     "go": [*COMMON, *PUSH],
     "node": [*COMMON, *PUSH, "recall", "priority"],

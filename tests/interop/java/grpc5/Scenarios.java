@@ -17,6 +17,7 @@ import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
 import org.apache.rocketmq.client.apis.consumer.MessageListener;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
@@ -86,6 +87,7 @@ public class Scenarios {
             case "sql": filter(topic, new FilterExpression("n > 0", FilterExpressionType.SQL92), "b1 c2"); break;
             case "large": large(topic); break;
             case "priority": priority(topic); break;
+            case "lite": lite(topic); break;
             case "wrong-type": wrongType(topic); break;
             case "refused": refused(topic); break;
             default: throw new IllegalArgumentException(scenario);
@@ -344,6 +346,39 @@ public class Scenarios {
             MessageView view = one(consumer);
             check(view.getPriority().get() == 2, "priority " + view.getPriority());
             consumer.ack(view);
+        }
+    }
+
+    /** Lite topics: those that are subscribed come, each in order; one that fails once comes again. */
+    static void lite(String topic) throws Exception {
+        Map<String, List<String>> seen = new ConcurrentHashMap<>();
+        AtomicInteger failed = new AtomicInteger();
+        try (LitePushConsumer consumer = PROVIDER.newLitePushConsumerBuilder().setClientConfiguration(configuration)
+            .bindTopic(topic).setConsumerGroup(topic + "-g").setMessageListener(view -> {
+                if (body(view).equals("1") && failed.getAndIncrement() == 0) {
+                    return ConsumeResult.FAILURE;
+                }
+                seen.computeIfAbsent(view.getLiteTopic().get(), name -> Collections.synchronizedList(new ArrayList<>()))
+                    .add(body(view));
+                return ConsumeResult.SUCCESS;
+            }).build(); Producer producer = producer(topic)) {
+            consumer.subscribeLite("one");
+            consumer.subscribeLite("two");
+            for (String name : new String[] {"one", "two", "three"}) {
+                for (int n = 0; n < 3; n++) {
+                    producer.send(message(topic, Integer.toString(n)).setLiteTopic(name).build());
+                }
+            }
+            until(() -> seen.values().stream().mapToInt(List::size).sum() == 6, "6 messages: " + seen);
+            check(seen.get("one").equals(List.of("0", "1", "2")) && seen.get("two").equals(List.of("0", "1", "2")),
+                "in order: " + seen);
+            check(!seen.containsKey("three"), "not subscribed: " + seen);
+            consumer.unsubscribeLite("two");
+            consumer.subscribeLite("three");
+            producer.send(message(topic, "3").setLiteTopic("two").build());
+            producer.send(message(topic, "3").setLiteTopic("three").build());
+            until(() -> seen.containsKey("three") && seen.get("three").size() == 4, "of three: " + seen);
+            check(seen.get("two").size() == 3, "unsubscribed: " + seen);
         }
     }
 
