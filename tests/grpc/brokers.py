@@ -82,14 +82,21 @@ def prepare(connection: ClientSocket, name: str) -> None:
                 subscription["group"]["name"],
                 consumeMessageOrderly=subscription.get("fifo", False),
                 retryMaxTimes=message["settings"]["backoff_policy"]["max_attempts"] - 1,
+                attributes=_bound(message["settings"]),
             )
 
 
+def _bound(settings: Answer) -> dict[str, str]:
+    """The attributes of the group of a lite consumer."""
+    if settings.get("client_type") != "LITE_PUSH_CONSUMER":
+        return {}
+    return {"+lite.bind.topic": settings["subscription"]["subscriptions"][0]["topic"]["name"]}
+
+
 def _create_topic(connection: ClientSocket, topic: str, queues: list[Answer]) -> None:
-    """Dead letters create theirs; there are no lite topics."""
-    kind = queues[0]["accept_message_types"][0]
-    if not topic.startswith(name_rules.DLQ_PREFIX) and kind != "LITE":
-        create_topic(connection, topic, kind, len(queues))
+    """Dead letters create theirs."""
+    if not topic.startswith(name_rules.DLQ_PREFIX):
+        create_topic(connection, topic, queues[0]["accept_message_types"][0], len(queues))
 
 
 def sent_by_remoting(name: str) -> Iterator[Answer]:
