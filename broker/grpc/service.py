@@ -16,7 +16,6 @@ from firearrow.broker.grpc.connection import GrpcConnection
 from firearrow.broker.grpc.context import GrpcContext, GrpcParts
 from firearrow.broker.grpc.health import Health
 from firearrow.broker.grpc.lite import LiteMethods
-from firearrow.broker.grpc.messages import ProtoMessage
 from firearrow.broker.grpc.offsets import OffsetMethods
 from firearrow.broker.grpc.receiving import ReceivingMethods
 from firearrow.broker.grpc.routes import RouteMethods

@@ -23,6 +23,8 @@ SETTINGS = {
     "transactionCheckInterval": "2000",
     "transactionTimeOut": "1000",
     "enablePropertyFilter": "true",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
 }
 ROOT = ("rocketmq", "12345678")
 WITH_USERS = {

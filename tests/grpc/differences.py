@@ -35,17 +35,6 @@ FORWARD = "ForwardMessageToDeadLetterQueue"
 OK = ("OK", "")
 MALFORMED = "create authentication context error."
 LITE, PROBE = "java-lite-cluster-mode", "probe-refusals"
-
-
-NO_LITE = frozenset(
-    (
-        "TOPIC_NOT_FOUND",
-        "NOT_IMPLEMENTED",
-        "ILLEGAL_LITE_TOPIC",
-        "UNRECOGNIZED_CLIENT_TYPE",
-        "INVALID_RECEIPT_HANDLE",
-    )
-)
 OF_LOAD = frozenset(("questions about transactions", "settings and an end at once"))
 """They occur on a slow machine."""
 
