@@ -11,6 +11,7 @@ from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED
 
 cdef enum:
     NAMES_MAX = 32
+    SPECIAL_COUNT = 11
 
 cdef const char **SPECIAL = [
     "DELAY", "TRAN_MSG", "_SYS_MSG_PRIORITY_", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
@@ -126,7 +127,7 @@ cdef bint note(
         return True
     if length >= 6 and memcmp(name, b"TIMER_", 6) == 0:
         return False
-    for n in range(10):
+    for n in range(SPECIAL_COUNT):
         if length == SPECIAL_LENGTHS[n] and memcmp(name, SPECIAL[n], length) == 0:
             return False
     return True
