@@ -16,14 +16,13 @@ from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.log.batch_consume_queue cimport is_batch, messages_of, next_offset, put_batch
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.dispatcher cimport Dispatch, multi_entries
-from firearrow._native.store.log.queue_check cimport is_valid_batch, is_valid_entry
+from firearrow._native.store.log.queue_check cimport is_lite, is_valid_batch, is_valid_entry
 from firearrow._native.store.log.record cimport (
     RECORD_BAD_CRC, RECORD_BAD_MAGIC, RECORD_BLANK, RECORD_CUT, RECORD_OK, check_record, scan_properties,
 )
 
 import os
 
-from firearrow._native.store.log.dispatcher import LITE_PREFIX
 from firearrow._native.store.log.results import PutRefused, WriteRefusal
 
 cdef enum:
@@ -312,7 +311,6 @@ cdef class Follower:
         # a new queue at 0: the topic was deleted and created again; a new one here: the log began earlier
         if entry > 0 and not (is_new and self.store.log.start() > 0):
             self.believe(at, view, queue)
-        dispatch.note_moved()
         if next_offset(queue) < entry <= next_offset(queue) + GAP_MAX and not is_new:
             if not is_batch(queue):
                 self.fill_gap(queue, view)
@@ -322,6 +320,7 @@ cdef class Follower:
             queue = dispatch.find_queue(&view.topic, view.queue_id)
         if entry > 0 and not is_batch(queue):
             queue.begin_at(entry)
+            dispatch.count_again()
         return True
 
     cdef int believe(self, const uint8_t *at, const RecordView *view, ConsumeQueue queue) except -1:
@@ -351,14 +350,14 @@ cdef class Follower:
         cdef ConsumeQueue queue
         for name, entry in multi_entries(properties):
             queue = dispatch.queue_of(name, 0, True)
-            if entry == 0 and queue.next_entry > 0 and queue.topic.startswith(LITE_PREFIX):
+            if entry == 0 and queue.next_entry > 0 and is_lite(queue):
                 if queue.next_entry != queue.end_entry:
                     return False
                 self.touched.discard(queue)
                 dispatch.forget(name, 0, False)
             elif entry > 0 and queue.next_entry == 0 and not queue.files:
                 queue.begin_at(entry)
-                dispatch.note_moved()
+                dispatch.count_again()
         return True
 
     # ---- for the slave ----

@@ -224,6 +224,7 @@ cdef class MessageStore:
         if self.dispatch is not None:
             for queue in self.dispatch.queues.values():
                 queue.close()
+            self.dispatch.take_changed()      # the list and its queues refer to each other
         if self.index is not None:
             self.index.close()
         if self.log is not None:
@@ -652,6 +653,7 @@ cdef class MessageStore:
             raise
         self.dispatch.forget(name)
         self.dispatch.queues.update(queues)
+        self.dispatch.count_again()
         if self.confirm_later:
             self.dispatch.hide(self.reader.confirmed)
 

@@ -286,10 +286,7 @@ cdef class StoreReader:
     def drain_entry_repairs(self):
         # type: (...) -> list[str]
         """A line for each wrong queue entry that readers found since the last call. Any thread."""
-        found = self.dispatch.entry_repairs.drain()
-        if found:
-            self.dispatch.note_moved()
-        return found
+        return self.dispatch.entry_repairs.drain()
 
     def is_near_end(self, int64_t physical_offset):
         # type: (...) -> bool

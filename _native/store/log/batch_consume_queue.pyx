@@ -110,7 +110,8 @@ cdef int copy_entries(CommitLog log, ConsumeQueue plain, ConsumeQueue batch) exc
         put_batch(batch.slot_at(batch.end_entry), max(plain.store_time(log, entry), <int64_t> 0), entry, 1)
         batch.append(get_i64(at), get_i32(at + ENTRY_AT_SIZE), get_i64(at + ENTRY_AT_TAGS))
         batch.visible += entry < plain.visible
-    batch.sync()
+    batch.named = batch.sync()                # its folders are for the next sync of all
+    batch.mark_dirty()
     return 0
 
 

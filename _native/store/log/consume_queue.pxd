@@ -20,16 +20,12 @@ from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.files.mmap_budget cimport Mappings
 from firearrow._native.store.files.segment cimport Segment
 
-cdef enum:
-    UNSYNCED = 1
-    LISTED = 2
-
 
 @cython.final
 cdef class ConsumeQueue:
     # fields that every message uses, in one cache line: with many queues each is a cache miss
     cdef readonly int32_t queue_id
-    cdef int32_t dirty                    # has entries that are not synced; with LISTED, Dispatch knows it
+    cdef bint dirty                       # has entries or files that are not synced, and is in `changed`
     cdef int64_t reply_batch_number       # number of the last reply batch with this queue
     cdef readonly int64_t end_entry, next_entry, visible
     cdef readonly int64_t max_physical    # end of the last record that is in the queue
@@ -48,6 +44,7 @@ cdef class ConsumeQueue:
     cdef list files
     cdef Mappings mappings                # None if read only
     cdef public object entry_repairs      # EntryRepairs; None if read only
+    cdef list changed                     # Dispatch's, of all queues that are not synced; None: of no store
     cdef readonly int64_t min_entry
     cdef int64_t min_physical             # of the record of `min_entry`; -1: unknown
     cdef int64_t synced_entry             # entries below are synced
@@ -58,6 +55,7 @@ cdef class ConsumeQueue:
     cdef bint look(self, int64_t entry, uint8_t *to) except -1
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL
     cdef const uint8_t *entries_at(self, int64_t entry, int64_t *count) except? NULL
+    cdef int mark_dirty(self) except -1
     cdef uint8_t *next_slot(self) except NULL
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
     cdef int begin_at(self, int64_t entry) except -1

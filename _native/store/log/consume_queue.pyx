@@ -287,7 +287,16 @@ cdef class ConsumeQueue:
         if self.next_entry < self.end_entry:
             self.next_entry = self.end_entry
         self.max_physical = physical_offset + size
-        self.dirty |= UNSYNCED
+        if not self.dirty:
+            self.mark_dirty()
+        return 0
+
+    cdef int mark_dirty(self) except -1:
+        """Call after each change: the next sync looks only at queues in `changed`, of millions."""
+        if not self.dirty:
+            self.dirty = True
+            if self.changed is not None:
+                self.changed.append(self)
         return 0
 
     cdef uint8_t *slot_at(self, int64_t entry) except NULL:
@@ -326,6 +335,7 @@ cdef class ConsumeQueue:
             file.discard()                    # left there, it would fail the next attempt
             raise
         self.named = True
+        self.mark_dirty()
         return file
 
     cdef int begin_at(self, int64_t entry) except -1:
@@ -358,7 +368,7 @@ cdef class ConsumeQueue:
                 break
             memset(<uint8_t *> at, 0, self.entry_bytes)
             self.end_entry -= 1
-            self.dirty = True
+            self.mark_dirty()
         while (
             self.files
             and (<Segment> self.files[-1]).base >= self.end_entry * self.entry_bytes
@@ -367,6 +377,7 @@ cdef class ConsumeQueue:
             file = self.files.pop()
             file.discard()
             self.named = True
+            self.mark_dirty()
         self.visible = self.next_entry = self.end_entry
         self.synced_entry = min(self.synced_entry, self.end_entry)
         if self.end_entry == self.min_entry or not 0 < self.max_physical <= physical_offset:
@@ -444,19 +455,19 @@ cdef class ConsumeQueue:
         whether the folders need a sync, too. OSError."""
         cdef Segment file
         cdef int status
-        cdef int64_t end = self.end_entry
-        cdef list files = self.files[:] if self.dirty else None
-        cdef bint named = self.named
-        self.named = False
-        if files is None:
+        cdef bint dirty = self.dirty, named = self.named
+        cdef int64_t end
+        self.dirty = self.named = False       # before all else: what changes from here on is for the next sync
+        if not dirty:
             return named
-        self.dirty = False
-        for file in files:
+        end = self.end_entry
+        for file in self.files[:]:
             if file.base + file.size <= self.synced_entry * self.entry_bytes:
                 continue
             status = sync_file(file)
             if status < 0 and not file.closing:
-                self.dirty, self.named = True, named or self.named
+                self.named = named or self.named
+                self.mark_dirty()
                 raise OSError(-status, os.strerror(-status), file.path)
         self.synced_entry = end
         return named

@@ -50,8 +50,7 @@ cdef class Dispatch:
     cdef readonly int64_t lmq_count        # number of LMQs
     # how often topics were deleted: code that caches a queue must look it up again when this changes
     cdef readonly int64_t forgotten
-    cdef list changed                      # queues with entries that are not synced; see `changed_any`
-    cdef bint changed_any                  # also others may have some: after the open, and after `note_moved`
+    cdef list changed                      # the queues that are not synced; each adds itself
     cdef int64_t known_filled              # number of queues with entries; -1: to be counted
     cdef Staged *staged
     cdef Py_ssize_t staged_count, staged_capacity
@@ -66,8 +65,8 @@ cdef class Dispatch:
         int32_t size, int64_t store_time,
     ) except -1
     cdef int apply(self, bint confirmed) except -1
-    cdef int note_append(self, ConsumeQueue queue) except -1
-    cdef void note_moved(self) noexcept
+    cdef void count_again(self) noexcept
+    cdef int adopt(self, ConsumeQueue queue) except -1
     cdef list take_changed(self)
     cdef void prefetch(self) noexcept
     cdef void drop_staged(self) noexcept
@@ -86,7 +85,7 @@ cdef class Dispatch:
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1
     cdef int wait(self, void *queue, int64_t end) except -1
     cdef int restore_multi(
-        self, const RecordView *view, const Properties *properties, int64_t tags_code
+        self, const RecordView *view, const Properties *properties, int64_t tags_code, bint deleted
     ) except -1
     cdef int64_t tags_code_of(
         self, const Text *topic, const Properties *properties, int64_t store_time

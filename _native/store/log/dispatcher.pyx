@@ -14,9 +14,9 @@ from firearrow._native.store.log.batch_consume_queue cimport (
     find_entry, is_batch, messages_of, next_offset, put_batch,
 )
 from firearrow._native.store.log.queue_check cimport (
-    delete_files, is_valid_batch, is_valid_entry, points_to, restart_queue,
+    delete_files, is_lite, is_valid_batch, is_valid_entry, points_to, restart_queue,
 )
-from firearrow._native.store.log.consume_queue cimport LISTED, ConsumeQueue
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
 from firearrow._native.store.log.key_index cimport KeyIndex
@@ -35,12 +35,12 @@ from firearrow._native.store.log.results import PutRefused, PutStatus
 from firearrow._native.store.files.segment_files import move_other_kind, repaired_queues
 from firearrow._native.store.log.consume_queue import FILE_SIZE_KEYS
 from firearrow._native.store.log.entry_repair_log import EntryRepairs
+from firearrow._native.store.log.queue_check import LITE_PREFIX
 
 MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
 LMQ_PREFIX_TEXT = os.fsdecode(LMQ_PREFIX)
-LITE_PREFIX = LMQ_PREFIX_TEXT + "$"  # type: str
 
 cdef enum:
     RECENT = 4096
@@ -91,10 +91,6 @@ cdef bint allows_multi(const Text *topic) noexcept nogil:
     )
 
 
-cdef inline bint is_lite(ConsumeQueue queue) except -1:
-    return queue.topic.startswith(LITE_PREFIX)
-
-
 cdef inline int32_t keys_begin(ConsumeQueue queue, const Text *topic) noexcept:
     """Hash of `topic#`: cached in the queue, computed for a record without a queue."""
     return queue.topic_key_hash if queue is not None else keys_of(topic.at, topic.length)
@@ -128,7 +124,7 @@ cdef class Dispatch:
         self.batch_topics, self.plain_topics = set(), frozenset()
         self.deletions = {}
         self.trims = {}
-        self.changed, self.changed_any, self.known_filled = [], True, -1
+        self.changed, self.known_filled = [], -1
         self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
         self.entry_repairs = EntryRepairs()
@@ -158,7 +154,7 @@ cdef class Dispatch:
         key = FILE_SIZE_KEYS[entry_bytes]
         for topic, queue_id, path in repaired_queues(folder, file_bytes, QUEUE_ID_MAX, key, repair_log):
             queue = ConsumeQueue.open(path, topic, queue_id, file_bytes, self.mappings, entry_bytes)
-            queue.entry_repairs = self.entry_repairs
+            self.adopt(queue)
             self.queues[os.fsencode(topic), queue_id] = queue
             self.lmq_count += topic.startswith(LMQ_PREFIX_TEXT)
 
@@ -202,8 +198,12 @@ cdef class Dispatch:
         queue = ConsumeQueue(
             os.path.join(folder, name, str(queue_id)), name, queue_id, file_bytes, self.mappings, entry_bytes
         )
-        queue.entry_repairs = self.entry_repairs
+        self.adopt(queue)
         return queue
+
+    cdef int adopt(self, ConsumeQueue queue) except -1:
+        queue.entry_repairs, queue.changed = self.entry_repairs, self.changed
+        return 0
 
     # ---- appending ----
 
@@ -275,8 +275,9 @@ cdef class Dispatch:
         for n in range(self.staged_count):
             plan = &self.staged[n]
             if plan.queue is not NULL:
-                self.note_append(<ConsumeQueue> plan.queue)
                 (<ConsumeQueue> plan.queue).append(plan.physical_offset, plan.size, plan.tags_code)
+                if (<ConsumeQueue> plan.queue).end_entry == 1 and self.known_filled >= 0:
+                    self.known_filled += not is_lite(<ConsumeQueue> plan.queue)
                 if confirmed:
                     (<ConsumeQueue> plan.queue).visible += 1
                 else:
@@ -287,18 +288,9 @@ cdef class Dispatch:
         self.staged_count = self.hashes.count = 0
         return 0
 
-    cdef int note_append(self, ConsumeQueue queue) except -1:
-        """The queue gets an entry: `sync` and `filled` need no look at all queues, of which there may be millions."""
-        if not queue.dirty & LISTED:
-            self.changed.append(queue)
-            queue.dirty |= LISTED
-        if queue.end_entry == 0 and self.known_filled >= 0:
-            self.known_filled += not is_lite(queue)
-        return 0
-
-    cdef void note_moved(self) noexcept:
-        """A queue changed otherwise: the next `sync` looks at all."""
-        self.changed_any, self.known_filled = True, -1
+    cdef void count_again(self) noexcept:
+        """Call after queues got or lost entries otherwise than by `apply` and `forget`."""
+        self.known_filled = -1
 
     @property
     def filled(self):
@@ -314,14 +306,11 @@ cdef class Dispatch:
         return self.known_filled
 
     cdef list take_changed(self):
-        """The queues with unsynced entries."""
-        cdef ConsumeQueue queue
-        cdef list changed = self.changed
-        self.changed = []
-        if not self.changed_any:
-            return changed
-        self.changed_any = False
-        return [queue for queue in self.all_queues() if queue.dirty or queue.named]
+        """The queues that are not synced. One by one: others may add themselves meanwhile."""
+        cdef list taken = []
+        while self.changed:
+            taken.append(self.changed.pop())
+        return taken
 
     cdef void prefetch(self) noexcept:
         """Prefetch the memory of all staged entries and slots: with many queues and keys each is a cache
@@ -406,6 +395,7 @@ cdef class Dispatch:
         """Sync the entries of all queues and their folders; another thread may call it. Returns how many
         queues had unsynced data. OSError."""
         cdef ConsumeQueue queue
+        cdef list dirty = self.take_changed()
         named = []
 
         def sync_entries(each):
@@ -417,7 +407,6 @@ cdef class Dispatch:
                 fsync_dir(folder)
 
         try:
-            dirty = self.take_changed()
             for_each_parallel(sync_entries, dirty)
             folders = set()
             for queue in named:
@@ -427,10 +416,11 @@ cdef class Dispatch:
                     folders.add(os.path.dirname(self.folder))
             for_each_parallel(sync_folder, list(folders))
             return len(dirty)
-        except OSError:
+        except BaseException:
             for queue in named:
                 queue.named = True
-            self.changed_any = True
+                queue.mark_dirty()
+            self.changed.extend([queue for queue in dirty if queue.dirty])
             raise
 
     def forget(self, bytes topic not None, int64_t queue_id=-1, bint durable=True):
@@ -489,7 +479,7 @@ cdef class Dispatch:
                 (deleted or queue is not None)
                 and self.lmq and properties.multi_offsets.length and allows_multi(&view.topic)
             ):
-                self.restore_multi(view, &properties, tags_code)
+                self.restore_multi(view, &properties, tags_code, deleted)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
             for n in range(self.hashes.add_keys(keys_begin(queue, &view.topic), &properties)):
                 self.index.put(self.hashes.at[self.hashes.count + n], view.physical_offset, view.store_time)
@@ -526,6 +516,8 @@ cdef class Dispatch:
             return 0
         if physical_offset < queue.max_physical:
             return 0
+        if entry == 0 and queue.end_entry > 0 and is_lite(queue) and not points_to(queue, 0, physical_offset):
+            delete_files(queue)               # it had expired, and was created again
         if (
             entry < queue.end_entry
             or (entry > queue.end_entry > 0 and queue.files)
@@ -536,7 +528,7 @@ cdef class Dispatch:
             )
             return 0
         if entry > queue.end_entry:
-            self.late_starts += 1
+            self.late_starts += not is_lite(queue)  # a lite topic may have expired before
             restart_queue(queue, entry)
         queue.append(physical_offset, size, tags_code)
         queue.visible = queue.end_entry
@@ -589,10 +581,14 @@ cdef class Dispatch:
             self.queue_rebuild.lost_bytes += length
 
     cdef int restore_multi(
-        self, const RecordView *view, const Properties *properties, int64_t tags_code
+        self, const RecordView *view, const Properties *properties, int64_t tags_code, bint deleted
     ) except -1:
+        """`deleted`: the record's topic was deleted since, with its lite topics. OSError."""
+        cdef bytes lite = os.fsencode(LITE_PREFIX)
         for name, entry in multi_entries(properties):
-            if self.deletions and is_deleted(self.deletions, name, view):
+            if (deleted and name.startswith(lite)) or (
+                self.deletions and is_deleted(self.deletions, name, view)
+            ):
                 continue
             queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
             self.restore(

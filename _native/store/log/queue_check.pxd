@@ -1,7 +1,8 @@
 # QueueRebuild: compares the queues with the whole log, record by record, and repairs what differs. The log is
 # authoritative.
 #
-# Two records may claim one offset: if a topic was deleted and created again, the later one counts. A record
+# Two records may claim one offset: if a topic was deleted and created again, the later one counts. A lite
+# topic that has expired begins again at 0, and what it had before does not count. A record
 # that claims an offset out of the sequence is held until a second one follows it there: then the queue
 # continues or starts there. One that stays alone has a damaged header and is skipped. Offsets whose records
 # are lost get blank entries that point before the next record, so that a queue's entries stay in the order of
@@ -42,6 +43,9 @@ cdef class QueueRebuild:
     cdef int add_record(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
+    cdef int begin_lite(
+        self, ConsumeQueue queue, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1
     cdef int add_batch(
         self, ConsumeQueue queue, int64_t base, int64_t count, const RecordView *view, int64_t tags_code
     ) except -1
@@ -67,6 +71,7 @@ cdef class QueueRebuild:
 
 cdef bint is_valid_batch(int64_t base, int64_t physical_offset) noexcept
 cdef int delete_files(ConsumeQueue queue) except -1
+cdef bint is_lite(ConsumeQueue queue) except -1
 cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept
 cdef bint points_to(ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
 cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1

@@ -24,6 +24,9 @@ cdef enum:
     HELD_MAX = 8
 
 
+LITE_PREFIX = "%LMQ%$"  # type: str
+
+
 cdef class QueueRebuild:
     """Compares queues with the whole log; used by recovery."""
 
@@ -42,6 +45,8 @@ cdef class QueueRebuild:
         state = self.states.get(queue)
         if not is_valid_entry(entry, physical_offset):
             self.skip_entries(queue, entry, physical_offset)
+        elif entry == 0 and is_lite(queue):
+            self.begin_lite(queue, physical_offset, size, tags_code)
         elif not self.fits(queue, state, entry, physical_offset):
             self.hold_entry(queue, entry, physical_offset, size, tags_code)
         elif state is None:
@@ -50,6 +55,16 @@ cdef class QueueRebuild:
         else:
             self.put(queue, entry, physical_offset, size, tags_code)
         return 0
+
+    cdef int begin_lite(
+        self, ConsumeQueue queue, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1:
+        """The first record of a lite topic. If there are earlier ones, it had expired after them. OSError."""
+        self.held.pop(queue, None)
+        if queue in self.states or not points_to(queue, 0, physical_offset):
+            restart_queue(queue, 0)
+        self.states[queue] = [0, 0, 0, 0]
+        return self.put(queue, 0, physical_offset, size, tags_code)
 
     cdef int add_batch(
         self, ConsumeQueue queue, int64_t base, int64_t count, const RecordView *view, int64_t tags_code
@@ -138,7 +153,7 @@ cdef class QueueRebuild:
             if entry == state[1] and self.is_later(queue, entry, physical_offset):
                 return 0
             put(<uint8_t *> queue.entry_at(entry), physical_offset, size, tags_code)
-            queue.dirty = True
+            queue.mark_dirty()
             state[2] += 1
         state[1] = entry + 1
         return 0
@@ -171,7 +186,7 @@ cdef class QueueRebuild:
         while entry < until:
             if not matches(self.log, queue, entry, False):
                 put(<uint8_t *> queue.entry_at(entry), physical_offset - 1, PRE_BLANK_SIZE, 0)
-                queue.dirty = True
+                queue.mark_dirty()
                 count += 1
             entry += 1
         return count
@@ -370,6 +385,10 @@ cdef int64_t possible_end(CommitLog log, ConsumeQueue queue) except -1:
     return entry
 
 
+cdef bint is_lite(ConsumeQueue queue) except -1:
+    return queue.topic.startswith(LITE_PREFIX)
+
+
 cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept:
     """Whether the log before a record has space for the records of all earlier entries of its queue."""
     return 0 <= entry <= physical_offset // RECORD_FIXED_BYTES
@@ -409,7 +428,7 @@ cdef int delete_files(ConsumeQueue queue) except -1:
         os.unlink(file.path)
     queue.files = []
     queue.min_entry = queue.end_entry = queue.next_entry = queue.visible = 0
-    queue.max_physical = queue.tail_from = queue.tail_until = 0
+    queue.max_physical = queue.tail_from = queue.tail_until = queue.synced_entry = 0
     return 0
 
 
@@ -431,7 +450,7 @@ cdef int truncate_to(ConsumeQueue queue, int64_t entry) except -1:
     while queue.end_entry > entry:
         memset(<uint8_t *> queue.entry_at(queue.end_entry - 1), 0, queue.entry_bytes)
         queue.end_entry -= 1
-        queue.dirty = True
+        queue.mark_dirty()
     queue.next_entry = queue.end_entry
     return 0
 

@@ -9,7 +9,8 @@ from firearrow._native.base.hash import crc32
 from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.log.checkpoint import Checkpoint, Seal
 from firearrow._native.store.log.commit_log import CommitLog
-from firearrow._native.store.log.dispatcher import LITE_PREFIX, Dispatch
+from firearrow._native.store.log.dispatcher import Dispatch
+from firearrow._native.store.log.queue_check import LITE_PREFIX
 from firearrow._native.store.recovery.recovery import mismatched_queue
 
 COUNTS = struct.Struct(">II")

@@ -116,5 +116,5 @@ cdef int rewrite_entry(ConsumeQueue queue, int64_t entry, const RecordView *view
     put_i64(at, view.physical_offset)
     put_i32(at + ENTRY_AT_SIZE, view.size)
     put_i64(at + ENTRY_AT_TAGS, java_hash_more(0, properties.tags.at, properties.tags.length))
-    queue.dirty = True
+    queue.mark_dirty()
     return 0

@@ -77,7 +77,7 @@ cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
         entry = queue.min_entry = 0
     queue.end_entry = queue.next_entry = queue.visible = queue.synced_entry = entry
     queue.max_physical = queue.last_end()
-    queue.dirty = True
+    queue.mark_dirty()
     return 0
 
 
