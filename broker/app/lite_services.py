@@ -68,6 +68,7 @@ class LiteServices:
             self._forget,
             lambda: context.saver.changed("lite"),
         )
+        tables.topics.listen(self._expiry.topics_changed)
         file = ConfigFile(Path(config.options.store_root) / "config" / "liteExpiry.json")
         context.saver.load("lite", file, self._expiry, make=False, periodic=True)
         self._periodic = Periodic(context.loop)
@@ -108,7 +109,7 @@ class LiteServices:
 
     def _expire_subscriptions(self) -> None:
         expired_ms = self._context.config.options.lite_subscription_expired_ms
-        self._service.expire(self._context.clock.now_ms() - expired_ms)
+        self._service.expire(self._context.clock.now_ms() - expired_ms, self._context.tables.groups)
 
     def _unblocked_at(self, queue: str, group: str, queue_id: int, at_ms: int) -> None:
         self._unlock_timer.at((queue, group, queue_id), at_ms)

@@ -10,7 +10,8 @@ deletes them again before a client can get their messages once more. `to_json` m
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads, pretty
@@ -78,6 +79,17 @@ class LiteExpiry:
         self._work = self._delete(ends, self._looked_at)
         self._looked_at = self._store.reader.confirmed
         self._slice()
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Delete the lite topics of topics that were deleted. A slave may have messages of a topic that it does not
+        know yet, and waits for `look`."""
+        deleted = [name for name in names if name not in self._topics]
+        if not deleted or not self._store.lmq_count or self._config.options.is_slave:
+            return
+        work = self._delete(dict.fromkeys(deleted, self._store.written), 0)
+        self._work = work if self._work is None else chain(self._work, work)
+        if self._timer is None:
+            self._timer = self._loop.call_later(0, self._slice)
 
     def resume(self) -> None:
         """At the start: delete again what had expired before a kill. The log may end before that, if it was truncated:

@@ -1,6 +1,6 @@
 """LiteService: what a request changes in subscriptions, offsets and events of lite topics together. Loop thread."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from typing import NamedTuple
 
 from firearrow._native.protocol import name_rules
@@ -90,9 +90,9 @@ class LiteService:
         self.subscriptions.drop(client)
         self.events.drop(client)
 
-    def expire(self, older_than_ms: int) -> None:
-        """Drop the clients that have not repeated their subscriptions since."""
-        for client in self.subscriptions.expired(older_than_ms):
+    def expire(self, older_than_ms: int, groups: Container[str]) -> None:
+        """Drop the clients that have not repeated their subscriptions since, and those of groups that are deleted."""
+        for client in self.subscriptions.expired(older_than_ms, groups):
             self.drop(client)
 
     def _check(self, group: GroupConfig, known: int, more: int, has: int = 0) -> None:
@@ -174,8 +174,8 @@ class LiteService:
     # ---- lite topics that end ----
 
     def forget(self, queue: str, groups: Iterable[str]) -> None:
-        """The lite topic is deleted. `groups`: those that may have consumed it. Its subscriptions stay: its next
-        message creates it again."""
-        for group in groups:
+        """The lite topic is deleted. `groups`: those of its topic; deleted ones may have left offsets. Its
+        subscriptions stay: its next message creates it again."""
+        for group in {*groups, *self._offsets.groups_of(queue)}:
             self._offsets.remove(group, queue)
             self.orders.clear(queue, group, LMQ_QUEUE_ID)

@@ -3,7 +3,7 @@
 In memory only: clients repeat their subscriptions every few seconds, and those that do not are forgotten. Loop thread.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,9 +83,13 @@ class LiteSubscriptions:
             for queue in known.queues:
                 self._forget(client, queue)
 
-    def expired(self, older_than_ms: int) -> list[LiteClient]:
-        """The clients that have not repeated their subscription since."""
-        return [client for client, known in self._clients.items() if known.updated_ms < older_than_ms]
+    def expired(self, older_than_ms: int, groups: Container[str]) -> list[LiteClient]:
+        """The clients that have not repeated their subscription since, and those of other groups than these."""
+        return [
+            client
+            for client, known in self._clients.items()
+            if known.updated_ms < older_than_ms or client.group not in groups
+        ]
 
     def _forget(self, client: LiteClient, queue: str) -> None:
         clients = self._by_queue[queue]

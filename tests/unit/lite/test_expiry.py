@@ -65,7 +65,18 @@ def test_nothing_expires_soon_after_a_start_nor_without_a_time(tmp_path: Path) -
     harness.close()
 
 
-def test_lite_topics_of_a_deleted_topic_are_deleted_at_the_second_look(harness: LiteHarness) -> None:
+def test_lite_topics_of_a_deleted_topic_are_deleted_with_it(harness: LiteHarness) -> None:
+    for n in range(200):
+        harness.send(f"t{n}")
+    harness.lite_context.tables.offsets.commit("deleted group", f"%LMQ%${T}$t5", 0, 1)
+    harness.lite_context.tables.topics.delete(T)
+    harness.timers.run(1000)
+    assert harness.lite_topics() == set()
+    assert harness.lite_context.tables.offsets.groups_of(f"%LMQ%${T}$t5") == []
+
+
+def test_a_slave_deletes_lite_topics_of_a_deleted_topic_at_the_second_look(tmp_path: Path) -> None:
+    harness = LiteHarness(tmp_path, broker_role="SLAVE")
     harness.send("a")
     harness.clock.advance(16 * MINUTE_MS)
     harness.lite_context.tables.topics.delete(T)
@@ -73,6 +84,7 @@ def test_lite_topics_of_a_deleted_topic_are_deleted_at_the_second_look(harness: 
     assert harness.lite_topics() == {"a"}
     harness.look()
     assert harness.lite_topics() == set()
+    harness.close()
 
 
 def test_a_message_that_is_staged_keeps_its_lite_topic(harness: LiteHarness) -> None:

@@ -105,6 +105,13 @@ def test_clients_that_do_not_repeat_their_subscription_are_forgotten(harness: Li
     assert harness.service.subscriptions.count == 1
 
 
+def test_clients_of_a_deleted_group_are_forgotten(harness: LiteHarness) -> None:
+    sync(harness, "c", "a")
+    harness.lite_context.tables.groups.delete(G)
+    harness.lite._expire_subscriptions()
+    assert harness.service.subscriptions.count == 0
+
+
 def test_a_client_is_bounded_by_its_group(harness: LiteHarness) -> None:
     limit = 2000 + 300
     assert sync(harness, "c", *(f"n{n}" for n in range(limit))) == 0
