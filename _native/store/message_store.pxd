@@ -31,6 +31,7 @@ cdef class MessageStore:
     cdef public int64_t confirm_limit  # readers see at most this: a slave's master reports what is confirmed
     # Why puts are refused: another broker writes the log, or perhaps does (`Follower`: a master).
     cdef public object write_refusal  # type: WriteRefusal | None
+    cdef tuple turn_began                 # what a checkpoint may state once files of lite topics are made
     cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1

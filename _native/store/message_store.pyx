@@ -3,12 +3,14 @@
 import errno
 import os
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.store_cleaner cimport StoreCleaner
@@ -54,6 +56,10 @@ __all__ = [
 ]
 
 QUEUE_ID_MAX = 65535
+MAKE_FILES_S = 0.5
+"""A flush makes files of lite topics for so long: syncs of the log wait for it."""
+STOP_FILES_MAX = 10_000
+"""With more lite topics without files a stop leaves them to the next start, which finds them in the log."""
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)   # limits of the process, no error of the disk
 DELAY_LEVELS_MS = tuple(
     1000 * seconds
@@ -185,8 +191,8 @@ cdef class MessageStore:
         """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock.
         Idempotent.
 
-        OSError leaves `abort` in place, as does a broken store. `clean=False`: `abort` stays, so that the
-        next open continues this run and its journal.
+        OSError leaves `abort` in place, as do a broken store and very many lite topics without files.
+        `clean=False`: `abort` stays, so that the next open continues this run and its journal.
         """
         if self.closed:
             return
@@ -202,6 +208,7 @@ cdef class MessageStore:
                 self.confirm(self.log.written)
                 with self.lock:
                     self.log.drop_unused()
+                clean = clean and len(self.dispatch.pending) <= STOP_FILES_MAX
                 self.flush_queues(clean)
                 if clean:
                     self.folder.mark_stopped()
@@ -225,6 +232,7 @@ cdef class MessageStore:
             for queue in self.dispatch.queues.values():
                 queue.close()
             self.dispatch.take_changed()      # the list and its queues refer to each other
+            self.dispatch.pending.clear()
         if self.index is not None:
             self.index.close()
         if self.log is not None:
@@ -517,7 +525,9 @@ cdef class MessageStore:
         """Sync queue files and index, write the checkpoint; returns how many queues had unsynced data. One
         other thread may call it; releases the GIL. OSError."""
         with self.lock:
-            newest, written, queues = self.flush_all()
+            newest, written, queues = self.flush_all(seal)
+            if self.dispatch.pending.turn:    # the last checkpoint counts until it has ended
+                return queues
             index_ms = 0 if self.index is None else self.index.sealed_time
             self.set_checkpoint(Checkpoint(
                 newest, newest, index_ms, self.checkpoint.master_flushed, written, max(written - 1, 0)
@@ -538,12 +548,16 @@ cdef class MessageStore:
             page_cache.fsync_store(self.root, self.log.folder)
             self.unsettled = False
 
-    def flush_all(self):
+    def flush_all(self, bint whole):
         """Sync log, queues and index: (store time, offset) up to which all is durable, for the checkpoint,
-        and how many queues had unsynced data. OSError."""
+        and how many queues had unsynced data. Files of lite topics are made for a while, `whole`: all of
+        them; if some of the turn are left, the numbers do not count. OSError."""
         newest, written = self.newest_ms, self.log.written
+        if self.dispatch.pending.begin_turn(whole):
+            self.turn_began = newest, written
         if written > self.log.flushed:
             self.sync()
+        self.dispatch.pending.make(INFINITY if whole else time.monotonic() + MAKE_FILES_S)
         try:
             self.fsync_after_kill()
             queues = self.dispatch.sync()
@@ -554,7 +568,7 @@ cdef class MessageStore:
         except OSError as error:
             self.mark_suspect(error)
             raise
-        return newest, written, queues
+        return *self.turn_began, queues
 
     def prepare(self):
         # type: (...) -> None

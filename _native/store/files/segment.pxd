@@ -21,7 +21,8 @@ cdef int sync_fd(int fd) noexcept nogil
 
 @cython.final
 cdef class Segment:
-    cdef str folder, name                 # the owner's, shared by very many; name None: from `base`
+    cdef object folder                    # a path, shared by very many, or the owner, which knows it
+    cdef str name                         # None: from `base`
     cdef readonly int64_t base            # offset of the file's first byte in its queue
     cdef readonly int64_t size
     cdef int fd

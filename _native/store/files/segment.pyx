@@ -2,6 +2,7 @@
 
 import os
 
+cimport cython
 from libc.errno cimport EINTR, EIO, ENOMEM, errno
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open, posix_fallocate
 from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
@@ -137,11 +138,12 @@ cdef int sync_fd(int fd) noexcept nogil:
 unmappings = 0
 
 
+@cython.no_gc  # as its owners
 cdef class Segment:
     """One mapped file of the store. Its buffer is the whole mapping, read only."""
 
-    def __cinit__(self, str folder not None, int64_t base, int64_t size, str name=None):
-        # type: (...) -> None
+    def __cinit__(self, folder not None, int64_t base, int64_t size, str name=None):
+        # type: (str | PathLike[str], int, int, str | None) -> None
         self.folder = folder
         self.name = name
         self.base = base

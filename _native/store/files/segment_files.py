@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Set
 from itertools import pairwise
+from typing import NamedTuple
 
 from firearrow._native.store.files.errors import StoreDamaged, StoreForeign
 from firearrow._native.store.files.repair_log import RepairLog
@@ -21,10 +22,14 @@ SECTOR_BYTES = 512
 """Configured file sizes are multiples of this."""
 
 Files = list[tuple[int, str]]
+FIRST: tuple[int, ...] = (0,)
 
 
 def file_name(position: int) -> str:
     return f"{position:020d}"
+
+
+FIRST_FILE = file_name(0)
 
 
 def named_files(folder: str) -> Files:
@@ -187,30 +192,47 @@ def move_other_kind(folder: str, topics: Set[bytes], repair_log: RepairLog) -> N
             )
 
 
+class QueueFolder(NamedTuple):
+    """`positions`: the first byte of each file."""
+
+    topic: str
+    queue_id: int
+    positions: tuple[int, ...]
+
+
 def repaired_queues(
     folder: str, file_bytes: int, queue_id_max: int, key: str, repair_log: RepairLog
-) -> list[tuple[str, int, str]]:
-    """(topic, queue, folder) of every queue in `consumequeue` or `batchconsumequeue`, its files repaired. OSError;
-    StoreForeign: all files have the same other size, so the store was created with it. `key` sets the size."""
-    found = []
+) -> list[QueueFolder]:
+    """Every queue in `consumequeue` or `batchconsumequeue`, its files repaired. OSError; StoreForeign: all files have
+    the same other size, so the store was created with it. `key` sets the size. There may be a million, most with one
+    file: one look at each, and another one at those that need it."""
+    found, doubtful, count = [], [], 0
+    sizes: dict[int, str] = {}
     for topic in sorted(os.listdir(folder)):
         path = os.path.join(folder, topic)
         if not os.path.isdir(path):
             repair_log.record(f"{path} is not a queue folder: left in place")
             continue
-        for name in sorted(os.listdir(path)):
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if _is_queue(entry, queue_id_max))
+        for name in names:
             queue = os.path.join(path, name)
-            if (
-                name.isdecimal()
-                and str(int(name)) == name
-                and int(name) <= queue_id_max
-                and os.path.isdir(queue)
-            ):
-                found.append((topic, int(name), queue))
-    files = [path for _, _, queue in found for _, path in named_files(queue)]
-    sizes = {os.path.getsize(path) for path in files}
-    if len(files) > 1 and len(sizes) == 1 and not sizes & {0, file_bytes}:
-        raise foreign_size(files[0], file_bytes, key)
-    for _, _, queue in found:
-        repaired_files(queue, file_bytes, repair_log, head=None)
+            with os.scandir(queue) as entries:
+                files = [(entry.name, entry.stat().st_size, entry.path) for entry in entries]
+            sizes.update((size, file) for file_name, size, file in files if FILE_NAME.fullmatch(file_name))
+            count += len(files)
+            if len(files) == 1 and files[0][:2] == (FIRST_FILE, file_bytes):
+                found.append(QueueFolder(topic, int(name), FIRST))
+            else:
+                doubtful.append((topic, int(name), queue))
+    if count > 1 and len(sizes) == 1 and not sizes.keys() & {0, file_bytes}:
+        raise foreign_size(next(iter(sizes.values())), file_bytes, key)
+    for topic, queue_id, queue in doubtful:
+        repaired = repaired_files(queue, file_bytes, repair_log, head=None)
+        found.append(QueueFolder(topic, queue_id, tuple(position for position, _ in repaired)))
     return found
+
+
+def _is_queue(entry: os.DirEntry[str], queue_id_max: int) -> bool:
+    name = entry.name
+    return name.isdecimal() and str(int(name)) == name and int(name) <= queue_id_max and entry.is_dir()

@@ -11,6 +11,8 @@ from firearrow._native.store.files.layout cimport (
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.log.record cimport PropertyScan, begin, ends_property, has_value
 
+from firearrow._native.base.durable_files import fsync_dir
+
 cdef enum:
     DIGITS_MAX = 18
 
@@ -103,6 +105,8 @@ cdef int copy_entries(CommitLog log, ConsumeQueue plain, ConsumeQueue batch) exc
     queues after messages had been stored. OSError."""
     cdef int64_t entry
     cdef const uint8_t *at
+    cdef list changed = batch.changed
+    batch.changed = None                      # it is synced here, before the plain queue is deleted
     for entry in range(plain.min_entry, plain.end_entry):
         at = plain.entry_at(entry)
         if at is NULL or get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE or get_i64(at) < log.start():
@@ -110,8 +114,10 @@ cdef int copy_entries(CommitLog log, ConsumeQueue plain, ConsumeQueue batch) exc
         put_batch(batch.slot_at(batch.end_entry), max(plain.store_time(log, entry), <int64_t> 0), entry, 1)
         batch.append(get_i64(at), get_i32(at + ENTRY_AT_SIZE), get_i64(at + ENTRY_AT_TAGS))
         batch.visible += entry < plain.visible
-    batch.named = batch.sync()                # its folders are for the next sync of all
-    batch.mark_dirty()
+    if batch.sync():
+        for folder in batch.folders():
+            fsync_dir(folder)
+    batch.changed = changed
     return 0
 
 

@@ -5,7 +5,11 @@ Reads the log only for store times.
 
 import os
 import sys
+import threading
+import time
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+cimport cython
 from libc.errno cimport EIO
 from libc.string cimport memcpy, memset
 
@@ -23,6 +27,9 @@ from firearrow._native.store.files.segment_files import rolled_files
 
 cdef enum:
     RESERVE_STEP_MAX = 262144
+    BUFFERED_MAX = 64                     # entries of a queue without files
+
+cdef list NO_FILES = []                   # of all queues that have none: it never changes
 
 # type: FILE_SIZE_KEYS: dict[int, str]
 FILE_SIZE_KEYS = {
@@ -33,15 +40,49 @@ FILE_SIZE_KEYS = {
 ENTRY_FIELDS = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 
 
+cdef class PendingFiles:
+    """Queues of lite topics whose entries are in memory only, since their files are not made yet."""
+
+    def __cinit__(self):
+        self.queues, self.turn, self.retired, self.lock = [], [], [], threading.Lock()
+
+    def __len__(self):
+        # type: (...) -> int
+        return len(self.queues) + len(self.turn)
+
+    def clear(self):
+        # type: (...) -> None
+        """Call at the end: it and its queues refer to each other."""
+        self.queues, self.turn, self.retired = [], [], []
+
+    cdef bint begin_turn(self, bint all) except -1:
+        """Let the queues of now have their turn, if the last turn has ended. `all`: also if not."""
+        if self.turn and not all:
+            return False
+        queues, self.queues, self.retired = self.queues, [], []
+        self.turn.extend(queues)
+        return True
+
+    cdef bint make(self, double until) except -1:
+        """Make the files of the turn; whether it has ended by this monotonic time. OSError: it has not."""
+        cdef ConsumeQueue queue
+        while self.turn and time.monotonic() < until:
+            queue = self.turn[-1]
+            queue.make_files()
+            self.turn.pop()
+        return not self.turn
+
+
+@cython.no_gc  # a full collection would look at each of a million
 cdef class ConsumeQueue:
     """The entries of one topic and queue; readers see those below `visible`."""
 
     def __cinit__(
-        self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None,
+        self, str parent not None, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None,
         int32_t entry_bytes=ENTRY_BYTES,
     ):
         self.entry_bytes = entry_bytes
-        self.folder = os.fspath(folder)
+        self.parent = parent
         self.topic = sys.intern(topic)        # one string for all queues of a topic
         cdef bytes name = os.fsencode(topic)
         self.topic_key_hash = keys_of(name, len(name))
@@ -51,19 +92,26 @@ cdef class ConsumeQueue:
         self.readonly = mappings is None
         self.mappings = mappings
         self.min_physical = -1
-        self.files = []
+        self.files = NO_FILES
+
+    @property
+    def folder(self):
+        # type: (...) -> str
+        return os.path.join(self.parent, self.topic, str(self.queue_id))
+
+    def folders(self):
+        # type: (...) -> list[str]
+        """The folders that a new file changes; of a batch queue also that of all: the first one makes it."""
+        topic_folder = os.path.join(self.parent, self.topic)
+        found = [self.folder, topic_folder, self.parent]
+        return found if self.entry_bytes == ENTRY_BYTES else [*found, os.path.dirname(self.parent)]
+
+    def __fspath__(self):
+        # type: (...) -> str
+        """The folder: its files ask for it, since a million strings would take more memory than all else."""
+        return self.folder
 
     # ---- opening ----
-
-    @staticmethod
-    def open(
-        folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings not None,
-        int32_t entry_bytes=ENTRY_BYTES,
-    ):
-        # type: (str | PathLike[str], str, int, int, Mappings, int) -> ConsumeQueue
-        cdef ConsumeQueue queue = ConsumeQueue(folder, topic, queue_id, file_bytes, mappings, entry_bytes)
-        queue.load()
-        return queue
 
     @staticmethod
     def open_readonly(folder, int64_t file_bytes=0):
@@ -75,9 +123,11 @@ cdef class ConsumeQueue:
         if file_bytes == 0:
             names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
             file_bytes = os.path.getsize(os.path.join(folder, names[0])) if names else 6000000
-        parent, number = os.path.split(folder)
-        queue = ConsumeQueue(folder, os.path.basename(parent), int(number), file_bytes)
-        queue.load()
+        topic_folder, number = os.path.split(folder)
+        parent, topic = os.path.split(topic_folder)
+        queue = ConsumeQueue(parent, topic, int(number), file_bytes)
+        key = FILE_SIZE_KEYS[queue.entry_bytes]
+        queue.load([position for position, _ in rolled_files(folder, queue.file_bytes, key)])
         return queue
 
     def close(self):
@@ -94,11 +144,9 @@ cdef class ConsumeQueue:
         # type: (*object) -> None
         self.close()
 
-    cdef int load(self) except -1:
-        """Find the files and the end of the entries; reads only the ends of files."""
-        key = FILE_SIZE_KEYS[self.entry_bytes]
-        found = rolled_files(self.folder, self.file_bytes, key)
-        self.files = [Segment(self.folder, offset, self.file_bytes) for offset, _ in found]
+    cdef int load(self, positions) except -1:
+        """Open the files that begin there, and find the end of the entries; reads only the ends of files."""
+        self.files = [Segment(self, position, self.file_bytes) for position in positions]
         if self.files:
             self.min_entry = (<Segment> self.files[0]).base // self.entry_bytes
         self.end_entry = self.min_entry
@@ -129,12 +177,12 @@ cdef class ConsumeQueue:
         return 0
 
     cdef int64_t valid_entries(self, Segment file) except -1:
-        """How many entries a file has, by binary search: all entries before the first invalid one are
-        valid."""
+        """How many entries a file has: all before the first invalid one are valid. Steps that double, then a
+        binary search: a lite topic has a few entries in a file for 300,000."""
         cdef uint8_t entry[ENTRY_BYTES]
         cdef int64_t low = 0, high = file.size // self.entry_bytes, middle
         while low < high:
-            middle = (low + high) // 2
+            middle = min((low + high) // 2, 2 * low + 1)
             file.read_at(middle * self.entry_bytes, entry, ENTRY_BYTES)
             if get_i64(entry) >= 0 and get_i32(entry + ENTRY_AT_SIZE) > 0:
                 low = middle + 1
@@ -164,8 +212,12 @@ cdef class ConsumeQueue:
     cdef const uint8_t *entries_at(self, int64_t entry, int64_t *count) except? NULL:
         """Borrowed entries from `entry` to the end of its file or of the queue; NULL without an exception if
         there are none. OSError."""
-        cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
+        cdef Segment file
         count[0] = 0
+        if self.buffer is not None and 0 <= entry < self.end_entry:
+            count[0] = self.end_entry - entry
+            return <const uint8_t *> PyByteArray_AS_STRING(self.buffer) + entry * self.entry_bytes
+        file = self.file_of(entry) if entry < self.end_entry else None
         if file is None:
             return NULL
         self.ensure_mapped(file)
@@ -183,8 +235,12 @@ cdef class ConsumeQueue:
 
     cdef bint look(self, int64_t entry, uint8_t *to) except -1:
         """Copy one entry without mapping its file; False if it does not exist. OSError."""
-        cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
+        cdef Segment file
         cdef int status
+        if self.buffer is not None and 0 <= entry < self.end_entry:
+            memcpy(to, PyByteArray_AS_STRING(self.buffer) + entry * self.entry_bytes, ENTRY_BYTES)
+            return True
+        file = self.file_of(entry) if entry < self.end_entry else None
         if file is None:
             return False
         if file.map is not NULL:
@@ -292,8 +348,9 @@ cdef class ConsumeQueue:
         return 0
 
     cdef int mark_dirty(self) except -1:
-        """Call after each change: the next sync looks only at queues in `changed`, of millions."""
-        if not self.dirty:
+        """Call after each change: the next sync looks only at queues in `changed`, of millions. Without files
+        there is nothing to sync."""
+        if not self.dirty and self.buffer is None:
             self.dirty = True
             if self.changed is not None:
                 self.changed.append(self)
@@ -309,6 +366,12 @@ cdef class ConsumeQueue:
         """Move the tail to `entry`: file, disk block and memory. OSError."""
         cdef Segment file = self.file_of(entry)
         cdef int status = 0
+        if file is None and self.pending is not None and not self.files:
+            if entry < self.buffered_max() and not self.pending.suspended:
+                return self.extend_buffer(entry)
+            if self.buffer is not None:
+                self.make_files()
+                file = self.file_of(entry)
         if file is None:
             file = <Segment> self.make_file(entry * self.entry_bytes)
         if (entry + 1) * self.entry_bytes - file.base > file.reserved:
@@ -323,14 +386,72 @@ cdef class ConsumeQueue:
         self.tail_until = (file.base + file.reserved) // self.entry_bytes
         return 0
 
+    cdef int64_t buffered_max(self) noexcept:
+        return min(<int64_t> BUFFERED_MAX, self.file_bytes // self.entry_bytes)
+
+    cdef int extend_buffer(self, int64_t entry) except -1:
+        """Move the tail to `entry`, in memory. A larger buffer is another one: others may read this one."""
+        cdef Py_ssize_t count = 0
+        if self.buffer is not None:
+            count = PyByteArray_GET_SIZE(self.buffer) // self.entry_bytes
+        if entry >= count:
+            count = min(max(2 * count, entry + 1), self.buffered_max())
+            larger = bytearray(count * self.entry_bytes)
+            if self.buffer is None:
+                self.pending.queues.append(self)
+            else:
+                larger[:len(self.buffer)] = self.buffer
+            self.buffer = larger
+        self.tail, self.tail_seen = <uint8_t *> PyByteArray_AS_STRING(self.buffer), unmappings
+        self.tail_from, self.tail_until = 0, count
+        return 0
+
+    cdef int make_files(self) except -1:
+        """Move the buffer into a file. Any thread: others run while the file system works, and may append.
+        OSError: the entries stay in memory."""
+        cdef Segment file
+        cdef int status
+        cdef int64_t length
+        with self.pending.lock:
+            if self.buffer is None:
+                return 0
+            file = Segment(self, 0, self.file_bytes)
+            os.makedirs(self.folder, exist_ok=True)
+            file.open_file(True, True)
+            with nogil:
+                status = file.reserve(1, RESERVE_STEP_MAX)
+            if status == 0:                   # no other thread runs from here on
+                length = self.end_entry * self.entry_bytes
+                status = file.write_at(0, <uint8_t *> PyByteArray_AS_STRING(self.buffer), length)
+            file.release_fd()
+            if status < 0:
+                file.discard()
+                raise OSError(-status, os.strerror(-status), file.path)
+            file.writable_map = True          # it is to be synced
+            self.files = [file]
+            self.pending.retired.append(self.buffer)
+            self.buffer = None
+            self.tail_until = self.tail_from
+            self.named = True
+            self.mark_dirty()
+        return 0
+
+    cdef int drop_buffer(self) except -1:
+        """Forget entries that are in memory only; none of them is written later."""
+        if self.buffer is not None:
+            with self.pending.lock:
+                self.buffer = None
+            self.tail_until = self.tail_from
+        return 0
+
     def make_file(self, int64_t position):
         """Create the file for a byte position: the next file, or the first one of the queue. OSError."""
-        cdef Segment file = Segment(self.folder, position - position % self.file_bytes, self.file_bytes)
+        cdef Segment file = Segment(self, position - position % self.file_bytes, self.file_bytes)
         os.makedirs(self.folder, exist_ok=True)
         file.open_file(True, True)
         file.release_fd()
         try:
-            self.files.append(file)
+            self.files = [*self.files, file]
         except MemoryError:
             file.discard()                    # left there, it would fail the next attempt
             raise
@@ -340,6 +461,7 @@ cdef class ConsumeQueue:
 
     cdef int begin_at(self, int64_t entry) except -1:
         """Start an empty queue at an entry other than 0: blank entries fill its first file up to it."""
+        self.drop_buffer()
         cdef Segment file = <Segment> self.make_file(entry * self.entry_bytes)
         self.end_entry = file.base // self.entry_bytes
         while self.end_entry < entry:
@@ -441,6 +563,7 @@ cdef class ConsumeQueue:
     def delete(self):
         # type: (...) -> None
         """Remove the queue's files and folder."""
+        self.drop_buffer()
         for file in self.files:
             file.close()
             os.unlink(file.path)
@@ -457,7 +580,7 @@ cdef class ConsumeQueue:
         cdef int status
         cdef bint dirty = self.dirty, named = self.named
         cdef int64_t end
-        self.dirty = self.named = False       # before all else: what changes from here on is for the next sync
+        self.dirty = self.named = False       # before all else: later changes are for the next sync
         if not dirty:
             return named
         end = self.end_entry

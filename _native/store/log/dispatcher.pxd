@@ -9,7 +9,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.log.queue_check cimport QueueRebuild
-from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue, PendingFiles
 from firearrow._native.store.log.key_index cimport KeyHashes
 from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.files.mmap_budget cimport Mappings
@@ -50,6 +50,7 @@ cdef class Dispatch:
     cdef readonly int64_t lmq_count        # number of LMQs
     # how often topics were deleted: code that caches a queue must look it up again when this changes
     cdef readonly int64_t forgotten
+    cdef PendingFiles pending              # queues of lite topics that have no files yet
     cdef list changed                      # the queues that are not synced; each adds itself
     cdef int64_t known_filled              # number of queues with entries; -1: to be counted
     cdef Staged *staged
@@ -68,6 +69,7 @@ cdef class Dispatch:
     cdef void count_again(self) noexcept
     cdef int adopt(self, ConsumeQueue queue) except -1
     cdef list take_changed(self)
+    cdef int make_files(self) except -1
     cdef void prefetch(self) noexcept
     cdef void drop_staged(self) noexcept
     cdef int confirm(self, int64_t physical_offset) noexcept

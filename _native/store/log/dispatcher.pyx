@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free
+from libc.math cimport INFINITY
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memmove
@@ -16,7 +17,7 @@ from firearrow._native.store.log.batch_consume_queue cimport (
 from firearrow._native.store.log.queue_check cimport (
     delete_files, is_lite, is_valid_batch, is_valid_entry, points_to, restart_queue,
 )
-from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue, PendingFiles
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
 from firearrow._native.store.log.key_index cimport KeyIndex
@@ -124,7 +125,7 @@ cdef class Dispatch:
         self.batch_topics, self.plain_topics = set(), frozenset()
         self.deletions = {}
         self.trims = {}
-        self.changed, self.known_filled = [], -1
+        self.pending, self.changed, self.known_filled = PendingFiles(), [], -1
         self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
         self.entry_repairs = EntryRepairs()
@@ -152,8 +153,11 @@ cdef class Dispatch:
 
     def load_queues(self, folder, file_bytes, entry_bytes, repair_log):
         key = FILE_SIZE_KEYS[entry_bytes]
-        for topic, queue_id, path in repaired_queues(folder, file_bytes, QUEUE_ID_MAX, key, repair_log):
-            queue = ConsumeQueue.open(path, topic, queue_id, file_bytes, self.mappings, entry_bytes)
+        for topic, queue_id, positions in repaired_queues(
+            folder, file_bytes, QUEUE_ID_MAX, key, repair_log
+        ):
+            queue = ConsumeQueue(folder, topic, queue_id, file_bytes, self.mappings, entry_bytes)
+            (<ConsumeQueue> queue).load(positions)
             self.adopt(queue)
             self.queues[os.fsencode(topic), queue_id] = queue
             self.lmq_count += topic.startswith(LMQ_PREFIX_TEXT)
@@ -195,14 +199,13 @@ cdef class Dispatch:
         folder, file_bytes, entry_bytes = self.folder, self.queue_file_bytes, ENTRY_BYTES
         if topic in self.batch_topics:
             folder, file_bytes, entry_bytes = self.batch_folder, self.batch_file_bytes, BATCH_ENTRY_BYTES
-        queue = ConsumeQueue(
-            os.path.join(folder, name, str(queue_id)), name, queue_id, file_bytes, self.mappings, entry_bytes
-        )
+        queue = ConsumeQueue(folder, name, queue_id, file_bytes, self.mappings, entry_bytes)
         self.adopt(queue)
         return queue
 
     cdef int adopt(self, ConsumeQueue queue) except -1:
         queue.entry_repairs, queue.changed = self.entry_repairs, self.changed
+        queue.pending = self.pending if is_lite(queue) else None
         return 0
 
     # ---- appending ----
@@ -295,8 +298,8 @@ cdef class Dispatch:
     @property
     def filled(self):
         # type: (...) -> int
-        """The number of queues with entries but those of lite topics, which are deleted between two checkpoints.
-        Any thread."""
+        """The number of queues with entries but those of lite topics, which are deleted between two
+        checkpoints. Any thread."""
         cdef ConsumeQueue queue
         cdef int64_t count = 0
         if self.known_filled < 0:
@@ -311,6 +314,14 @@ cdef class Dispatch:
         while self.changed:
             taken.append(self.changed.pop())
         return taken
+
+    cdef int make_files(self) except -1:
+        """Before a rebuild: all queues are in files from here on, until `pending` is no longer suspended.
+        OSError."""
+        self.pending.suspended = True
+        self.pending.begin_turn(True)
+        self.pending.make(INFINITY)
+        return 0
 
     cdef void prefetch(self) noexcept:
         """Prefetch the memory of all staged entries and slots: with many queues and keys each is a cache
@@ -410,10 +421,7 @@ cdef class Dispatch:
             for_each_parallel(sync_entries, dirty)
             folders = set()
             for queue in named:
-                topic_folder = os.path.dirname(queue.folder)
-                folders.update((queue.folder, topic_folder, os.path.dirname(topic_folder)))
-                if is_batch(queue):  # the first one creates the folder of all
-                    folders.add(os.path.dirname(self.folder))
+                folders.update(queue.folders())
             for_each_parallel(sync_folder, list(folders))
             return len(dirty)
         except BaseException:

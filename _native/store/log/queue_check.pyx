@@ -423,6 +423,7 @@ cdef void put(uint8_t *at, int64_t physical_offset, int32_t size, int64_t tags_c
 cdef int delete_files(ConsumeQueue queue) except -1:
     """Delete all files of the queue, which is empty then."""
     cdef Segment file
+    queue.drop_buffer()
     for file in queue.files:
         file.close()
         os.unlink(file.path)

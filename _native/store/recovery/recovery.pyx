@@ -186,6 +186,7 @@ def recover(
             repair_log.rebuild = True
     if repair_log.rebuild:
         on_unclean()
+        dispatch.make_files()
         while True:
             if dispatch.index is not None:
                 dispatch.index.remove_from(0)
@@ -203,6 +204,7 @@ def recover(
     if dispatch.queue_rebuild is not None:
         dispatch.queue_rebuild.finish(list(dispatch.queues.values()))
         dispatch.queue_rebuild = None
+        dispatch.pending.suspended = False
     dispatch.recent, dispatch.plain_topics = None, frozenset()
     for queue in dispatch.queues.values():
         queue.truncate(end)
