@@ -3,6 +3,7 @@
 In memory only: clients repeat their subscriptions every few seconds, and those that do not are forgotten. Loop thread.
 """
 
+import sys
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,6 +16,10 @@ class LiteClient(NamedTuple):
 
     group: str
     client_id: str
+
+
+Subscribers = LiteClient | dict[LiteClient, None]
+"""Of one lite topic: of a million most have one only, which needs no table."""
 
 
 @dataclass(slots=True)
@@ -30,7 +35,7 @@ class LiteSubscriptions:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._clients: dict[LiteClient, LiteSubscription] = {}
-        self._by_queue: dict[str, dict[LiteClient, None]] = {}
+        self._by_queue: dict[str, Subscribers] = {}
         self.count = 0
         """Of all clients: one lite topic of two clients counts twice."""
 
@@ -44,7 +49,8 @@ class LiteSubscriptions:
 
     def clients(self, queue: str, group: str | None = None) -> list[LiteClient]:
         """Who subscribes to the lite topic, of one group or of all."""
-        return [each for each in self._by_queue.get(queue, ()) if group is None or each.group == group]
+        found = self._by_queue.get(queue, {})
+        return [each for each in _set_of(found) if group is None or each.group == group]
 
     def clients_of(self, group: str) -> list[LiteClient]:
         return [client for client in self._clients if client.group == group]
@@ -62,8 +68,15 @@ class LiteSubscriptions:
         known = self.touch(client, topic).queues
         if queue in known:
             return False
+        queue = sys.intern(queue)  # the store has the same one
         known[queue] = None
-        self._by_queue.setdefault(queue, {})[client] = None
+        others = self._by_queue.get(queue)
+        if others is None:
+            self._by_queue[queue] = client
+        elif isinstance(others, LiteClient):
+            self._by_queue[queue] = {others: None, client: None}
+        else:
+            others[client] = None
         self.count += 1
         return True
 
@@ -93,7 +106,12 @@ class LiteSubscriptions:
 
     def _forget(self, client: LiteClient, queue: str) -> None:
         clients = self._by_queue[queue]
-        del clients[client]
         self.count -= 1
-        if not clients:
+        if isinstance(clients, LiteClient) or len(clients) == 1:
             del self._by_queue[queue]
+        else:
+            del clients[client]
+
+
+def _set_of(clients: Subscribers) -> dict[LiteClient, None]:
+    return {clients: None} if isinstance(clients, LiteClient) else clients
