@@ -19,7 +19,7 @@ cdef enum:
 
 cdef enum:
     CONSUMER_GROUP, PULL_TOPIC, PULL_QUEUE_ID, QUEUE_OFFSET, MAX_COUNT, PULL_SYS_FLAG, COMMIT_OFFSET, SUSPEND,
-    SUBSCRIPTION, VERSION, EXPRESSION_TYPE, REQUEST_SOURCE, PULL_FIELDS
+    SUBSCRIPTION, VERSION, EXPRESSION_TYPE, REQUEST_SOURCE, LITE_TOPIC, PULL_FIELDS
 
 cdef const char **LONG_NAMES = [
     "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp",
@@ -29,8 +29,9 @@ cdef int *LONG_LENGTHS = [13, 5, 12, 21, 7, 7, 13, 4, 10, 14, 8, 17, 5, 9]
 cdef const char **PULL_NAMES = [
     "consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset",
     "suspendTimeoutMillis", "subscription", "subVersion", "expressionType", "requestSource",
+    "liteTopic",
 ]
-cdef int *PULL_LENGTHS = [13, 5, 7, 11, 10, 7, 12, 20, 12, 10, 14, 13]
+cdef int *PULL_LENGTHS = [13, 5, 7, 11, 10, 7, 12, 20, 12, 10, 14, 13, 9]
 
 
 cdef int name_of(const Span *key, const char **names, const int *lengths, int count) noexcept nogil:
@@ -147,7 +148,7 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
 
 
 cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil:
-    """Like `send_fields`. A pull by a proxy is not handled."""
+    """Like `send_fields`. Pulls by a proxy or of a lite topic are not handled."""
     cdef Span field[PULL_FIELDS]
     cdef int n, which
     for n in range(PULL_FIELDS):
@@ -165,6 +166,7 @@ cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil:
         field[CONSUMER_GROUP].kind != SPAN_RAW
         or field[PULL_TOPIC].kind != SPAN_RAW
         or field[REQUEST_SOURCE].kind != SPAN_ABSENT
+        or field[LITE_TOPIC].kind != SPAN_ABSENT
     ):
         return False
     found.group, found.topic = field[CONSUMER_GROUP], field[PULL_TOPIC]

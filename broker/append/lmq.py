@@ -11,6 +11,7 @@ from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.dispatcher import is_file_name, multi_names
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 
@@ -59,6 +60,15 @@ class LmqDispatch:
             elif strict:
                 raise fault
         return offsets
+
+
+def lite_topic_of(request: RemotingCommand) -> str:
+    """The lite topic that a request names; empty: none. Refusal."""
+    lite_topic = request.text_or("liteTopic", "")
+    fault = name_rules.lite_fault(lite_topic) if lite_topic.strip() else None
+    if fault is not None:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+    return lite_topic.strip()
 
 
 def offset_in(properties: dict[str, str], queue: str) -> int | None:

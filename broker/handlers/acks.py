@@ -62,7 +62,7 @@ class AcksHandler:
         }
 
     def ack(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        if request.text_or("liteTopic", ""):
+        if request.text_or("liteTopic", "").strip():
             return self._lite.ack(request)
         group, topic, queue_id, offset, receipt_handle = self._fields(request, peer)
         low, high = self._span(topic, queue_id)
@@ -105,7 +105,7 @@ class AcksHandler:
         return self._when_stored(request, peer, request.answer(), last)
 
     def change_invisible(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        if request.text_or("liteTopic", ""):
+        if request.text_or("liteTopic", "").strip():
             return self._lite.change_invisible(request)
         group, topic, queue_id, offset, receipt_handle = self._fields(request, peer)
         invisible_ms = request.integer("invisibleTime")

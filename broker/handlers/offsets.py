@@ -7,10 +7,12 @@
 
 from collections.abc import Callable
 
+from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.lmq import lite_topic_of
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
@@ -134,6 +136,9 @@ class QueuesHandler:
 
     def search_offset(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topic, queue_id = _queue(request)
+        lite_topic = lite_topic_of(request)
+        if lite_topic:
+            topic = name_rules.lite_queue(topic, lite_topic)
         upper = request.text_or("boundaryType", "LOWER").upper() == "UPPER"
         found = self._store.reader.offset_by_time(topic, queue_id, request.integer("timestamp"), upper=upper)
         return request.answer(ext={"offset": str(found)})

@@ -12,6 +12,7 @@ from firearrow._native.store.message_store import GetResult, GetStatus
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
+from firearrow.broker.append.lmq import lite_topic_of
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import BrokerContext
@@ -63,6 +64,12 @@ class PullRequest(NamedTuple):
     version: int
     expression: str
     expression_type: str
+    lite_topic: str = ""
+
+    @property
+    def stored_topic(self) -> str:
+        """Whose queue is read: an LMQ if the request names a lite topic."""
+        return name_rules.lite_queue(self.topic, self.lite_topic) if self.lite_topic else self.topic
 
     @staticmethod
     def of(request: RemotingCommand) -> "PullRequest":
@@ -78,6 +85,7 @@ class PullRequest(NamedTuple):
             version=request.integer_or("subVersion", 0),
             expression=request.text_or("subscription", ""),
             expression_type=request.text_or("expressionType", ""),
+            lite_topic=lite_topic_of(request),
         )
 
 
@@ -148,7 +156,7 @@ class PullHandler:
         """Pull once. Only the `first` time the request may be held, and its offset is committed."""
         group, topic = self._check(request, peer, pull)
         selection = self._selection(pull, group)
-        reset = self._offsets.take_reset(pull.group, pull.topic, pull.queue_id)
+        reset = self._offsets.take_reset(pull.group, pull.stored_topic, pull.queue_id)
         if reset is not None:
             return self._reset_answer(request, pull, topic, group, reset)
         puller = None
@@ -160,17 +168,17 @@ class PullHandler:
         ):
             self._broadcasts.note(puller, pull.queue_id, begin)
             return self._reset_answer(request, pull, topic, group, begin)
-        if pull.topic in self._deleted and (first_offset := self._first_offset(pull)) >= 0:
+        if pull.stored_topic in self._deleted and (first_offset := self._first_offset(pull)) >= 0:
             return self._reset_answer(request, pull, topic, group, first_offset)
         got = self._store.reader.get(
-            pull.topic,
+            pull.stored_topic,
             pull.queue_id,
             pull.queue_offset,
             pull.max_messages,
             tags=selection.tags,
             accept=selection.accept,
         )
-        self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
+        self._offsets.note_pull(pull.group, pull.stored_topic, pull.queue_id, got.next_offset)
         code = _code_of(got, pull)
         if code == ResponseCode.PULL_OFFSET_MOVED and self._may_come(pull, got.max_offset):
             code, got.next_offset = ResponseCode.PULL_NOT_FOUND, pull.queue_offset
@@ -314,17 +322,19 @@ class PullHandler:
     def _reset_answer(
         self, request: RemotingCommand, pull: PullRequest, topic: TopicConfig, group: GroupConfig, target: int
     ) -> RemotingCommand:
-        low = self._store.reader.min_offset(pull.topic, pull.queue_id)
-        high = self._store.reader.max_offset(pull.topic, pull.queue_id)
+        low = self._store.reader.min_offset(pull.stored_topic, pull.queue_id)
+        high = self._store.reader.max_offset(pull.stored_topic, pull.queue_id)
         ext = _ext(0, target, low, high, topic, group)
         return request.answer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
 
     def _first_offset(self, pull: PullRequest) -> int:
         """The queue's first offset if the pull goes on where a deleted queue of this name was; else -1."""
-        low = max(self._store.reader.min_offset(pull.topic, pull.queue_id), 0)
+        low = max(self._store.reader.min_offset(pull.stored_topic, pull.queue_id), 0)
         # also of what is not confirmed: a reader past what is visible may have it from the former master
-        high = max(self._store.next_offset(pull.topic, pull.queue_id), 0)
-        is_old = self._deleted.is_old(pull.group, pull.topic, pull.queue_id, pull.queue_offset, low, high)
+        high = max(self._store.next_offset(pull.stored_topic, pull.queue_id), 0)
+        is_old = self._deleted.is_old(
+            pull.group, pull.stored_topic, pull.queue_id, pull.queue_offset, low, high
+        )
         return low if is_old else -1
 
     def _may_come(self, pull: PullRequest, max_offset: int) -> bool:
@@ -337,7 +347,7 @@ class PullHandler:
         if self._offsets.not_here:  # the messages are served all the same
             return
         try:
-            self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
+            self._offsets.commit(pull.group, pull.stored_topic, pull.queue_id, pull.commit_offset)
         except InvalidOffset as refused:
             raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
 
@@ -357,7 +367,7 @@ class PullHandler:
 
         deadline_ms = self._clock.monotonic_ms() + max(wait_ms, 0)
         held = HeldCallback(
-            (pull.topic, pull.queue_id),
+            (pull.stored_topic, pull.queue_id),
             peer,
             deadline_ms,
             has_match,
@@ -369,22 +379,22 @@ class PullHandler:
 
     def _has_tagged(self, pull: PullRequest, tags: frozenset[int] | None) -> bool:
         """Whether a second pull would find a message, move its offset far, or begin at a deleted offset."""
-        max_offset = self._store.reader.max_offset(pull.topic, pull.queue_id)
-        if pull.queue_offset < self._store.reader.min_offset(pull.topic, pull.queue_id):
+        max_offset = self._store.reader.max_offset(pull.stored_topic, pull.queue_id)
+        if pull.queue_offset < self._store.reader.min_offset(pull.stored_topic, pull.queue_id):
             return True
         if self._may_come(pull, max_offset):
             return False
         new_entries = max_offset - pull.queue_offset
         if tags is None or not 0 < new_entries <= ENTRIES_CHECKED:
             return new_entries != 0
-        entries = self._store.reader.entries(pull.topic, pull.queue_id, pull.queue_offset, new_entries)
+        entries = self._store.reader.entries(pull.stored_topic, pull.queue_id, pull.queue_offset, new_entries)
         return any(_as_int32(entry.tags_code) in tags for entry in entries)
 
     def _has_accepted(self, pull: PullRequest, next_offset: int, selection: EntryFilter) -> tuple[bool, int]:
         """As `_has_tagged`, with a filter, from `next_offset` on; also return the next offset to check."""
         try:
             got = self._store.reader.get(
-                pull.topic, pull.queue_id, next_offset, 1, tags=selection.tags, accept=selection.accept
+                pull.stored_topic, pull.queue_id, next_offset, 1, tags=selection.tags, accept=selection.accept
             )
         except Refusal:
             return True, next_offset  # the pull itself will be refused

@@ -10,7 +10,7 @@ from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.append.lmq import LMQ_QUEUE_ID
+from firearrow.broker.append.lmq import LMQ_QUEUE_ID, lite_topic_of
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
@@ -71,10 +71,11 @@ class LiteAcks:
 
     def _fields(self, request: RemotingCommand) -> tuple[str, str, int, ReceiptHandle]:
         """Group, LMQ, offset and handle. Refusal."""
-        group, topic, lite_topic = (request.text(name) for name in ("consumerGroup", "topic", "liteTopic"))
-        fault = name_rules.lite_fault(lite_topic)
-        if fault is not None:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+        group, topic, lite_topic = (
+            request.text("consumerGroup"),
+            request.text("topic"),
+            lite_topic_of(request),
+        )
         known = self._groups.get(group)
         if known is None or known.lite_topic != topic:
             raise Refusal(ResponseCode.INVALID_PARAMETER, "group type or bind topic not match.")
