@@ -22,6 +22,8 @@ from firearrow.broker.grpc.settings import check_lite_topic
 from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name, lite_topic_name, topic_name
 
 ACTIONS = {number: name for name, number in messages.enum("LiteSubscriptionAction").items()}
+UNACKNOWLEDGED_MAX = 100
+"""A client with more messages of its group, which are renewed, gets no others (Apache: maxLiteRenewNumPerChannel)."""
 ADDS_PER_SECOND = 5000
 """PARTIAL_ADD, of all clients together (Apache: maxSyncLiteSubscriptionRate)."""
 
@@ -81,6 +83,13 @@ class LiteMethods:
                 f"Too many syncLiteSubscription requests, topic={topic}, group={group}, clientId={client_id}"
             )
             raise GrpcRefusal("TOO_MANY_REQUESTS", text)
+
+
+def check_unacknowledged(client_id: str, count: int) -> None:
+    """GrpcRefusal."""
+    if count > UNACKNOWLEDGED_MAX:
+        text = f"The client [{client_id}] has too many unacked messages. Unacked count: {count}"
+        raise GrpcRefusal("FORBIDDEN", text)
 
 
 def pop_fields(client_id: str, fields: dict[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ there. Loop thread; `to_json` and `pieces` may run in another one.
 
 import heapq
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from firearrow._native.protocol.fastjson import dumps, loads
@@ -75,13 +76,14 @@ class MessageReceiptHandle:
 
 
 class ReceiptHandleGroup:
-    """The handles of a client."""
+    """The handles of a client. `counts`: how many are of a group."""
 
-    __slots__ = ("handles", "owner", "weight")
+    __slots__ = ("counts", "handles", "owner", "weight")
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.handles: dict[Key, MessageReceiptHandle] = {}
+        self.counts: Counter[str] = Counter()
         self.weight = HANDLE_BYTES + len(dumps(list(owner)))
 
     def pieces(self) -> Iterator[bytes]:
@@ -123,6 +125,11 @@ class ReceiptHandleTable:
         client = self._clients.get(owner)
         return None if client is None else client.handles.get(key)
 
+    def count(self, owner: Owner, group: str) -> int:
+        """How many messages of the group the client has."""
+        client = self._clients.get(owner)
+        return 0 if client is None else client.counts[group]
+
     def add(self, handle: MessageReceiptHandle) -> bool:
         """In place of an older one of the message. False: there is no memory for it."""
         is_taken = self._add(handle)
@@ -141,6 +148,7 @@ class ReceiptHandleTable:
         if key in client.handles:
             self._forget(client.handles[key])
         client.handles[key] = handle
+        client.counts[handle.group] += 1
         self._count += 1
         self.bytes += needed
         self._schedule(handle, 0)
@@ -169,6 +177,7 @@ class ReceiptHandleTable:
 
     def _forget(self, handle: MessageReceiptHandle) -> None:
         self._count -= 1
+        self._clients[handle.owner].counts[handle.group] -= 1
         self.bytes -= handle.weight
         self._not_due(handle)
 

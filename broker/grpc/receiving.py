@@ -14,7 +14,7 @@ from firearrow.broker.base.message import Property
 from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
-from firearrow.broker.grpc.lite import lite_records, pop_fields
+from firearrow.broker.grpc.lite import check_unacknowledged, lite_records, pop_fields
 from firearrow.broker.grpc.message_codec import OTHERWISE_SENT, RESERVED, message_to
 from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds, set_ms
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, Receipt
@@ -87,6 +87,7 @@ class ReceivingMethods:
 
         check_lite_topic(config, topic)
         if config.lite_topic:
+            check_unacknowledged(call.client.client_id, self._context.renewals.count(call.client, group))
             command = RemotingCommand.request(
                 RequestCode.POP_LITE_MESSAGE, pop_fields(call.client.client_id, fields)
             )
@@ -148,8 +149,12 @@ class ReceivingMethods:
         size = 0
         found: list[bytes] = []
         for record, lite_topic in lite_records(records(answer.body), topic.name, counts):
-            receipt = self._receipt(record, topic.name, group.name, answer, {})._replace(lite_topic=lite_topic)
-            part, body_bytes = self._part(call, topic, group, record, receipt, is_full=size > ANSWER_BYTES_MAX)
+            receipt = self._receipt(record, topic.name, group.name, answer, {})._replace(
+                lite_topic=lite_topic
+            )
+            part, body_bytes = self._part(
+                call, topic, group, record, receipt, is_full=size > ANSWER_BYTES_MAX
+            )
             size += body_bytes
             if part:
                 found.append(part)

@@ -156,6 +156,10 @@ class ReceiptHandleManager:
         handle = self._table.find(_owner(client), (group, *receipt.key))
         return receipt if handle is None else handle.receipt
 
+    def count(self, client: RenewedClient, group: str) -> int:
+        """How many messages of the group are renewed for the client."""
+        return self._table.count(_owner(client), group)
+
     def end(self, client: RenewedClient, group: str, receipt: Receipt) -> None:
         """The client is done with the message."""
         handle = self._table.find(_owner(client), (group, *receipt.key))

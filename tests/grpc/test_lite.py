@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from tests.replication.promoted_pair import PromotedPair, is_master, promoted
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.grpc_caller import GrpcCaller, create_group, create_topic
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull_ext, records
 
 LITE = ("--set", "enableLmq=true", "--set", "enableMultiDispatch=true", "--set", "brokerName=broker-a")
-FEW = ("--set", "maxLmqConsumeQueueNum=40", "--set", "maxLiteSubscriptionCount=30")
+FEW = ("--set", "maxLmqConsumeQueueNum=50", "--set", "maxLiteSubscriptionCount=30")
 MIN, MAX = 1, 2
 """Values of a policy: the first message, the end."""
 _numbers = itertools.count(1)
@@ -249,7 +253,63 @@ def test_an_exclusive_lite_topic_has_the_client_that_came_last(
         assert lite_topics_of(broker, topic, str(first.client_id)) == set()
 
 
+def test_a_client_with_many_unacknowledged_messages_gets_no_others(
+    broker: BrokerProcess, producer: GrpcCaller, topic: str
+) -> None:
+    with consumer(broker, topic, "a") as caller:
+        received = []
+        for name, count in (("a", 32), ("b", 32), ("c", 32), ("d", 4), ("e", 1)):
+            send(producer, topic, name, *(b"%d" % n for n in range(count)))
+            sync(caller, topic, name)
+            received += caller.receive(f"{topic}-g", topic, auto_renew=True)
+        assert len(received) == 101
+        text = f"The client [{caller.client_id}] has too many unacked messages. Unacked count: 101"
+        assert caller.code("ReceiveMessage", **asked(topic)) == ("FORBIDDEN", text)
+        ack(caller, topic, received[0])
+        send(producer, topic, "e", b"next")
+        ack(caller, topic, received[-1])
+        assert [each.body for each in caller.receive(f"{topic}-g", topic)] == [b"next"]
+
+
+def test_a_lite_topic_is_pulled_and_searched_by_its_name(
+    broker: BrokerProcess, producer: GrpcCaller, topic: str
+) -> None:
+    """PULL_MESSAGE and SEARCH_OFFSET_BY_TIMESTAMP have a `liteTopic`."""
+    began_ms = time.time_ns() // 1_000_000
+    send(producer, topic, "b", b"other")
+    send(producer, topic, "a", b"0", b"1")
+    with broker.connect() as connection:
+        for offset, found in ((0, [b"0", b"1"]), (1, [b"1"])):
+            ext = pull_ext(topic, offset, consumerGroup=f"{topic}-g", liteTopic="a")
+            for _ in range(2):  # the second one could take the fast path
+                answer = connection.ask(RequestCode.PULL_MESSAGE, ext)
+                assert [record.body for record in records(answer.body)] == found
+                assert (answer.ext["minOffset"], answer.ext["maxOffset"]) == ("0", "2")
+        opaque = connection.send_request(
+            RequestCode.PULL_MESSAGE,
+            pull_ext(
+                topic,
+                2,
+                consumerGroup=f"{topic}-g",
+                liteTopic="a",
+                sysFlag=str(SUSPEND | SUBSCRIPTION),
+                suspendTimeoutMillis="20000",
+            ),
+        )
+        send(producer, topic, "a", b"2")
+        assert [record.body for record in records(connection.answer_to(opaque).body)] == [b"2"]
+        of_lite = {"topic": topic, "queueId": "0", "liteTopic": "a"}
+        for at_ms, offset in ((began_ms, "0"), (began_ms + 60_000, "3")):
+            ext = of_lite | {"timestamp": str(at_ms)}
+            assert connection.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext).ext["offset"] == offset
+        ext = of_lite | {"timestamp": "0", "liteTopic": "none"}
+        assert connection.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext).ext["offset"] == "0"
+        ext = of_lite | {"timestamp": "0", "liteTopic": "a$b"}
+        assert connection.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext).code == 29
+
+
 def test_quotas(broker: BrokerProcess, producer: GrpcCaller) -> None:
+    """Leaves no space for further lite topics."""
     topic = prepared(broker, f"Q{next(_numbers)}", lite_sub_client_quota="3")
     with consumer(broker, topic) as caller:
         too_many = [f"n{n}" for n in range(304)]
@@ -263,7 +323,7 @@ def test_quotas(broker: BrokerProcess, producer: GrpcCaller) -> None:
         )
         sync(caller, topic, action="COMPLETE_REMOVE")
     codes = []
-    for n in range(50):
+    for n in range(60):
         answer = producer.send(topic, b"x", kind="LITE", lite_topic=f"t{n}")
         codes.append(answer.status.code)
         if answer.status.message != "OK":
@@ -329,6 +389,42 @@ def test_what_is_not_acknowledged_comes_again_after_a_kill(tmp_path: Path) -> No
             send(producer, topic, "b", b"1")
             assert take(caller, topic, 1) == [("b", b"1")]
         assert running.stop() == 0
+
+
+def test_a_promoted_slave_goes_on_with_lite_topics(tmp_path: Path) -> None:
+    """Nothing that was acknowledged comes again, nothing that was not is lost; clients subscribe again."""
+    settings = {"enableLmq": "true", "enableMultiDispatch": "true", "brokerName": "pair"}
+    synced = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "3000"}
+    with PromotedPair(tmp_path, **settings, **synced) as pair:
+        topic = prepared(pair.master, "L")
+        pair.caught_up()
+        pair.knows(topic)
+        with GrpcCaller(pair.master.address) as producer, consumer(pair.master, topic, "a", "b") as caller:
+            send(producer, topic, "a", b"0", b"1")
+            send(producer, topic, "b", b"0")
+            assert len(take(caller, topic, 3)) == 3
+            send(producer, topic, "a", b"2")
+            send(producer, topic, "c", b"0")
+            assert [each.body for each in caller.receive("L-g", topic)] == [b"2"]
+            with GrpcCaller(pair.slave.address) as reader:
+                reader.consume("L-g", topic, kind="LITE_PUSH_CONSUMER")
+                assert sync(reader, topic, "a")[0] != "OK"
+        pair.caught_up()
+        with pair.slave.connect() as slave:
+            of_a = {"consumerGroup": "L-g", "topic": "%LMQ%$L$a", "queueId": "0"}
+            eventually(lambda: slave.ask(RequestCode.QUERY_CONSUMER_OFFSET, of_a).ext.get("offset") == "2")
+        pair.master.kill()
+        promoted(pair.slave, "--role", "ASYNC_MASTER").succeeded()
+        with pair.slave.connect() as client:
+            eventually(lambda: is_master(client), what="the promotion")
+        with (
+            GrpcCaller(pair.slave.address) as producer,
+            consumer(pair.slave, topic, "a", "b", "c") as caller,
+        ):
+            assert sorted(take(caller, topic, 2)) == [("a", b"2"), ("c", b"0")]
+            send(producer, topic, "b", b"1")
+            send(producer, topic, "a", b"3")
+            assert sorted(take(caller, topic, 2)) == [("a", b"3"), ("b", b"1")]
 
 
 def test_without_lmqs_lite_topics_are_refused_with_what_they_need(tmp_path: Path) -> None:
