@@ -54,6 +54,12 @@ def _boolean(value: str) -> str | None:
     return None if value.lower() in ("true", "false") else "boolean attribute format is wrong."
 
 
+def _no_wildcard(value: str) -> str | None:
+    if value.lower() == "true":
+        return "wildcard groups of lite topics are not supported by this broker"
+    return _boolean(value)
+
+
 TOPIC_ATTRIBUTES: Known = {
     "queue.type": (False, _one_of("SimpleCQ", "BatchCQ")),
     "cleanup.policy": (False, _only("DELETE", {"COMPACTION": "compaction topics"})),
@@ -71,13 +77,12 @@ GROUP_ATTRIBUTES: Known = {
     LITE_RESET_EXCLUSIVE: (True, _boolean),
     LITE_RESET_UNSUBSCRIBE: (True, _boolean),
     LITE_QUOTA: (True, _number(-1, LONG_MAX)),
-    "lite.sub.client.max.event.cnt": (True, _number(10, LONG_MAX)),
-    "lite.sub.wildcard": (
+    "lite.sub.client.max.event.cnt": (
         True,
-        lambda value: "wildcard groups of lite topics are not supported by this broker",
+        lambda value: "this broker has no such limit: a client has one event of each of its lite topics",
     ),
+    "lite.sub.wildcard": (True, _no_wildcard),
 }
-"""Of a client's events there are never more than of its subscriptions, so their own limit has no effect."""
 
 
 def number_of(attributes: Mapping[str, str], key: str, default: int) -> int:

@@ -53,7 +53,7 @@ def test_attributes_of_lite_topics_and_their_groups() -> None:
         "+lite.bind.topic": "T",
         "+lite.sub.model": "Exclusive",
         "+lite.sub.client.quota": "-1",
-        "+lite.sub.client.max.event.cnt": "10",
+        "+lite.sub.wildcard": "false",
         "+lite.sub.reset.offset.exclusive": "True",
         "+lite.sub.reset.offset.unsubscribe": "false",
     }
@@ -62,9 +62,10 @@ def test_attributes_of_lite_topics_and_their_groups() -> None:
         apply_changes(TOPIC_ATTRIBUTES, None, {"+lite.topic.expiration": "43201"})
     for key, value, remark in (
         ("lite.sub.model", "shared", "value is not in set: shared"),
-        ("lite.sub.client.max.event.cnt", "9", "not in range"),
+        ("lite.sub.client.max.event.cnt", "10", "this broker has no such limit"),
         ("lite.sub.reset.offset.exclusive", "yes", "boolean attribute format is wrong"),
-        ("lite.sub.wildcard", "true", "wildcard groups of lite topics are not supported"),
+        ("lite.sub.wildcard", "True", "wildcard groups of lite topics are not supported"),
+        ("lite.sub.wildcard", "x", "boolean attribute format is wrong"),
     ):
         with pytest.raises(InvalidAttribute, match=remark):
             apply_changes(GROUP_ATTRIBUTES, None, {f"+{key}": value})
