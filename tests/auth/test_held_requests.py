@@ -1,4 +1,5 @@
-"""A held pull, pop or notification whose right is revoked while it waits is refused instead of answered."""
+"""A held pull, pop or notification whose right is revoked while it waits is refused instead of answered; a pop of lite
+topics, too."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -30,7 +31,20 @@ WAITING: dict[str, Callable[[str], tuple[int, Ext]]] = {
         RequestCode.NOTIFICATION,
         {"consumerGroup": GROUP, "topic": topic, "queueId": "-1", "pollTime": "20000"},
     ),
+    "lite pop": lambda topic: (
+        RequestCode.POP_LITE_MESSAGE,
+        {
+            "topic": topic,
+            "consumerGroup": f"{topic}-lite",
+            "clientId": CLIENT,
+            "maxMsgNum": "1",
+            "invisibleTime": "60000",
+            "pollTime": "20000",
+        },
+    ),
 }
+CLIENT = "of both connections"
+LMQS = "enableLmq=true", "enableMultiDispatch=true"
 NO_PERMISSION = 16
 NOT_MATCHED = "User:{app} has no permission to access Topic:{topic} from 127.0.0.1, no matched policies."
 
@@ -60,16 +74,24 @@ class Waiters:
 
     def __init__(self, topic: str, root: SignedSocket, app: SignedSocket, other: SignedSocket) -> None:
         self.topic, self.root, self.app, self.other = topic, root, app, other
-        ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+        attributes = {"attributes": "+message.type=LITE"}
+        ask_ok(root, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic) | attributes)
+        group = {"groupName": f"{topic}-lite", "attributes": {"+lite.bind.topic": topic}}
+        ask_ok(root, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group)
+        entry = {"clientId": CLIENT, "group": f"{topic}-lite", "topic": topic, "liteTopicSet": ["l"]}
+        body = {"subscriptionSet": [entry | {"action": "PARTIAL_ADD"}]}
+        ask_ok(root, RequestCode.LITE_SUBSCRIPTION_CTL, {}, body)
         for socket in (app, other):
             create_user(root, socket.user, socket.password)
             grant(root, socket.user, f"Topic:{topic}", "Sub")
             grant(root, socket.user, f"Group:{GROUP}", "Sub")
+            grant(root, socket.user, f"Group:{topic}-lite", "Sub")
             # the first request of a connection logs in: later ones may take the fast path
             assert socket.ask(RequestCode.PULL_MESSAGE, _pull(topic)).code != NO_PERMISSION
 
     def send(self) -> None:
-        assert self.root.ask(RequestCode.SEND_MESSAGE_V2, send_ext(self.topic), b"secret").code == 0
+        ext = send_ext(self.topic, i="__LITE_TOPIC\x01l\x02")
+        assert self.root.ask(RequestCode.SEND_MESSAGE_V2, ext, b"secret").code == 0
 
     def await_held(self, socket: SignedSocket) -> None:
         """The requests that the connection sent before are held: one that needs no waiting is answered."""
@@ -84,7 +106,7 @@ class Waiters:
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
-    with secured(tmp_path_factory.mktemp("held") / "store", way=WAYS[request.param]) as running:
+    with secured(tmp_path_factory.mktemp("held") / "store", *LMQS, way=WAYS[request.param]) as running:
         yield running
 
 

@@ -8,16 +8,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from firearrow._native.protocol import name_rules
+from firearrow._native.protocol.fastjson import loads_body
+from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import message_ids, properties
+from firearrow.broker.handlers.lite import Entry as LiteEntry
 from firearrow.broker.http import messages
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.subscription_filter import CompiledFilter
-from tests.auth.every_code import CASES, encoded
+from tests.auth.every_code import CASES, Case, encoded
 from tests.hostile.fuzz import Target
 from tests.hostile.targets_wire import text_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
-from tests.support.requests import topic_ext
+from tests.support.grpc_caller import create_group, create_topic
+from tests.support.requests import send_ext, topic_ext
 
 HTTP = b"GET /metrics?a=b&c=d HTTP/1.1\r\nHost: a:1\r\nAccept-Encoding: gzip;q=0.0, deflate \t\r\nConnection: close"
 FILTERS = [
@@ -53,6 +58,55 @@ def read_name(data: bytes) -> None:
         fault(text_of(data))
 
 
+def read_lite_subscription(data: bytes) -> None:
+    entries = json_fields.members(loads_body(data), "body").get("subscriptionSet")
+    for value in json_fields.items(entries, "subscriptionSet"):
+        LiteEntry.of(value)
+
+
+SUBSCRIBED = {
+    "subscriptionSet": [
+        {
+            "action": "PARTIAL_ADD",
+            "clientId": "c",
+            "group": "LG",
+            "topic": "LT",
+            "liteTopicSet": ["l", "m"],
+            "offsetOption": {"type": "TAIL_N", "value": 1},
+            "version": 1,
+        }
+    ]
+}
+OF_LITE = {"topic": "LT", "consumerGroup": "LG", "liteTopic": "l", "queueId": "0", "offset": "0"}
+LITE_CASES: list[tuple[int, Case]] = [
+    (RequestCode.SEND_MESSAGE_V2, Case(send_ext("LT", i="__LITE_TOPIC\x01l\x02"), (), "x")),
+    (RequestCode.LITE_SUBSCRIPTION_CTL, Case({}, (), SUBSCRIBED)),
+    (
+        RequestCode.POP_LITE_MESSAGE,
+        Case(OF_LITE | {"clientId": "c", "maxMsgNum": "2", "invisibleTime": "1000", "pollTime": "0"}, ()),
+    ),
+    (RequestCode.ACK_MESSAGE, Case(OF_LITE | {"extraInfo": "0 1 60000 999 0 b 0 0"}, ())),
+    (
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        Case(OF_LITE | {"extraInfo": "0 1 60000 999 0 b 0 0", "invisibleTime": "5"}, ()),
+    ),
+    (
+        RequestCode.PULL_MESSAGE,
+        Case(OF_LITE | {"queueOffset": "0", "maxMsgNums": "2", "sysFlag": "4", "subscription": "*"}, ()),
+    ),
+    (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, Case(OF_LITE | {"timestamp": "5"}, ())),
+    (RequestCode.GET_BROKER_LITE_INFO, Case({}, ())),
+    (RequestCode.GET_PARENT_TOPIC_INFO, Case({"topic": "LT"}, ())),
+    (RequestCode.GET_LITE_TOPIC_INFO, Case({"parentTopic": "LT", "liteTopic": "l"}, ())),
+    (
+        RequestCode.GET_LITE_CLIENT_INFO,
+        Case({"parentTopic": "LT", "group": "LG", "clientId": "c", "maxCount": "5"}, ()),
+    ),
+    (RequestCode.GET_LITE_GROUP_INFO, Case({"group": "LG", "liteTopic": "", "topK": "5"}, ())),
+    (RequestCode.TRIGGER_LITE_DISPATCH, Case({"group": "LG", "clientId": "c"}, ())),
+]
+"""Requests about lite topics, of a topic that has some."""
+
 REQUESTS = (
     Target("http", lambda: [HTTP], read_http, (messages.BadRequest,)),
     Target("filtered property", lambda: [b"1", b"-1.5e3", b"0x1.8p3f", b"some text", b"0b0"], read_property),
@@ -62,6 +116,7 @@ REQUESTS = (
         lambda: [b"7F000001000027110000000000000007"],
         lambda data: message_ids.offset_of(text_of(data)),
     ),
+    Target("lite subscription", lambda: [encoded(SUBSCRIBED)], read_lite_subscription),
     Target("broker.conf", lambda: [b"a=b\\\n c\n# \xe7\n", b"\\u0041:b"], properties.parse),
 )
 
@@ -70,9 +125,12 @@ NOT_SENT = frozenset((215, 226, 227, 100_001))
 """Codes that would change what the other requests need."""
 
 
+LMQS = "--set", "enableLmq=true", "--set", "enableMultiDispatch=true"
+
+
 @contextmanager
 def served(draw: random.Random) -> Iterator["Served"]:
-    with TemporaryDirectory() as folder, BrokerProcess(Path(folder) / "store") as broker:
+    with TemporaryDirectory() as folder, BrokerProcess(Path(folder) / "store", *LMQS) as broker:
         yield Served(broker, draw)
 
 
@@ -89,8 +147,11 @@ class Served:
             for case in cases
             if code not in NOT_SENT and code <= 0x7FFFFFFF
         ]
+        self._cases += LITE_CASES
         for topic in ("T", "T2"):
             self._connected().ask(17, topic_ext(topic))
+        create_topic(self._connected(), "LT", "LITE")
+        create_group(self._connected(), "LG", attributes={"+lite.bind.topic": "LT"})
 
     def loop_s(self) -> float:
         """CPU seconds of the broker's loop thread."""
