@@ -37,7 +37,8 @@ SHARED_C = ROOT / "_native" / "base" / "cython_shared.c"
 """What Cython would add to each module, memory views above all, is compiled once: a third of the code less."""
 COLD = (
     "base/cython_shared.c", "metrics/", "offline/", "replication/read_ahead.c", "store/files/",
-    "store/log/journal_page.c", "store/recovery/", "store/store_cleaner.c", "store_checks/",
+    "store/log/journal_page.c", "store/log/queue_check.c", "store/recovery/", "store/store_cleaner.c",
+    "store/store_reader.c", "store_checks/",
 )  # fmt: skip
 """What computes nothing for each message: -Os compiles it in two thirds of the time of -O3, to two thirds of the
 size."""

@@ -24,8 +24,11 @@ cdef class StoreReader:
     cdef KeyIndex index                   # None: messages are not indexed
     cdef Limits limits
     cdef readonly int64_t confirmed  # Records below this offset of the log are visible.
+    # From which queues of compaction topics are read, up to where messages are copied into it:
+    cdef readonly dict compacted  # type: dict[tuple[str, int], CompactionLog]
 
     cdef ConsumeQueue queue(self, str topic, int64_t queue_id)
+    cdef object compaction_log(self, str topic, int64_t queue_id)
     cdef bint is_trimmed(self, const RecordView *view) except -1
     cdef bint has_entry(self, const RecordView *view) except -1
     cdef bint points_to(

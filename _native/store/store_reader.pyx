@@ -26,6 +26,8 @@ from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordVie
 from firearrow._native.store.recovery.entry_repair cimport repair_entry
 
 from firearrow._native.base.hash import java_hash
+from firearrow._native.store.compaction import get as get_compacted
+from firearrow._native.store.log.compaction_log import CompactionLog
 from firearrow._native.store.log.results import QueueEntry
 
 QUEUE_ID_MAX = 65535
@@ -46,6 +48,7 @@ cdef class StoreReader:
 
     def __init__(self, CommitLog log not None, Dispatch dispatch not None, KeyIndex index):
         self.log, self.dispatch, self.index = log, dispatch, index
+        self.compacted = {}
         self.set_limits(
             in_memory_bytes=memory_bytes(), bytes_in_memory=262144, count_in_memory=32, bytes_on_disk=65536,
             count_on_disk=8, filter_bytes=16000,
@@ -67,6 +70,13 @@ cdef class StoreReader:
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             return None
         return self.dispatch.queue_of(topic.encode("utf-8", "replace"), <int32_t> queue_id, False)
+
+    cdef object compaction_log(self, str topic, int64_t queue_id):
+        """The queue's log if it has messages, else None."""
+        if not self.compacted:
+            return None
+        log = self.compacted.get((topic, queue_id))
+        return log if log is not None and log.end else None
 
     cdef bint is_trimmed(self, const RecordView *view) except -1:
         """Whether the record is one that its queue was trimmed of."""
@@ -107,15 +117,29 @@ cdef class StoreReader:
         # type: (...) -> GetResult
         """Apache's getMessage. `tags`: tags codes that match, None for all; `accept` is called with each
         record that passes them (SQL filters). A queue that does not exist counts as empty and is not created.
-        OSError."""
-        return get_message(
-            self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags,
-            accept,
+        Of a compaction topic the next messages are returned where those of an offset are compacted. OSError.
+        """
+        log, queue = self.compaction_log(topic, queue_id), self.queue(topic, queue_id)
+        if log is not None and queue_offset < log.end:
+            limits = (
+                self.limits.bytes_in_memory, self.limits.count_in_memory,
+                self.limits.filter_bytes // ENTRY_BYTES,
+            )
+            return get_compacted(
+                log, queue_offset, self.max_offset(topic, queue_id), max_count, max_bytes, limits, tags, accept
+            )
+        got = get_message(
+            self.log, queue, &self.limits, queue_offset, max_count, max_bytes, tags, accept
         )
+        if log is not None:
+            got.min_offset = log.first
+        return got
 
     def min_offset(self, str topic not None, int64_t queue_id):
         # type: (...) -> int
-        queue = self.queue(topic, queue_id)
+        queue, log = self.queue(topic, queue_id), self.compaction_log(topic, queue_id)
+        if log is not None:
+            return log.first
         return 0 if queue is None else first_offset(queue)
 
     def max_offset(self, str topic not None, int64_t queue_id):
@@ -134,7 +158,9 @@ cdef class StoreReader:
         # type: (...) -> int
         """Queue offset of the first message stored at or after a time; `upper`: of the last one at or before
         it."""
-        queue = self.queue(topic, queue_id)
+        queue, log = self.queue(topic, queue_id), self.compaction_log(topic, queue_id)
+        if log is not None and (found := log.offset_by_time(timestamp_ms, upper)) >= 0:
+            return found
         if queue is not None and is_batch(queue):
             return offset_at(queue, entry_by_time(queue, timestamp_ms, upper))
         return 0 if queue is None else queue.offset_by_time(self.log, timestamp_ms, upper)
@@ -219,6 +245,12 @@ cdef class StoreReader:
             return False
         queue.look(queue_offset, entry)
         return get_i64(entry) == view.physical_offset and size == view.size
+
+    def compacted_record(self, str topic not None, int64_t queue_id, int64_t queue_offset):
+        # type: (...) -> bytes | None
+        """A message of a compaction topic that is in its compaction log. OSError."""
+        log = self.compaction_log(topic, queue_id)
+        return None if log is None else log.record(queue_offset)
 
     def begins_record(self, int64_t physical_offset):
         # type: (...) -> bool | None

@@ -4,6 +4,7 @@
 - `batch_consume_queue`: the entries of batch queues, which may be of several messages
 - `checkpoint`: how far the store's files are known to be on the disk
 - `commit_log`: the segments of all messages in order
+- `compaction_log`: the compacted messages of one queue, in Apache's files
 - `consume_queue`: the entries of one topic and queue
 - `dispatcher`: queue entries and index keys of records
 - `entry_repair_log`: queue entries that point to no valid record, each reported once
