@@ -1,6 +1,7 @@
 """Checks a store's files: records, queues, index, groups, timer, config. Independent of Spark and of the broker.
 
 - `audit`: audits one store, from its log to its consumer groups
+- `compaction_files`: checks compacted messages and their entries
 - `findings`: what a check found wrong, how bad it is, what it means and what repairs it
 - `groups`: the lag of consumer groups
 - `index_entries`: checks the entries of an index file: chains, and keys against the log

@@ -124,6 +124,12 @@ class Kind(StrEnum):
         "timer messages may be late until the next start",
         "the next start, if need be after repair, restores pending messages",
     )
+    COMPACTION = (
+        "compaction file",
+        WARNING,
+        "consumers of a compaction topic miss messages, or receive deleted ones",
+        "the next start makes entries again, and copies from the log what is missing",
+    )
     JOURNAL = "journal", NOTE, "the last progress before a kill may be repeated", "the broker ignores it"
     UNREADABLE = (
         "unreadable file",

@@ -177,7 +177,8 @@ def _copy_all(source: Path, target: Path) -> int:
 
 
 def _stamps(source: Path) -> dict[str, Stamp | None]:
-    """Stamps of the config files, and the names of the journal files: they show what changed during the copy."""
+    """Stamps of the config files, the names of the journal files, and which files a compaction has made: they show what
+    changed during the copy."""
     found: dict[str, Stamp | None] = {"abort": stamp_of(str(source / "abort"))}
     config, journal = source / "config", source / "journal"
     for path in config.iterdir() if config.is_dir() else ():
@@ -185,6 +186,10 @@ def _stamps(source: Path) -> dict[str, Stamp | None]:
             found[path.name] = stamp_of(str(path))
     for path in journal.iterdir() if journal.is_dir() else ():
         found[f"journal/{path.name}"] = None
+    for folder, _, names in os.walk(source / "compaction"):
+        for name in names:
+            stamp = stamp_of(os.path.join(folder, name))
+            found[os.path.join(folder, name)] = None if stamp is None else (*stamp[:2], 0, 0)
     return found
 
 

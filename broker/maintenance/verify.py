@@ -12,6 +12,7 @@ from pathlib import Path
 
 from firearrow._native.offline.store_folder import StoreFolder
 from firearrow._native.store_checks.audit import StoreAudit, StoreResult
+from firearrow._native.store_checks.compaction_files import check_compaction_files
 from firearrow._native.store_checks.findings import Add, Kind, StoreFinding
 from firearrow._native.store_checks.small_files import check_checkpoint, check_config_files, check_journal
 from firearrow._native.store_checks.timer_files import check_timer_files
@@ -82,6 +83,7 @@ def _check_small_files(store: StoreFolder, newest_ms: int, seen: StoreResult) ->
         partial(check_journal, root, add, seen.state),
         partial(_check_epochs, root, add),
         partial(check_timer_files, root, add, seen.state),
+        partial(check_compaction_files, store, add, seen.state),
     ):
         try:
             check()

@@ -18,6 +18,7 @@ from firearrow._native.protocol.name_rules import LMQ_PREFIX
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.record import RecordError, decode
 from firearrow._native.store_checks.audit import SerialExecutor, StoreAudit
+from firearrow._native.store_checks.compaction_files import check_compaction_files
 from firearrow._native.store_checks.findings import Extent, Findings, Kind
 from firearrow._native.store_checks.log_part import LogPart, PartSettings, gap_finding
 from firearrow._native.store_checks.log_ranges import LogRange
@@ -76,6 +77,7 @@ def _check_small_files(store: StoreFolder, newest_ms: int, findings: Findings) -
         partial(check_config_files, root, add, notes),
         partial(check_journal, root, add, notes),
         partial(check_timer_files, root, add, notes),
+        partial(check_compaction_files, store, add, notes),
     ):
         try:
             check()
