@@ -42,6 +42,8 @@ class LiveReader:
         self._news_s = news_s
         self._sizes: dict[tuple[str, str], float] = {}
         """(topic, broker) → average bytes of a record."""
+        self._compacted: dict[str, bool] = {}
+        """The topics of which offsets were missing → whether they are compaction topics."""
         self._acquired: SharedAdmin | None = None
 
     def __enter__(self) -> Self:
@@ -122,6 +124,7 @@ class LiveReader:
         """Unreachable, RequestRefused, TopicNotFound, InvalidOption, and what `on_data_loss` raises."""
         evaluator = FilterEvaluator(message_filter)
         broker_filter = _filter(message_filter)
+        on_data_loss = self._unless_compacted(on_data_loss)
         start = part.start
         while start < part.end:
             pulls = self._pulls(replace(part, start=start), broker_filter)
@@ -144,6 +147,26 @@ class LiveReader:
                 start = windows.done
 
     # ---- inside ----
+
+    def _unless_compacted(self, on_data_loss: OnDataLoss) -> OnDataLoss:
+        """In a compaction topic offsets without a message are no loss."""
+
+        def lost(part: QueueRange, why: str) -> None:
+            if not self._is_compacted(part.queue.topic):
+                on_data_loss(part, why)
+
+        return lost
+
+    def _is_compacted(self, topic: str) -> bool:
+        if topic not in self._compacted:
+            try:
+                configs = self._ask(lambda admin: admin.topic_config(topic))
+            except (RequestRefused, TopicNotFound):
+                return False
+            self._compacted[topic] = any(
+                config.attributes.get("cleanup.policy") == "COMPACTION" for config in configs.values()
+            )
+        return self._compacted[topic]
 
     def _pulls(self, part: QueueRange, broker_filter: BrokerFilter) -> PullPipeline:
         return PullPipeline(self._admin, part.queue, part.end, self._group, broker_filter, self._timeout_s)

@@ -37,12 +37,17 @@ class OfflineStore:
         return {*self._declared.queues(), *_folders(self._queues), *_folders(self._batches)}
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that are configured or have files, sorted. TopicNotFound; StoreUnreadable: a BatchCQ
-        topic."""
+        """The queues that are configured or have files, sorted. TopicNotFound; StoreUnreadable: a BatchCQ or
+        compaction topic."""
+        what = ""
         if topic in _folders(self._batches):
+            what = "has batch queues (queue.type=BatchCQ), which"
+        elif topic in self._declared.compacted():
+            what = "is a compaction topic (cleanup.policy=COMPACTION), which"
+        if what:
             raise StoreUnreadable(
-                f"{topic} in {self.root} has batch queues (queue.type=BatchCQ), which cannot be read from "
-                "files: read the topic from its broker, with the option nameServer"
+                f"{topic} in {self.root} {what} cannot be read from files: read the topic from its broker, "
+                "with the option nameServer"
             )
         declared = self._declared.queues().get(topic)
         if declared is None and topic not in _folders(self._queues):
@@ -132,15 +137,25 @@ class DeclaredTopics:
         self._path = os.path.join(root, "config", "topics.json")
         self._stamp: tuple[int, int] | None = None
         self._queues: dict[str, int] = {}
+        self._compacted: set[str] = set()
 
     def queues(self) -> dict[str, int]:
         """Topic → number of readable queues. StoreUnreadable."""
+        self._read()
+        return self._queues
+
+    def compacted(self) -> set[str]:
+        """The compaction topics. StoreUnreadable."""
+        self._read()
+        return self._compacted
+
+    def _read(self) -> None:
         stamp = _stamp(self._path)
         if stamp != self._stamp:
             table = member(read_object(Path(self._path)), "topicConfigTable")
             self._queues = {str(topic): _count(config) for topic, config in table.items()}
+            self._compacted = {str(topic) for topic, config in table.items() if _is_compacted(config)}
             self._stamp = stamp
-        return self._queues
 
 
 def _deletions(root: str) -> dict[str, int]:
@@ -156,6 +171,11 @@ def _deletions(root: str) -> dict[str, int]:
 def _count(config: object) -> int:
     count = config.get("readQueueNums") if isinstance(config, dict) else 0
     return count if type(count) is int and 0 < count <= QUEUES_MAX else 0
+
+
+def _is_compacted(config: object) -> bool:
+    attributes = config.get("attributes") if isinstance(config, dict) else None
+    return isinstance(attributes, dict) and attributes.get("cleanup.policy") == "COMPACTION"
 
 
 def _stamp(path: str) -> tuple[int, int]:
