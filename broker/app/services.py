@@ -3,7 +3,7 @@ path, retention; and what runs beside them every few seconds. Loop thread.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from firearrow.broker.base.disk_space import measured
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.pull import PullHandler
+from firearrow.broker.services.compaction import CompactionService
 from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.thread_watch import LOOK_S
@@ -48,6 +49,7 @@ class Services:
     broadcasts: BroadcastOffsets
     clients: ClientsHandler
     fast_path: FastPathSetup | None
+    compaction: CompactionService
     retention: Retention
 
 
@@ -66,6 +68,8 @@ def make_services(base: Foundation, state: State, ports: Ports) -> Services:
         fast_path = FastPathSetup(
             context, store_host, pulls, base.held_pulls, base.server.times, state.access.fast_check
         )
+    compaction = CompactionService(base.loop, base.store, config, tables.topics)
+    base.threads.watch(compaction)
     return Services(
         context,
         messages,
@@ -73,11 +77,12 @@ def make_services(base: Foundation, state: State, ports: Ports) -> Services:
         broadcasts,
         ClientsHandler(tables.topics, tables.groups, tables.clients, filters, config, clock),
         fast_path,
-        _make_retention(base, state),
+        compaction,
+        _make_retention(base, state, compaction.kept),
     )
 
 
-def _make_retention(base: Foundation, state: State) -> Retention:
+def _make_retention(base: Foundation, state: State, kept: Callable[[], int]) -> Retention:
     root = base.options.store_root
     log_folder = base.options.commitlog_path or str(Path(root) / "commitlog")
     retention = Retention(
@@ -88,6 +93,7 @@ def _make_retention(base: Foundation, state: State) -> Retention:
         state.tables.trimmed,
         measure=partial(measured, log_folder, root),
         moved=base.arrivals,
+        kept=kept,
     )
     base.threads.watch(retention.thread)
     return retention
@@ -99,10 +105,13 @@ async def run_services(
 ) -> AsyncIterator[None]:
     """Restore progress, then run until the stop; then answer what was accepted."""
     async with AsyncExitStack() as started:
+        started.push_async_callback(services.compaction.stop)
         started.push_async_callback(_answer_all, base, ports)
         started.callback(services.messages.stop)
         with base.store.whole_log_visible():
             _restore(base, services, is_isolated=is_isolated)
+        if base.options.compaction_enabled:
+            services.compaction.start(killed=base.killed)
         services.retention.start()
         started.push_async_callback(services.retention.stop)
         started.callback(StatsTimer(base.loop, state.stats, base.clock).stop)

@@ -13,7 +13,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
+from firearrow.broker.tables.topics import NOT_COMPACTED, InvalidTopic, TopicConfig, TopicTable
 
 V1 = {
     "topic": "topic",
@@ -117,11 +117,8 @@ class SendChecks:
             raise Refusal(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{send_request.topic}] is forbidden."
             )
-        if topic is not None and topic.is_compacted:
-            remark = (
-                f"Sending message to topic[{topic.name}] is forbidden: it is a compaction topic "
-                "(cleanup.policy=COMPACTION), which this broker does not support."
-            )
+        if topic is not None and topic.is_refused:
+            remark = f"Sending message to topic[{topic.name}] is forbidden: it {NOT_COMPACTED}."
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
         topic = topic or self._created(send_request)
         if send_request.queue_id >= max(topic.read_queues, topic.write_queues):

@@ -223,6 +223,17 @@ class Options:
     """Size of a queue file, rounded up to 20 bytes; a store keeps its size."""
     batch_queue_file_bytes: int = _option(13_800_000, "mapperFileSizeBatchConsumeQueue", low=46)
     """Size of a queue file of BatchCQ topics, rounded up to 46 bytes; a store keeps its size."""
+    compaction_enabled: bool = _option(True, "enableCompaction")
+    """Compacts topics with `cleanup.policy=COMPACTION`; `false`: their messages expire like others."""
+    compaction_file_bytes: int = _option(100 << 20, "compactionMappedFileSize", low=1 << 10)
+    """Size of a file of compacted messages, rounded to a multiple of `compactionCqMappedFileSize`; a queue keeps its
+    size."""
+    compaction_queue_file_bytes: int = _option(10 << 20, "compactionCqMappedFileSize", low=92)
+    """Size of a file of their entries, rounded down to 46 bytes; a queue keeps its size."""
+    compaction_interval_ms: int = _option(900_000, "compactionScheduleInternal", "running", low=1)
+    """Pause between two compactions."""
+    compaction_map_bytes: int = _option(100 << 20, "maxOffsetMapSize", "running")
+    """Memory of a compaction, 192 bytes for a key; with more keys several compactions are needed."""
     index_enabled: bool = _option(True, "messageIndexEnable")
     """Indexes messages by key and unique id for queries."""
     index_slots: int = _option(5_000_000, "maxHashSlotNum", low=1, high=(1 << 31) - 1)

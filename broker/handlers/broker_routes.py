@@ -154,7 +154,7 @@ def message_routes(context: BrokerContext, parts: MessageParts) -> list[Routes]:
     context.memory.listen(replies.set_memory)
     handlers = (
         SendHandler(context, appender, retries, prepare=prepare, recall_handle=recall_handle),
-        SendBackHandler(store, appender, retries, config, stats, context.quotas),
+        SendBackHandler(store, appender, retries, config, stats, context.quotas, topics),
         replies,
         TransactionsHandler(transactions),
         HalfMessagesHandler(transactions),

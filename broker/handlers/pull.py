@@ -20,7 +20,7 @@ from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.offsets import InvalidOffset
 from firearrow.broker.tables.subscription_filter import EntryFilter, FilterCache
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
-from firearrow.broker.tables.topics import TopicConfig
+from firearrow.broker.tables.topics import NOT_COMPACTED, TopicConfig
 
 log = logging.getLogger("firearrow.pull")
 
@@ -214,7 +214,7 @@ class PullHandler:
         is_allowed = (
             group.consume_enable and topic.readable and options.broker_permission & name_rules.PERM_READ
         )
-        if topic.has_batch_queues:
+        if topic.has_batch_queues or topic.is_compacted:
             return None
         if not is_allowed or (options.is_slave and not options.slave_read):
             return None
@@ -258,11 +258,8 @@ class PullHandler:
         if topic is None:
             remark = f"topic[{pull.topic}] not exist, apply first please!"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
-        if topic.is_compacted:
-            remark = (
-                f"the topic[{pull.topic}] pulling message is forbidden: it is a compaction topic "
-                "(cleanup.policy=COMPACTION), which this broker does not support"
-            )
+        if topic.is_refused:
+            remark = f"the topic[{pull.topic}] pulling message is forbidden: it {NOT_COMPACTED}"
             raise _forbidden(remark, FORBIDDEN_BY_TOPIC)
         if not topic.readable:
             raise _forbidden(f"the topic[{pull.topic}] pulling message is forbidden", FORBIDDEN_BY_TOPIC)

@@ -106,6 +106,8 @@ class SendHandler:
     ) -> None:
         message = self._message(request, peer, send_request, topic, queue_id, common_ext)
         properties = message.properties
+        if topic.is_compacted:
+            _check_key(properties)
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         self._check_copies(waits)
         ext = common_ext | {"transactionId": properties[Property.UNIQUE_KEY], "queueId": str(queue_id)}
@@ -201,6 +203,9 @@ class SendHandler:
             )
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         self._check_copies(waits)
+        if topic.is_compacted:
+            for _, _, item_properties in items_of(request.body):
+                _check_key(properties_of(item_properties.decode("utf-8", "replace")))
         if topic.has_batch_queues and properties.get(Property.UNIQUE_KEY):
             return self._put_inner_batch(request, peer, send_request, topic, queue_id, ext, properties)
         put = self._store.put_batch(
@@ -326,6 +331,12 @@ class SendHandler:
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._config.options.max_message_bytes}B, msg properties length limit 32KB."
         )
+
+
+def _check_key(properties: dict[str, str]) -> None:
+    """A message of a compaction topic must have a key. Refusal."""
+    if not properties.get(Property.KEYS, "").strip():
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
 
 
 def _type_of(properties: dict[str, str]) -> str:

@@ -17,7 +17,7 @@ from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.tables.groups import GroupConfig
-from firearrow.broker.tables.topics import TopicConfig
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 Place = tuple[str, int, int]
 """Topic, queue and queue offset of a message."""
@@ -32,6 +32,7 @@ class SendBackHandler:
         config: Config,
         stats: Stats,
         quotas: QuotaCheck,
+        topics: TopicTable,
     ) -> None:
         self._store = store
         self._appender = appender
@@ -39,6 +40,7 @@ class SendBackHandler:
         self._config = config
         self._stats = stats
         self._quotas = quotas
+        self._topics = topics
 
     def routes(self) -> Routes:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -56,6 +58,7 @@ class SendBackHandler:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
         if group.retry_queues <= 0:
             return request.answer()
+        self._check_origin(request.text_or("originTopic", ""))
         topic = self._writable_topic(group, unit_mode)
         message = self._original(offset, _place(request))
         message.topic, message.queue_id = topic.name, self._retries.queue_of(topic, group)
@@ -69,6 +72,14 @@ class SendBackHandler:
         self._quotas.sent_back(request, peer, put.end - put.physical_offset)
         count_retry(self._stats.events, message, group.name)
         return None
+
+    def _check_origin(self, name: str) -> None:
+        """The offset that consumers have of a compacted message is not one of the log. Clients then send the message to
+        the retry topic themselves."""
+        topic = self._topics.get(name)
+        if topic is not None and topic.is_compacted:
+            remark = f"messages of the compaction topic {name} cannot be sent back by their offset"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
     def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> TopicConfig:
         sys_flag = name_rules.UNIT_SUB_FLAG if unit_mode else 0

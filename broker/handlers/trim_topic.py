@@ -88,6 +88,11 @@ class TrimHandler:
                 f"topic {topic} is a system topic: only others, and retry topics of groups, can be trimmed"
             )
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        if config.is_compacted:
+            remark = (
+                f"topic {topic} is a compaction topic: send a newer message of a key, or delete the topic"
+            )
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         return config
 
     def _queues(self, request: RemotingCommand, topic: str, config: TopicConfig) -> list[int]:

@@ -338,9 +338,10 @@ class ReviveService:
         )
 
     def _retry_message(self, checkpoint: PopCheckPoint, offset: int) -> Message | None:
-        """Build the message for the retry topic; None if retention has deleted it."""
+        """Build the message for the retry topic; None if retention or compaction has deleted it."""
         entries = self._store.reader.entries(checkpoint.topic, checkpoint.queue_id, offset, 1)
         record = self._store.reader.record_at(entries[0].physical_offset) if entries else None
+        record = record or self._store.reader.compacted_record(checkpoint.topic, checkpoint.queue_id, offset)
         if record is None:
             return None
         message = Message.of_record(decode(record, False))

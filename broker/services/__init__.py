@@ -1,5 +1,6 @@
 """Background work: flushing, saving tables, registration, statistics, retention.
 
+- `compaction`: keeps the newest message of each key in compaction topics
 - `flusher`: syncs the log to disk in a separate thread, every flushIntervalCommitLog
 - `registration`: registers the broker with name servers: the one of this process, and others over TCP
 - `retention`: deletes expired log segments, then queue and index files (Apache's CleanCommitLogService and

@@ -40,7 +40,7 @@ Queue = tuple[str, int]
 
 class Retention:
     """`measure()` runs in the separate thread, may raise OSError; `moved(queues)` gets queues whose start
-    moved."""
+    moved. From the physical offset `kept()` on nothing is deleted."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Retention:
         *,
         measure: Callable[[], DiskUse],
         moved: Callable[[set[Queue]], None],
+        kept: Callable[[], int],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -60,6 +61,7 @@ class Retention:
         self._trimmed = trimmed
         self._measure = measure
         self._moved = moved
+        self._kept = kept
         self.thread = ServiceThread("retention", lower_priority)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -166,7 +168,7 @@ class Retention:
         while count < options.delete_files_max:
             if count:
                 await asyncio.sleep(options.delete_interval_ms / 1000)
-            segment = self._store.cleaner.detach_segment(modified_before_ms=before_ms)
+            segment = self._store.cleaner.detach_segment(modified_before_ms=before_ms, until=self._kept())
             if segment is None:
                 break
             count += 1
@@ -180,7 +182,9 @@ class Retention:
         """Delete the segments that end before the first message of every queue, whatever their age."""
         needed, count = await self._first_needed(), 0
         while count < self._config.options.delete_files_max:
-            segment = self._store.cleaner.detach_segment(modified_before_ms=ALL_MS, until=needed)
+            segment = self._store.cleaner.detach_segment(
+                modified_before_ms=ALL_MS, until=min(needed, self._kept())
+            )
             if segment is None:
                 break
             count += 1

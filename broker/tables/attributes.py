@@ -29,17 +29,6 @@ def _one_of(*values: str) -> Check:
     return lambda value: None if value in values else f"value is not in set: {value[:64]}"
 
 
-def _only(value: str, others: Mapping[str, str]) -> Check:
-    """Accepts `value`. `others`: what Apache's broker also accepts → what this broker lacks."""
-
-    def check(given: str) -> str | None:
-        if given in others:
-            return f"{others[given]} are not supported by this broker: {given}"
-        return _one_of(value)(given)
-
-    return check
-
-
 def _number(low: int, high: int) -> Check:
     def check(value: str) -> str | None:
         digits = value.removeprefix("-")
@@ -62,7 +51,7 @@ def _no_wildcard(value: str) -> str | None:
 
 TOPIC_ATTRIBUTES: Known = {
     "queue.type": (False, _one_of("SimpleCQ", "BatchCQ")),
-    "cleanup.policy": (False, _only("DELETE", {"COMPACTION": "compaction topics"})),
+    "cleanup.policy": (False, _one_of("DELETE", "COMPACTION")),
     MESSAGE_TYPE: (
         True,
         _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"),

@@ -15,6 +15,7 @@ from firearrow.broker.tables.attributes import (
     LITE_EXPIRATION,
     MESSAGE_TYPE,
     TOPIC_ATTRIBUTES,
+    InvalidAttribute,
     apply_changes,
     number_of,
 )
@@ -27,6 +28,7 @@ Changed = Callable[[Collection[str]], None]
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 15
 ROUTES_KNOWN_MS = 60_000
+NOT_COMPACTED = "is a compaction topic with batch queues (cleanup.policy=COMPACTION, queue.type=BatchCQ)"
 """By then clients have asked for the route again (each 30 s) and rebalanced (each 20 s)."""
 
 
@@ -47,7 +49,7 @@ class TopicConfig:
 
     @property
     def readable(self) -> bool:
-        return self.perm & name_rules.PERM_READ != 0 and not self.is_compacted
+        return self.perm & name_rules.PERM_READ != 0 and not self.is_refused
 
     @property
     def writable(self) -> bool:
@@ -57,7 +59,7 @@ class TopicConfig:
     def queues_read(self) -> int:
         """From 0 to this number: queues that consumers read now and after the topic has got as many queues as producers
         may write."""
-        return 0 if self.is_compacted else min(self.read_queues, self.write_queues) or self.read_queues
+        return 0 if self.is_refused else min(self.read_queues, self.write_queues) or self.read_queues
 
     @property
     def has_batch_queues(self) -> bool:
@@ -66,8 +68,7 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """A topic of Apache's broker that keeps the last message of each key. This broker keeps no compacted log, so it
-        neither takes nor gives messages of it."""
+        """Of each key its newest message is kept (cleanup.policy)."""
         return self.attributes.get("cleanup.policy") == "COMPACTION"
 
     @property
@@ -79,6 +80,11 @@ class TopicConfig:
     def lite_expiration_minutes(self) -> int:
         """How long a lite topic stays after its last message; not above 0: for ever."""
         return number_of(self.attributes, LITE_EXPIRATION, -1) if self.is_lite else -1
+
+    @property
+    def is_refused(self) -> bool:
+        """A compaction topic with batch queues, of Apache's broker: compaction there loses messages of batches."""
+        return self.is_compacted and self.has_batch_queues
 
     def to_object(self) -> dict[str, object]:
         return {
@@ -331,7 +337,10 @@ class TopicTable:
     def _merged(self, config: TopicConfig) -> TopicConfig:
         known = self._table.get(config.name)
         current = None if known is None else known.attributes
-        return replace(config, attributes=apply_changes(TOPIC_ATTRIBUTES, current, config.attributes))
+        merged = replace(config, attributes=apply_changes(TOPIC_ATTRIBUTES, current, config.attributes))
+        if merged.is_refused:
+            raise InvalidAttribute("cleanup.policy=COMPACTION does not go together with queue.type=BatchCQ")
+        return merged
 
     def _put(self, configs: list[TopicConfig]) -> None:
         for config in configs:

@@ -80,7 +80,7 @@ def test_a_number_that_a_file_has_otherwise_counts_as_missing(text: str) -> None
     ("key", "value", "remark"),
     [
         ("queue.type", "RocksDBCQ", "value is not in set: RocksDBCQ"),
-        ("cleanup.policy", "COMPACTION", "compaction topics are not supported by this broker: COMPACTION"),
+        ("cleanup.policy", "ARCHIVE", "value is not in set: ARCHIVE"),
     ],
 )
 def test_other_kinds_of_topics_are_refused(key: str, value: str, remark: str) -> None:
@@ -88,7 +88,9 @@ def test_other_kinds_of_topics_are_refused(key: str, value: str, remark: str) ->
         apply_changes(TOPIC_ATTRIBUTES, None, {f"+{key}": value})
 
 
-@pytest.mark.parametrize("kind", ["SimpleCQ", "BatchCQ"])
-def test_the_usual_kinds_may_be_named(kind: str) -> None:
-    usual = {"queue.type": kind, "cleanup.policy": "DELETE"}
+@pytest.mark.parametrize(
+    ("kind", "policy"), [("SimpleCQ", "DELETE"), ("BatchCQ", "DELETE"), ("SimpleCQ", "COMPACTION")]
+)
+def test_the_usual_kinds_may_be_named(kind: str, policy: str) -> None:
+    usual = {"queue.type": kind, "cleanup.policy": policy}
     assert apply_changes(TOPIC_ATTRIBUTES, None, {f"+{key}": value for key, value in usual.items()}) == usual
