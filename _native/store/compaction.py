@@ -5,22 +5,18 @@ nothing changes meanwhile, and writes into folders of its own.
 """
 
 import hashlib
-import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import chain
 
+from firearrow._native.base.hash import java_hash
 from firearrow._native.store.get_message import GetResult, GetStatus
 from firearrow._native.store.log.compaction_log import (
     BORN_V6,
-    CLEANED,
     V6_MORE,
     Compacted,
     CompactionFile,
     CompactionLog,
     Entry,
-    FileWriter,
     sync_files,
 )
 from firearrow._native.store.log.properties import property_values
@@ -85,11 +81,7 @@ def compact(
     newest, last = _newest_offsets(log, files, position, max(map_bytes // KEY_BYTES, KEYS_MIN), pause)
     if not newest:
         return None
-    folders = [os.path.join(folder, CLEANED) for folder in (log.log_folder, log.queue_folder)]
-    for folder in folders:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
-    writer = FileWriter(folders[0], folders[1], log.sizes)
+    writer = log.replacement()
 
     def is_kept(entry: Entry, record: memoryview) -> bool:
         if entry.offset > last:
@@ -100,8 +92,6 @@ def compact(
     for run in _runs(log, files, -1):
         writer.append((record, entry.tags_code) for entry, record in run if is_kept(entry, record))
         pause()
-    for folder in folders:
-        os.makedirs(folder, exist_ok=True)  # also if nothing is left
     sync_files(writer.dirty)
     return Compacted(tuple(writer.files), len(files), last)
 
@@ -156,6 +146,11 @@ def key_of(record: memoryview) -> bytes | None:
     """A hash of the property KEYS, all of it; None: it is blank."""
     keys = property_values(record, {b"KEYS": "KEYS"}).get("KEYS", "")
     return hashlib.blake2b(keys.encode(), digest_size=16).digest() if keys.strip() else None
+
+
+def tags_code_of(record: memoryview) -> int:
+    """As the entry of a consume queue has it."""
+    return java_hash(property_values(record, {b"TAGS": "TAGS"}).get("TAGS", ""))
 
 
 def has_body(record: memoryview) -> bool:

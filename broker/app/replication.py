@@ -362,6 +362,7 @@ def _slave(parts: _Parts) -> Replicated:
     master = RegisteredMaster(context, session, followed, role)
     slave = Slave(context, session, master, connect, _copied_progress(messages))
     registrar.answered = slave.registered
+    parts.services.compaction.follow(slave.master.compacted)
     base.files.callback(_keep_journal, base.lifecycle, journal)
     roles = _roles(parts, slave)
     return Replicated(
@@ -434,5 +435,6 @@ def _controlled(parts: _Parts, client: ControllerClient) -> Controlled:
     session = FollowerSession(context, base.arrivals, Master(connect, ""), NO_NAMING)
     appointed = AppointedMaster(session, epochs, context.restart)
     slave = Slave(context, session, appointed, connect, progress)
+    parts.services.compaction.follow(slave.master.compacted)
     mode = ControllerMode(client, context, epochs, appointed, identity, registrar)
     return Controlled(context, identity, registrar, mode, slave, parts.members)

@@ -12,16 +12,17 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
 from firearrow._native.base.durable_files import replace_durably
 from firearrow._native.protocol import fastjson
-from firearrow._native.store.compaction import compact, key_of
+from firearrow._native.store.compaction import compact, key_of, tags_code_of
 from firearrow._native.store.log.compaction_log import (
     LOG_FOLDER,
     QUEUE_FOLDER,
+    Compacted,
     CompactionFile,
     CompactionLog,
     commit_replacement,
@@ -40,6 +41,8 @@ from firearrow.broker.tables.topics import TopicTable
 log = logging.getLogger("firearrow.compaction")
 
 Queue = tuple[str, int]
+Fetch = Callable[[str, int, int], Awaitable[tuple[bytes, int] | None]]
+"""Messages of a topic's queue from an offset on, and the offset after them; None: there is none. OSError."""
 
 COPY_S, SYNC_S = 0.2, 10.0
 MESSAGES_AT_ONCE = 256
@@ -48,7 +51,6 @@ PAUSE_S = 0.001
 """The thread sleeps so long after each piece: requests go on."""
 POSITIONS = "compaction/position-checkpoint"
 DELETED_FOLDER = "compaction/deleted"
-DIGITS_MAX = 5
 NO_LIMIT = (1 << 62) - 1
 
 
@@ -69,6 +71,9 @@ class CompactionService:
         """The next offset to copy: messages without a key are left out."""
         self._positions: dict[str, int] = {}
         self._names: set[str] = set()
+        self._fetch: Fetch | None = None
+        self._complete: set[Queue] = set()
+        """Queues of which nothing is at the master only."""
         self._tasks: list[asyncio.Task[None]] = []
         self._durable = NO_LIMIT
         self._failing = self._stopping = False
@@ -122,6 +127,15 @@ class CompactionService:
         return topic is not None and topic.is_compacted
 
     def _open(self, queue: Queue, *, verify: bool) -> CompactionLog:
+        opened = self._opened(queue, verify=verify)
+        self._register(queue, opened)
+        return opened
+
+    def _register(self, queue: Queue, opened: CompactionLog) -> None:
+        self._logs[queue] = opened
+        self._copied[queue] = opened.end
+
+    def _opened(self, queue: Queue, *, verify: bool) -> CompactionLog:
         options = self._config.options
         sizes = file_sizes(options.compaction_file_bytes, options.compaction_queue_file_bytes)
         opened = CompactionLog.open(self._store.root, *queue, sizes, verify=verify, report=log.info)
@@ -137,8 +151,6 @@ class CompactionService:
         position = _position_name(queue)
         if self._positions.get(position, -1) >= opened.end:
             self._positions[position] = opened.end - 1
-        self._logs[queue] = opened
-        self._copied[queue] = opened.end
         return opened
 
     def _changed(self, names: Iterable[str]) -> None:
@@ -156,6 +168,7 @@ class CompactionService:
         """Forget a topic and move its files away, for the thread to delete."""
         for queue in [queue for queue in self._logs if queue[0] == name]:
             del self._logs[queue], self._copied[queue]
+            self._complete.discard(queue)
             self._positions.pop(_position_name(queue), None)
         away = os.path.join(self._store.root, DELETED_FOLDER)
         for folder in (LOG_FOLDER, QUEUE_FOLDER):
@@ -165,6 +178,42 @@ class CompactionService:
                 os.rename(path, os.path.join(away, f"{time.time_ns()}"))
         if os.path.isdir(away):
             self._thread.submit(shutil.rmtree, away, ignore_errors=True)
+
+    # ---- what only the master has ----
+
+    def follow(self, fetch: Fetch) -> None:
+        """On a slave: ask the master for what it has compacted and its log had no more when we began."""
+        self._fetch = fetch
+
+    async def _fetched(self, queue: Queue) -> bool:
+        """Whether all that comes before the queue's first message in our log is here. OSError."""
+        if queue not in self._complete:
+            stop = self._store.reader.min_offset(*queue) if self._store.next_offset(*queue) >= 0 else NO_LIMIT
+            if stop and self._fetch is None:
+                return False
+            if stop:
+                await self._fetch_until(queue, stop)
+            self._complete.add(queue)
+        return True
+
+    async def _fetch_until(self, queue: Queue, stop: int) -> None:
+        """What a failure leaves in the folders `cleaned` is deleted with the next try."""
+        assert self._fetch is not None
+        target = self._opened(queue, verify=True)
+        writer, at = target.replacement(), 0
+        while at < stop and (found := await self._fetch(*queue, at)) is not None:
+            body, at = found
+            records = [record for record in split(body) if offset_of(record) < stop]
+            writer.append((record, tags_code_of(record)) for record in records)
+        if not writer.files or queue[0] not in self._names:
+            return
+        run = partial(self._loop.run_in_executor, self._thread)
+        await run(sync_files, writer.dirty)
+        await run(commit_replacement, target.log_folder, target.queue_folder, ())
+        if queue[0] in self._names:
+            target.replace(Compacted(tuple(writer.files), 0, -1))
+            await run(end_replacement, target.log_folder, target.queue_folder)
+            self._register(queue, target)
 
     # ---- copying ----
 
@@ -205,6 +254,8 @@ class CompactionService:
         )
 
     async def _copy_queue(self, queue: Queue) -> None:
+        if self._config.options.is_slave and queue not in self._logs and not await self._fetched(queue):
+            return
         while queue[0] in self._names and self._copied.get(queue, 0) < self._store.reader.max_offset(*queue):
             self._copy_some(queue, self._logs.get(queue) or self._open(queue, verify=True))
             await asyncio.sleep(0)
@@ -317,5 +368,5 @@ def _position_name(queue: Queue) -> str:
 def _queue_folders(folder: str) -> list[int]:
     names = os.listdir(folder) if os.path.isdir(folder) else []
     return sorted(
-        int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= DIGITS_MAX
+        int(name) for name in names if name.isascii() and name.isdecimal() and str(int(name)) == name
     )

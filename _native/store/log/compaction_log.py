@@ -264,6 +264,15 @@ class CompactionLog(FileWriter):
             end = kept.at + kept.size
             self.files[-1] = CompactionFile(file.base, count, file.first, kept.offset, end)
 
+    def replacement(self) -> FileWriter:
+        """Writes what `replace` takes, into empty folders. OSError."""
+        folders = [os.path.join(folder, CLEANED) for folder in (self.log_folder, self.queue_folder)]
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(folder)
+            make_dirs(folder)
+        return FileWriter(folders[0], folders[1], self.sizes)
+
     def replace(self, compacted: "Compacted") -> None:
         """Take what `compact` has made of the first files. OSError: open the log again."""
         move_replacements(self.log_folder, self.queue_folder)

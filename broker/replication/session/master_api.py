@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.peer import Address, Peer
@@ -36,6 +36,18 @@ class Naming:
     check: Callable[[], None]
     fault: Callable[[], str]
 
+
+COMPACTED_PULL = {
+    "consumerGroup": "TOOLS_CONSUMER",
+    "maxMsgNums": "32",
+    "sysFlag": str(int(PullFlag.PULL_SUBSCRIPTION)),
+    "subscription": "*",
+    "expressionType": "TAG",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subVersion": "0",
+}
+NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.TOPIC_NOT_EXIST)
 
 NO_NAMING = Naming(lambda: None, lambda: None, lambda: "")
 
@@ -125,6 +137,17 @@ class Master:
         """Send a request that is not answered. OSError, TimeoutError."""
         peer = await self._connected()
         peer.oneway(RemotingCommand.request(code, dict(ext), oneway=True))
+
+    async def compacted(self, topic: str, queue_id: int, offset: int) -> tuple[bytes, int] | None:
+        """Messages of a compaction topic from an offset on, and the offset after them; None: there is none. OSError."""
+        ext = COMPACTED_PULL | {"topic": topic, "queueId": str(queue_id), "queueOffset": str(offset)}
+        try:
+            answer = await self.ask(RequestCode.PULL_MESSAGE, ext)
+        except MasterError as error:
+            if error.code in NOTHING_THERE:
+                return None
+            raise ConnectionError(str(error)) from None
+        return answer.body, answer.integer("nextBeginOffset")
 
     async def log_range(self) -> LogRange:
         """OSError, TimeoutError, MasterError: also while its store still starts."""
