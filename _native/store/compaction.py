@@ -17,6 +17,7 @@ from firearrow._native.store.log.compaction_log import (
     CompactionFile,
     CompactionLog,
     Entry,
+    leads_to,
     sync_files,
 )
 from firearrow._native.store.log.properties import property_values
@@ -52,8 +53,8 @@ def get(
         next_offset = entry.offset + 1
         if tags is not None and _code(entry.tags_code) not in tags:
             continue
-        record = log.records(base, entry.at, entry.size)
-        if len(record) == entry.size and (accept is None or accept(memoryview(record))):
+        record = log.message(base, entry)
+        if record is not None and (accept is None or accept(memoryview(record))):
             body += record
             count += 1
             status = GetStatus.FOUND
@@ -135,8 +136,12 @@ def _runs(
             )
             if full:
                 data = memoryview(log.records(file.base, run[0].at, run[-1].at + run[-1].size - run[0].at))
-                starts = ((each, each.at - run[0].at) for each in run)
-                yield [(each, data[start : start + each.size]) for each, start in starts]
+                starts = [each.at - run[0].at for each in run]
+                found = [(each, data[at : at + each.size]) for each, at in zip(run, starts, strict=True)]
+                if not all(leads_to(entry, record) for entry, record in found):
+                    log.damaged = True
+                    raise OSError(f"entries in {log.queue_folder} do not lead to their records")
+                yield found
                 run = []
             if entry is not None:
                 run.append(entry)

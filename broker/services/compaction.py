@@ -126,8 +126,8 @@ class CompactionService:
         topic = self._topics.get(name)
         return topic is not None and topic.is_compacted
 
-    def _open(self, queue: Queue, *, verify: bool) -> CompactionLog:
-        opened = self._opened(queue, verify=verify)
+    def _open(self, queue: Queue, *, verify: bool, whole: bool = False) -> CompactionLog:
+        opened = self._opened(queue, verify=verify, whole=whole)
         self._register(queue, opened)
         return opened
 
@@ -135,10 +135,12 @@ class CompactionService:
         self._logs[queue] = opened
         self._copied[queue] = opened.end
 
-    def _opened(self, queue: Queue, *, verify: bool) -> CompactionLog:
+    def _opened(self, queue: Queue, *, verify: bool, whole: bool = False) -> CompactionLog:
         options = self._config.options
         sizes = file_sizes(options.compaction_file_bytes, options.compaction_queue_file_bytes)
-        opened = CompactionLog.open(self._store.root, *queue, sizes, verify=verify, report=log.info)
+        opened = CompactionLog.open(
+            self._store.root, *queue, sizes, verify=verify, whole=whole, report=log.info
+        )
         end = self._store.next_offset(*queue)
         if 0 <= end < opened.end:
             log.info(
@@ -256,6 +258,8 @@ class CompactionService:
     async def _copy_queue(self, queue: Queue) -> None:
         if self._config.options.is_slave and queue not in self._logs and not await self._fetched(queue):
             return
+        if queue in self._logs and self._logs[queue].damaged:
+            self._open(queue, verify=True, whole=True)
         while queue[0] in self._names and self._copied.get(queue, 0) < self._store.reader.max_offset(*queue):
             self._copy_some(queue, self._logs.get(queue) or self._open(queue, verify=True))
             await asyncio.sleep(0)

@@ -40,6 +40,7 @@ class RetentionHarness:
         self.use: DiskUse | Exception = DiskUse(0.2, 0.2, 0.2)
         self.moved: list[tuple[str, int]] = []
         self.trimmed = TrimmedQueues()
+        self.kept = 1 << 62
 
     def fill(self, count: int = 100, topic: str = "T") -> None:
         """Messages of 200 bytes, in turn in two queues; all synced. Files get the clock's time."""
@@ -97,6 +98,7 @@ class RetentionHarness:
             self.trimmed,
             measure=self._measure,
             moved=self.moved.extend,
+            kept=lambda: self.kept,
         )
 
     def _measure(self) -> DiskUse:

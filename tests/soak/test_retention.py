@@ -29,6 +29,17 @@ def test_expired_segments_are_deleted_in_the_configured_hour(tmp_path: Path) -> 
     assert harness.store.min_physical == before[4]
 
 
+def test_what_compaction_has_not_copied_is_not_deleted(tmp_path: Path) -> None:
+    """Not even where the disk is full."""
+    harness = RetentionHarness(tmp_path, hour=4)
+    harness.fill()
+    harness.age(73 * HOUR_MS)
+    before = harness.segments()
+    harness.kept, harness.use = before[2] + 1, DiskUse(0.95, 0.95, 0.95)
+    harness.rounds(3)
+    assert harness.segments() == before[2:]
+
+
 def test_nothing_is_deleted_in_another_hour(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=5, delete_when="04;23")
     harness.fill()

@@ -1,5 +1,6 @@
 """Folders that are no store, or not a complete one: refused in a sentence, or read as far as possible."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_queues_of_batches_are_refused(root: Path) -> None:
         assert "B" in reader.topics()
         with pytest.raises(StoreUnreadable, match=r"B in .* has batch queues"):
             reader.queues("B")
+
+
+def test_compaction_topics_are_refused(root: Path) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    attributes = {"attributes": {"cleanup.policy": "COMPACTION"}, "readQueueNums": 1}
+    table = {"topicConfigTable": {"C": attributes}}
+    (root / "config" / "topics.json").write_text(json.dumps(table))
+    with opened(root) as reader:
+        assert "C" in reader.topics()
+        with pytest.raises(StoreUnreadable, match=r"C in .* is a compaction topic .* option nameServer"):
+            reader.queues("C")
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "0", "00000000000000000000.bak", "٠" * 20])

@@ -17,8 +17,9 @@ import contextlib
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple
 
 from firearrow._native.base.durable_files import fsync_dir, make_dirs, replace_durably
 from firearrow._native.base.hash import java_hash
@@ -30,6 +31,7 @@ ENTRY = struct.Struct(">qiqqqhii")
 END_ENTRY = ENTRY.pack(-1, 0, 0, 0, 0, 0, -1, 0)
 BLANK = struct.Struct(">ii")
 BLANK_MAGIC = -875286124
+MAGICS = (-626843481, -626843477)
 LOG_FOLDER, QUEUE_FOLDER = "compaction/compactionLog", "compaction/compactionCq"
 CLEANED, SWAP = "cleaned", "swap"
 REPLACED = "replaced"
@@ -152,13 +154,23 @@ class FileWriter:
 
 
 class CompactionLog(FileWriter):
-    """Of one queue of an open store. `report` gets a line for each repair."""
+    """Of one queue of an open store. `damaged`: an entry does not lead to its record; open it again, with `whole`."""
+
+    damaged = False
 
     @staticmethod
     def open(
-        root: str, topic: str, queue_id: int, sizes: Sizes, *, verify: bool, report: Callable[[str], None]
+        root: str,
+        topic: str,
+        queue_id: int,
+        sizes: Sizes,
+        *,
+        verify: bool,
+        report: Callable[[str], None],
+        whole: bool = False,
     ) -> "CompactionLog":
-        """Existing files keep their sizes. `verify`: the last file's records are checked, as after a kill. OSError."""
+        """Existing files keep their sizes. `verify`: the last file's records are checked, as after a kill; `whole`:
+        those of all files. `report` gets a line for each repair. OSError."""
         places = [os.path.join(root, kind, topic, str(queue_id)) for kind in (LOG_FOLDER, QUEUE_FOLDER)]
         undo_of_apache(*places)
         move_replacements(*places)
@@ -168,10 +180,10 @@ class CompactionLog(FileWriter):
             for place, size in zip(places, sizes, strict=True)
         ]
         log = CompactionLog(places[0], places[1], Sizes(*found))
-        log._load(verify, report)
+        log._load(verify, whole, report)
         return log
 
-    def _load(self, verify: bool, report: Callable[[str], None]) -> None:
+    def _load(self, verify: bool, whole: bool, report: Callable[[str], None]) -> None:
         bases = [base for base, _ in named_files(self.log_folder)]
         for base, path in named_files(self.queue_folder):
             if base not in bases:
@@ -180,7 +192,7 @@ class CompactionLog(FileWriter):
         last = -1
         for base in bases:
             is_last = base == bases[-1]
-            file = None if verify and is_last else self._loaded(base)
+            file = None if whole or (verify and is_last) else self._loaded(base)
             if file is None or 0 <= file.first <= last:
                 file = self._rebuilt(base, last, report, is_last=is_last)
             self.files.append(file)
@@ -203,26 +215,25 @@ class CompactionLog(FileWriter):
     def _is_sound(self, base: int, entry: Entry) -> bool:
         if not base <= entry.at <= base + self.sizes.log - entry.size:
             return False
-        head = self._read(base, entry.at, HEAD.size)
-        if len(head) < HEAD.size:
-            return False
-        size, _, _, _, _, offset, at, _, _ = HEAD.unpack(head)
-        return (size, offset, at) == (entry.size, entry.offset, entry.at)
+        return leads_to(entry, self._read(base, entry.at, HEAD.size))
 
     def _rebuilt(
         self, base: int, last: int, report: Callable[[str], None], *, is_last: bool
     ) -> CompactionFile:
-        """Make the entries again, of whole records after offset `last`; in the last file nothing stays after them."""
+        """Make the entries again, of whole records after offset `last`. In the last file nothing stays after the first
+        that is not whole: what is missing is copied again. In others the entries lead to those after it."""
         path, queue = (
             os.path.join(folder, file_name(base)) for folder in (self.log_folder, self.queue_folder)
         )
         entries, first, end = bytearray(), -1, base
-        for record in scan(path, base):
+        starts = [] if is_last else self._sound_starts(base)
+        for record in scan(path, base, starts):
             if record.queue_offset > last:
                 last, first = record.queue_offset, record.queue_offset if first < 0 else first
                 code = java_hash(record.properties.get("TAGS", ""))
-                entries += ENTRY.pack(end, record.size, code, record.store_timestamp, last, 1, -1, 0)
-            end += record.size
+                at = record.physical_offset
+                entries += ENTRY.pack(at, record.size, code, record.store_timestamp, last, 1, -1, 0)
+            end = record.physical_offset + record.size
         before = b""
         with contextlib.suppress(FileNotFoundError), open(queue, "rb") as file:
             before = file.read(len(entries) + ENTRY.size)
@@ -238,6 +249,14 @@ class CompactionLog(FileWriter):
             zero_from(path, end - base, self.sizes.log)
         self.dirty |= {path, queue, self.queue_folder}
         return CompactionFile(base, len(entries) // ENTRY.size, first, last if first >= 0 else -1, end)
+
+    def _sound_starts(self, base: int) -> list[int]:
+        """Where records of a file begin, by its entries."""
+        try:
+            count = self.sizes.queue // ENTRY.size
+            return sorted(entry.at for entry in self._entries(base, 0, count) if self._is_sound(base, entry))
+        except OSError:
+            return []
 
     # ---- changes ----
 
@@ -324,7 +343,15 @@ class CompactionLog(FileWriter):
     def record(self, offset: int) -> bytes | None:
         """The message at an offset. OSError."""
         for base, entry in self.entries(offset):
-            return self._read(base, entry.at, entry.size) if entry.offset == offset else None
+            return self.message(base, entry) if entry.offset == offset else None
+        return None
+
+    def message(self, base: int, entry: Entry) -> bytes | None:
+        """The record of an entry; None: the entry is `damaged`, or the record is. OSError."""
+        record = self._read(base, entry.at, entry.size)
+        if leads_to(entry, record) and len(record) == entry.size:
+            return record
+        self.damaged = True
         return None
 
     def records(self, base: int, at: int, length: int) -> bytes:
@@ -388,6 +415,14 @@ class Compacted(NamedTuple):
 # ---- files ----
 
 
+def leads_to(entry: Entry, record: bytes | memoryview) -> bool:
+    """Whether these bytes, its first ones at least, are those of an entry's record."""
+    if len(record) < HEAD.size:
+        return False
+    size, magic, _, _, _, offset, at, _, _ = HEAD.unpack_from(record)
+    return magic in MAGICS and (size, offset, at) == (entry.size, entry.offset, entry.at)
+
+
 def is_entry(data: bytes) -> bool:
     """Whether it is an entry of a message (Apache: offset >= 0 && size > 0 && msgBaseOffset >= 0 && batchSize > 0)."""
     if len(data) < ENTRY.size:
@@ -417,24 +452,35 @@ def store_ms(record: bytes | memoryview) -> int:
     return found
 
 
-def scan(path: str, base: int) -> Iterator[Record]:
-    """The whole records from the start of a file on. OSError."""
+def scan(path: str, base: int, starts: Sequence[int] = ()) -> Iterator[Record]:
+    """The whole records from the start of a file on; after one that is not whole, from the next of these starts on.
+    OSError."""
     at = base
     with open(path, "rb") as file:
-        left = os.fstat(file.fileno()).st_size
-        while left >= SIZE.size:
-            head = file.read(SIZE.size)
-            (size,) = SIZE.unpack(head)
-            if not SIZE.size < size <= left:
+        size = os.fstat(file.fileno()).st_size
+        while True:
+            file.seek(at - base)
+            record = _whole_record(file, base + size - at)
+            if record is not None and record.physical_offset == at:
+                yield record
+                at += record.size
+                continue
+            later = bisect_right(starts, at)
+            if later == len(starts):
                 return
-            try:
-                record = decode(head + file.read(size - SIZE.size))
-            except RecordError:
-                return
-            if record.size != size or record.physical_offset != at:
-                return
-            yield record
-            at, left = at + size, left - size
+            at = starts[later]
+
+
+def _whole_record(file: BinaryIO, left: int) -> Record | None:
+    head = file.read(SIZE.size)
+    size = SIZE.unpack(head)[0] if len(head) == SIZE.size else 0
+    if not SIZE.size < size <= left:
+        return None
+    try:
+        record = decode(head + file.read(size - SIZE.size))
+    except RecordError:
+        return None
+    return record if record.size == size else None
 
 
 def zero_from(path: str, position: int, size: int) -> None:
