@@ -70,6 +70,7 @@ def make_services(base: Foundation, state: State, ports: Ports) -> Services:
         )
     compaction = CompactionService(base.loop, base.store, config, tables.topics)
     base.threads.watch(compaction)
+    base.arrivals.listen(compaction.arrived, waiters=compaction.names)
     return Services(
         context,
         messages,

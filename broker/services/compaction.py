@@ -70,7 +70,9 @@ class CompactionService:
         self._copied: dict[Queue, int] = {}
         """The next offset to copy: messages without a key are left out."""
         self._positions: dict[str, int] = {}
-        self._names: set[str] = set()
+        self.names: set[str] = set()
+        """The compaction topics."""
+        self._grown: set[Queue] = set()
         self._fetch: Fetch | None = None
         self._complete: set[Queue] = set()
         """Queues of which nothing is at the master only."""
@@ -86,9 +88,10 @@ class CompactionService:
         self._positions = _load_positions(os.path.join(self._store.root, POSITIONS))
         with suppress(FileNotFoundError):
             shutil.rmtree(os.path.join(self._store.root, DELETED_FOLDER))
-        self._names = {name for name in self._topics if self._is_compacted(name)}
-        for name in self._names:
+        self.names |= {name for name in self._topics if self._is_compacted(name)}
+        for name in self.names:
             self._durable = 0
+            self._look_at(name)
             for queue_id in _queue_folders(os.path.join(self._store.root, LOG_FOLDER, name)):
                 self._open((name, queue_id), verify=killed)
         self._topics.listen(self._changed)
@@ -105,6 +108,7 @@ class CompactionService:
         if self._tasks:
             await asyncio.wait(self._tasks)
         try:
+            self._repair()
             await self._sync()
         except OSError as error:
             log.error("messages could not be copied for compaction, the next start copies them: %s", error)
@@ -155,15 +159,26 @@ class CompactionService:
             self._positions[position] = opened.end - 1
         return opened
 
+    def arrived(self, queues: set[Queue]) -> None:
+        """Messages have become visible in these queues, of any topics."""
+        self._grown |= {queue for queue in queues if queue[0] in self.names}
+
+    def _look_at(self, name: str) -> None:
+        """At all queues of a topic, once."""
+        topic = self._topics.get(name)
+        count = 0 if topic is None else max(topic.read_queues, topic.write_queues)
+        self._grown |= {(name, queue_id) for queue_id in (*range(count), *self._store.reader.queue_ids(name))}
+
     def _changed(self, names: Iterable[str]) -> None:
         """Topics were created, changed or deleted."""
         for name in names:
-            if name in self._names and name not in self._topics:
-                self._names.discard(name)
+            if name in self.names and name not in self._topics:
+                self.names.discard(name)
                 self._drop(name)
-            elif name not in self._names and self._is_compacted(name):
+            elif name not in self.names and self._is_compacted(name):
                 self._drop(name)  # Apache's broker leaves the files of a deleted topic
-                self._names.add(name)
+                self.names.add(name)
+                self._look_at(name)
                 self._durable = 0
 
     def _drop(self, name: str) -> None:
@@ -207,12 +222,12 @@ class CompactionService:
             body, at = found
             records = [record for record in split(body) if offset_of(record) < stop]
             writer.append((record, tags_code_of(record)) for record in records)
-        if not writer.files or queue[0] not in self._names:
+        if not writer.files or queue[0] not in self.names:
             return
         run = partial(self._loop.run_in_executor, self._thread)
         await run(sync_files, writer.dirty)
         await run(commit_replacement, target.log_folder, target.queue_folder, ())
-        if queue[0] in self._names:
+        if queue[0] in self.names:
             target.replace(Compacted(tuple(writer.files), 0, -1))
             await run(end_replacement, target.log_folder, target.queue_folder)
             self._register(queue, target)
@@ -224,6 +239,7 @@ class CompactionService:
         while True:
             await asyncio.sleep(COPY_S)
             try:
+                self._repair()
                 await self._copy()
                 if self._loop.time() >= synced + SYNC_S or not self._durable:
                     synced = self._loop.time()
@@ -236,33 +252,33 @@ class CompactionService:
             except Exception:
                 log.exception("messages could not be copied for compaction, will try again")
 
-    async def _copy(self) -> None:
-        """Copy all that is confirmed. OSError: of some queue it could not be read or written."""
+    def _repair(self) -> None:
+        """Make the entries again that do not lead to their records. OSError."""
+        for queue in [queue for queue, target in self._logs.items() if target.damaged]:
+            self._open(queue, verify=True, whole=True)
+
+    async def _copy(self) -> bool:
+        """Copy what is confirmed of the queues that have grown: whether of all. OSError: some cannot be copied."""
+        grown, self._grown = self._grown, set()
         failed: OSError | None = None
-        for name in sorted(self._names):
-            for queue_id in self._queues(name):
-                try:
-                    await self._copy_queue((name, queue_id))
-                except OSError as error:  # continue with the other queues
-                    failed = error
+        for queue in sorted(grown):
+            try:
+                if not await self._copy_queue(queue):
+                    self._grown.add(queue)
+            except OSError as error:  # continue with the other queues
+                self._grown.add(queue)
+                failed = error
         if failed is not None:
             raise failed
+        return not self._grown & grown
 
-    def _queues(self, name: str) -> list[int]:
-        topic = self._topics.get(name)
-        count = 0 if topic is None else max(topic.read_queues, topic.write_queues)
-        return sorted(
-            {*range(count), *(queue_id for topic_name, queue_id in self._logs if topic_name == name)}
-        )
-
-    async def _copy_queue(self, queue: Queue) -> None:
+    async def _copy_queue(self, queue: Queue) -> bool:
         if self._config.options.is_slave and queue not in self._logs and not await self._fetched(queue):
-            return
-        if queue in self._logs and self._logs[queue].damaged:
-            self._open(queue, verify=True, whole=True)
-        while queue[0] in self._names and self._copied.get(queue, 0) < self._store.reader.max_offset(*queue):
+            return False
+        while queue[0] in self.names and self._copied.get(queue, 0) < self._store.reader.max_offset(*queue):
             self._copy_some(queue, self._logs.get(queue) or self._open(queue, verify=True))
             await asyncio.sleep(0)
+        return True
 
     def _copy_some(self, queue: Queue, target: CompactionLog) -> None:
         at = max(self._copied[queue], target.end)  # not copied whole before
@@ -277,8 +293,8 @@ class CompactionService:
 
     async def _sync(self) -> None:
         """Sync what was copied. OSError."""
-        names, mark = frozenset(self._names), self._store.reader.confirmed
-        await self._copy()
+        names, mark = frozenset(self.names), self._store.reader.confirmed
+        is_whole = await self._copy()
         dirty: set[str] = set()
         for each in self._logs.values():
             dirty |= each.dirty
@@ -289,7 +305,7 @@ class CompactionService:
             for each in self._logs.values():
                 each.dirty |= dirty
             raise
-        if names == self._names:
+        if is_whole and names == self.names:
             self._durable = mark if names else NO_LIMIT
 
     # ---- compaction ----
