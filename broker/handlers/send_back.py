@@ -58,9 +58,12 @@ class SendBackHandler:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
         if group.retry_queues <= 0:
             return request.answer()
-        self._check_origin(request.text_or("originTopic", ""))
+        place = _place(request)
+        if place is None and self._is_compacted(name := request.text_or("originTopic", "")):
+            remark = f"messages of the compaction topic {name} cannot be sent back by their offset"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         topic = self._writable_topic(group, unit_mode)
-        message = self._original(offset, _place(request))
+        message = self._original(offset, place)
         message.topic, message.queue_id = topic.name, self._retries.queue_of(topic, group)
         self._retries.send_back(message, group, level, retries_max)
         answer = None if request.is_oneway else request.answer()
@@ -73,13 +76,11 @@ class SendBackHandler:
         count_retry(self._stats.events, message, group.name)
         return None
 
-    def _check_origin(self, name: str) -> None:
-        """The offset that consumers have of a compacted message is not one of the log. Clients then send the message to
-        the retry topic themselves."""
+    def _is_compacted(self, name: str) -> bool:
+        """Whether the offset that consumers have of its messages may be none of the log. When refused, clients of
+        remoting send a message to the retry topic themselves."""
         topic = self._topics.get(name)
-        if topic is not None and topic.is_compacted:
-            remark = f"messages of the compaction topic {name} cannot be sent back by their offset"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return topic is not None and topic.is_compacted
 
     def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> TopicConfig:
         sys_flag = name_rules.UNIT_SUB_FLAG if unit_mode else 0
@@ -92,7 +93,10 @@ class SendBackHandler:
     def _original(self, offset: int, place: Place | None) -> Message:
         """The message to retry, with its first topic and message id in properties. `place`: where it has to be."""
         # not confirmed here: the consumer has it from the former master
-        record = self._store.reader.record_at(offset, unconfirmed=True)
+        record = None
+        if place is not None and self._is_compacted(place[0]):
+            record = self._store.reader.compacted_record(*place)
+        record = record or self._store.reader.record_at(offset, unconfirmed=True)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
         found = decode(record, False)

@@ -21,6 +21,7 @@ PARTS = (
     SPARE,
     "consumequeue",
     "batchconsumequeue",
+    "compaction",
     "index",
     "config",
     "timerlog",

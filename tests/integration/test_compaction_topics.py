@@ -151,6 +151,8 @@ def test_the_newest_message_of_a_key_is_left(broker: BrokerProcess) -> None:
         back = {"group": "CG", "offset": "0", "delayLevel": "1", "originTopic": TOPIC, "originMsgId": "x"}
         refused = client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
         assert (refused.code, "compaction topic" in str(refused.remark)) == (ResponseCode.SYSTEM_ERROR, True)
+        place = {"originQueueId": "0", "originQueueOffset": str(left[0])}  # as clients of gRPC state it
+        assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back | place).code == 0
         trim = client.ask(RequestCode.TRIM_TOPIC, {"topic": TOPIC, "offset": "-1"})
         assert trim.code == ResponseCode.NO_PERMISSION
         # POP takes the same messages
