@@ -103,9 +103,13 @@ def _route(request: RemotingCommand, _: Facts) -> Iterator[Need]:
 
 
 def _sent_back(request: RemotingCommand, facts: Facts) -> Iterator[Need]:
-    """The broker copies the message at the offset: its reader has to be allowed to read it."""
+    """The broker copies the message: its reader has to be allowed to read it. It is at the place that clients of gRPC
+    name, else at the offset in the log."""
     yield group_need(request.text("group"), SUB)
-    yield from _read_at(request.integer("offset"), facts, SUB)
+    if "originQueueOffset" in request.ext:
+        yield topic_need(request.text("originTopic"), SUB)
+    else:
+        yield from _read_at(request.integer("offset"), facts, SUB)
 
 
 def _read_at(offset: int, facts: Facts, actions: Action) -> Iterator[Need]:

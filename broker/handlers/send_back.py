@@ -97,11 +97,13 @@ class SendBackHandler:
         if place is not None and self._is_compacted(place[0]):
             record = self._store.reader.compacted_record(*place)
         record = record or self._store.reader.record_at(offset, unconfirmed=True)
-        if record is None:
+        if record is None and place is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
-        found = decode(record, False)
-        if place is not None and place != (found.topic, found.queue_id, found.queue_offset):
-            raise Refusal(ResponseCode.NO_MESSAGE, f"the message at offset {offset} is another one")
+        found = None if record is None else decode(record, False)
+        if found is None or (place and place != (found.topic, found.queue_id, found.queue_offset)):
+            raise Refusal(
+                ResponseCode.NO_MESSAGE, f"the message at offset {offset} is another one, or deleted"
+            )
         message = Message.of_record(found)
         message.store_host = b""
         message.prepared_offset = 0

@@ -93,7 +93,12 @@ CASES: dict[int, list[Case]] = {
         Case(
             {"group": GROUP, "offset": "{offset}", "delayLevel": "1"},
             (("Group:G", "Sub"), ("Topic:T", "Sub")),
-        )
+        ),
+        Case(
+            {"group": GROUP, "offset": "{offset}", "delayLevel": "1"}
+            | {"originTopic": "T2", "originQueueId": "0", "originQueueOffset": "0"},
+            (("Group:G", "Sub"), ("Topic:T2", "Sub")),
+        ),
     ],
     Code.END_TRANSACTION: [
         Case(
