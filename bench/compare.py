@@ -31,7 +31,10 @@ def line(result: RowResult) -> str:
     rates = ", ".join(f"{name} {of['rate']:,.0f}/s" for name, of in result.figures.items())
     mine = result.figures[result.ours]
     figures = f"CPU {mine['cpu_us']:.2f} us, p99 {mine['p99']:,.0f} us, {mine['mb']:.0f} MB"
-    return "\n    ".join([result.row, rates, figures, *map(goal_line, result.goals)])
+    resets = [
+        f"{name} reset {of['resets']:g} calls" for name, of in result.figures.items() if of.get("resets")
+    ]
+    return "\n    ".join([result.row, rates, figures, *resets, *map(goal_line, result.goals)])
 
 
 def goal_line(goal: Outcome) -> str:

@@ -7,7 +7,7 @@ from bench import frames, load, rows
 from bench.load import Load, LoadError
 from bench.request_rows import sending
 from bench.rows import OURS, Goal, Row, Work
-from bench.servers import Address, Server
+from bench.servers import Server
 from firearrow._native.protocol.fastjson import dumps
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -25,7 +25,7 @@ _groups = itertools.count(1)
 
 
 def calls(
-    address: Address,
+    server: Server,
     messages: list[bytes],
     *,
     connections: int,
@@ -33,7 +33,7 @@ def calls(
     requests: int,
     receive: bool = False,
 ) -> Load:
-    """Make calls with these messages (see native/grpcgen.c). LoadError."""
+    """Make calls with these messages (see native/grpcgen.c). LoadError, also if ours resets one."""
     words = (
         f"connections={connections}",
         f"depth={depth}",
@@ -41,7 +41,10 @@ def calls(
         f"receive={int(receive)}",
     )
     with load.kept(messages) as path:
-        return load.run_program(load.command("grpcgen", *address, path, *words))
+        made = load.run_program(load.command("grpcgen", *server.grpc_address, path, *words))
+    if made.resets and server.name == OURS:
+        raise LoadError(f"{made.resets} of {made.requests} calls were reset")
+    return made
 
 
 # ---- messages ----
@@ -105,7 +108,7 @@ def receives(group: str) -> list[bytes]:
 
 def unary(connections: int, depth: int, requests: int) -> Work:
     return lambda server, part: calls(
-        server.grpc_address,
+        server,
         sends(1024),
         connections=connections,
         depth=depth,
@@ -139,7 +142,7 @@ def receiving(connections: int, depth: int, messages: int) -> Work:
             at = {"consumerGroup": group, "topic": TOPIC, "queueId": str(queue_id), "commitOffset": "0"}
             _ask(server, RequestCode.UPDATE_CONSUMER_OFFSET, at)
         return calls(
-            server.grpc_address,
+            server,
             receives(group),
             connections=connections,
             depth=depth,

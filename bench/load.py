@@ -54,6 +54,8 @@ class Load:
     """Messages per request."""
     besides: int = 0
     """Messages that the server handled in addition to those counted here."""
+    resets: int = 0
+    """Calls of gRPC whose stream the server reset; each was made again, and is counted once."""
 
     @property
     def messages(self) -> int:

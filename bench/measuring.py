@@ -96,7 +96,8 @@ def sample(row: Row, name: str, server: Server, part: float, pace: Pace) -> Samp
         others = (busy_s() - busy - used - load_s - (server.slave_cpu_s() - slave)) / seconds
         disturbance = max(others / DISTURBED, lag / SLOWED, pace.lag() / SLOWED)
         cpu_us = used / (done.messages + done.besides) * 1e6
-        figures = Sample(done.rate, cpu_us, done.p50, done.p99, done.p999, done.max, memory.peak_mb)
+        latencies = done.p50, done.p99, done.p999, done.max
+        figures = Sample(done.rate, cpu_us, *latencies, memory.peak_mb, done.resets)
         tries.append((disturbance, figures))
         if disturbance < 1 or seconds > LONG_S:
             break

@@ -46,6 +46,7 @@ METHOD = """## How
   consecutive offsets, CRCs of bodies, and end to end that each message arrives once.
 - A row starts its servers and warms each up until the rates of three windows differ by at most 5 %, or no longer rise.
   Rounds have random order. The best round of each server counts; maxima and memory are the highest.
+- *Resets* are calls of gRPC whose stream the server reset: each is made again, and counts once. Ours may reset none.
 - Other servers are stopped meanwhile. A sample starts when all writes are on the disk and the machine is idle; samples
   that other processes disturbed, or on a CPU a fifth slower than at its best (`bench/pace.py`), are taken again.
 - Servers pay for new memory during a sample, as at their users'.
@@ -175,8 +176,9 @@ def _figures(runs: list[Run]) -> str:
                 rate, cpu, *times, mb = (
                     f"{of[key]:,.6g}" for key in ("rate", "cpu_us", "p50", "p99", "p999", "max", "mb")
                 )
-                shown = " | ".join((rate, cpu, "/".join(times), mb))
-                lines.append(f"| {f'{start} (`{run.commit}`)' if start else ''} | {name} | {shown} |")
+                resets = f" (resets: {of['resets']:g})" if of.get("resets") else ""
+                shown = " | ".join((f"{name}{resets}", rate, cpu, "/".join(times), mb))
+                lines.append(f"| {f'{start} (`{run.commit}`)' if start else ''} | {shown} |")
                 start = ""
     return "\n".join([*lines, ""]) if len(lines) > 4 else ""
 

@@ -17,7 +17,8 @@ OURS = "firearrow"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One round: messages per second, CPU us per message, latencies in us, peak anonymous memory in MB."""
+    """One round: messages per second, CPU us per message, latencies in us, peak anonymous memory in MB; calls that
+    the server reset."""
 
     rate: float
     cpu_us: float
@@ -26,12 +27,19 @@ class Sample:
     p999: float
     max: float
     mb: float
+    resets: int = 0
 
 
 def figures(samples: list[Sample]) -> Sample:
-    """Those of the round with the highest rate; the highest of the maximum latencies and of memory."""
+    """Those of the round with the highest rate; the highest of the maximum latencies and of memory; the resets of all
+    rounds."""
     best = max(samples, key=attrgetter("rate"))
-    return replace(best, max=max(each.max for each in samples), mb=max(each.mb for each in samples))
+    return replace(
+        best,
+        max=max(each.max for each in samples),
+        mb=max(each.mb for each in samples),
+        resets=sum(each.resets for each in samples),
+    )
 
 
 Found = Mapping[str, Sample]

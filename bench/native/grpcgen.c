@@ -8,7 +8,8 @@
  * Telemetry stream, then has `depth` receives in flight, and acknowledges each message by a call of its own, as Apache's
  * clients do; `requests` are messages then, and their latency is that of the acknowledgement.
  *
- * Checked: grpc-status 0, and the code OK in the status of each answer. Prints one line of JSON as loadgen does.
+ * Checked: grpc-status 0, and the code OK in the status of each answer. A call whose stream the server resets is counted in
+ * `resets` and made again on a new stream; its latency begins with the first one. Prints one line of JSON as loadgen does.
  */
 #define _GNU_SOURCE
 #include "connection.h"
@@ -40,7 +41,7 @@ typedef struct Call {
 static const char *paths[KINDS] = { "SendMessage", "Telemetry", "ReceiveMessage", "AckMessage" };
 static Bytes *messages;
 static int message_count, depth, client_count, receiving, epoll;
-static long goal, started, done, wrong, request_number;
+static long goal, started, done, wrong, resets, request_number;
 static uint64_t answered_bytes;
 static const char *fault;
 static Latency latency;
@@ -93,22 +94,16 @@ static nghttp2_nv header(const char *name, const char *value)
     return (nghttp2_nv) { (uint8_t *) name, (uint8_t *) value, strlen(name), strlen(value), 0 };
 }
 
-static void begin_call(Client *client, enum Kind kind, unsigned char *out, size_t out_bytes)
+/* Opens a stream for the call. */
+static void submit(Call *call)
 {
-    Call *call = unused;
     char path[96], id[40], date[24];
     time_t now = time(NULL);
     struct tm parts;
-    if (call) unused = call->following;
-    else call = calloc(1, sizeof *call);
-    call->client = client;
-    call->kind = kind;
-    call->out = out;
-    call->out_bytes = out_bytes;
+    Client *client = call->client;
     call->out_at = call->in_bytes = 0;
     call->status = 0;
-    call->started = now_ns();
-    snprintf(path, sizeof path, "/apache.rocketmq.v2.MessagingService/%s", paths[kind]);
+    snprintf(path, sizeof path, "/apache.rocketmq.v2.MessagingService/%s", paths[call->kind]);
     snprintf(id, sizeof id, "6a583269-da12-43a3-9c19-%012lx", request_number++);
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &parts));
     nghttp2_nv headers[HEADERS] = {
@@ -116,11 +111,25 @@ static void begin_call(Client *client, enum Kind kind, unsigned char *out, size_
         header("content-type", "application/grpc"), header("te", "trailers"), header("user-agent", "grpc-java-netty/1.50.0"),
         header("x-mq-language", "JAVA"), header("x-mq-protocol", "v2"), header("x-mq-client-version", "5.2.0"),
         header("x-mq-date-time", date), header("x-mq-request-id", id), header("x-mq-client-id", client->client_id),
-        header("x-mq-namespace", ""), header("grpc-timeout", kind == RECEIVE ? "25000m" : "9999m"),
+        header("x-mq-namespace", ""), header("grpc-timeout", call->kind == RECEIVE ? "25000m" : "9999m"),
     };
     nghttp2_data_provider provider = { .source.ptr = call, .read_callback = read_out };
-    int32_t stream = nghttp2_submit_request(client->session, NULL, headers, HEADERS, &provider, call);
+    size_t count = call->kind == TELEMETRY ? HEADERS - 1 : HEADERS; /* its stream has no deadline */
+    int32_t stream = nghttp2_submit_request(client->session, NULL, headers, count, &provider, call);
     if (stream < 0) die("a call cannot be made: %s", nghttp2_strerror(stream));
+}
+
+static void begin_call(Client *client, enum Kind kind, unsigned char *out, size_t out_bytes)
+{
+    Call *call = unused;
+    if (call) unused = call->following;
+    else call = calloc(1, sizeof *call);
+    call->client = client;
+    call->kind = kind;
+    call->out = out;
+    call->out_bytes = out_bytes;
+    call->started = now_ns();
+    submit(call);
 }
 
 static void refill(Client *client)
@@ -238,6 +247,13 @@ static void end_call(Call *call)
     unused = call;
 }
 
+static void repeat(Call *call, uint32_t error)
+{
+    if (call->kind == TELEMETRY) die("the Telemetry stream was reset");
+    if (!resets++) fprintf(stderr, "grpcgen: a stream of %s was reset with error %u\n", paths[call->kind], error);
+    submit(call);
+}
+
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t length, const uint8_t *value, size_t value_length, uint8_t flags, void *user)
 {
     (void) flags, (void) user;
@@ -265,8 +281,8 @@ static int on_close(nghttp2_session *session, int32_t stream, uint32_t error, vo
 {
     (void) user;
     Call *call = nghttp2_session_get_stream_user_data(session, stream);
-    if (error) count_wrong("a stream was reset");
-    if (call) end_call(call);
+    if (call && error) repeat(call, error);
+    else if (call) end_call(call);
     return 0;
 }
 
@@ -336,8 +352,8 @@ int main(int count, char **words)
     }
     double seconds = (now_ns() - start) / 1e9;
     if (fault) fprintf(stderr, "grpcgen: %s\n", fault);
-    printf("{\"requests\": %ld, \"seconds\": %.6f, \"bytes\": %llu, \"wrong\": %ld, \"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f, \"max\": %.1f}\n",
-           done, seconds, (unsigned long long) answered_bytes, wrong, quantile_us(&latency, .5), quantile_us(&latency, .99),
+    printf("{\"requests\": %ld, \"seconds\": %.6f, \"bytes\": %llu, \"wrong\": %ld, \"resets\": %ld, \"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f, \"max\": %.1f}\n",
+           done, seconds, (unsigned long long) answered_bytes, wrong, resets, quantile_us(&latency, .5), quantile_us(&latency, .99),
            quantile_us(&latency, .999), latency.slowest / 1000.0);
     return 0;
 }
