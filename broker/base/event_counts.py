@@ -99,13 +99,13 @@ class EventCounts:
         key = labels if labels in series or len(series) < self.series_max - 1 else OVERFLOW
         series[key] = series.get(key, 0) + times
 
-    def observe(self, event: Event, labels: tuple[str, ...], value: int) -> None:
+    def observe(self, event: Event, labels: tuple[str, ...], value: int, times: int = 1) -> None:
         series = self._histograms[event]
         key = labels if labels in series or len(series) < self.series_max - 1 else OVERFLOW
         histogram = series.get(key)
         if histogram is None:
             histogram = series[key] = Histogram(event.bounds)
-        histogram.record(value)
+        histogram.record(value, times)
 
     def counted(self, event: Event) -> dict[tuple[str, ...], int]:
         """Labels → count."""

@@ -65,7 +65,8 @@ def properties_of(text: str) -> dict[str, str]:
 
 
 def properties_text(pairs: dict[str, str]) -> bytes:
-    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode("utf-8", "replace")
+    text = "\x02".join(map("\x01".join, pairs.items()))
+    return (text and text + "\x02").encode("utf-8", "replace")
 
 
 @dataclass(slots=True)
@@ -85,13 +86,14 @@ class Message:
     prepared_offset: int = 0
 
     @staticmethod
-    def of_record(record: Record) -> "Message":
-        """The message of a stored record, to be put again."""
+    def of_record(record: Record, properties: dict[str, str] | None = None) -> "Message":
+        """The message of a stored record, to be put again. `properties`: the record's, if they are known; they become
+        the message's."""
         return Message(
             topic=record.topic,
             queue_id=record.queue_id,
             body=record.body,
-            properties=record.properties,
+            properties=record.properties if properties is None else properties,
             flag=record.flag,
             sys_flag=record.sys_flag,
             born_ms=record.born_timestamp,

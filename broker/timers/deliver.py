@@ -59,9 +59,12 @@ class TimerDelivery:
             return False
         return self.record(physical_offset) is None
 
-    def put(self, record: Record, enqueue_ms: int, *, roll: bool = False) -> PutResult | None:
-        """Stage the delivery; None if the message is to be skipped. Raises PutRefused: try again later."""
-        message = delivered_message(record, enqueue_ms, self._clock.now_ms(), roll=roll)
+    def put(
+        self, record: Record, properties: dict[str, str], enqueue_ms: int, *, roll: bool = False
+    ) -> PutResult | None:
+        """Stage the delivery; None if the message is to be skipped. `properties`: of the record; the delivery changes
+        them. Raises PutRefused: try again later."""
+        message = delivered_message(record, properties, enqueue_ms, self._clock.now_ms(), roll=roll)
         if message is None:
             return None
         put = self._stage(message)
@@ -89,13 +92,14 @@ class TimerDelivery:
             return None
 
 
-def delivered_message(record: Record, enqueue_ms: int, now_ms: int, *, roll: bool) -> Message | None:
+def delivered_message(
+    record: Record, properties: dict[str, str], enqueue_ms: int, now_ms: int, *, roll: bool
+) -> Message | None:
     """Build the message to deliver, with all its properties, also REAL_*, as Apache stores it.
 
     None if it only recalls another message, or has no valid topic or queue.
     """
-    message = Message.of_record(record)
-    properties = message.properties
+    message = Message.of_record(record, properties)
     properties[Property.TIMER_ENQUEUE_MS] = str(enqueue_ms)
     properties[Property.TIMER_DEQUEUE_MS] = str(now_ms)
     if roll:

@@ -10,7 +10,7 @@ of that topic are enqueued: after a long stop, a recall may be among them.
 import asyncio
 import logging
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from firearrow._native.protocol import name_rules
@@ -183,19 +183,21 @@ class TimerDequeue(SliceLoop):
     def _deliver(self, due: DueSlot) -> None:
         """Deliver a slice. Raises PutRefused if not even the first message can be put."""
         last: PutResult | None = None
-        topics: list[str | None] = []
+        topics: Counter[str] = Counter()
         done, rolled = 0, False
         for position in reversed(due.others[-SLICE:]):
             timer_record = self._timer_record(position)
             record = self._delivery.record(timer_record.physical_offset)
             if record is not None:
+                properties = record.properties
+                topic = properties.get(Property.REAL_TOPIC, "")
                 try:
-                    last = self._put(due, timer_record, record) or last
+                    last = self._put(due, timer_record, record, properties) or last
                 except PutRefused:
                     if last is None and not done:
                         raise
                     break
-                topics.append(record.properties.get(Property.REAL_TOPIC))
+                topics[topic] += 1
             elif self._delivery.is_dangling(timer_record.physical_offset):
                 self._mark_suspect(f"its record at {position} refers to no message")
             rolled |= bool(timer_record.magic & ROLL)
@@ -208,23 +210,26 @@ class TimerDequeue(SliceLoop):
             del due.others[len(due.others) - done :]
             if due.others:
                 self._ends.append((last.end if last else 0, due.others[-1]))
-            for topic in topics:
-                self._metrics.dequeued(topic)
+            for topic, count in topics.items():
+                if topic:
+                    self._metrics.dequeued(topic, count)
             self._arm(0)
 
         if last is None:
             return stored()
         self._when_stored(self._delivery.appender, last.end, stored)
 
-    def _put(self, due: DueSlot, timer_record: TimerRecord, record: Record) -> PutResult | None:
+    def _put(
+        self, due: DueSlot, timer_record: TimerRecord, record: Record, properties: dict[str, str]
+    ) -> PutResult | None:
         """Put one message; None if it was recalled or is skipped."""
         if due.keys:
-            properties = record.properties
             unique_key = properties.get(Property.UNIQUE_KEY)
             topic = properties.get(Property.REAL_TOPIC, "")
             if unique_key is not None and (topic, self._delete_key(topic, unique_key)) in due.keys:
                 return None
-        return self._delivery.put(record, timer_record.write_ms, roll=bool(timer_record.magic & ROLL))
+        roll = bool(timer_record.magic & ROLL)
+        return self._delivery.put(record, properties, timer_record.write_ms, roll=roll)
 
     def _mark_suspect(self, damage: str) -> None:
         """The timer's files are damaged: the next start rebuilds them from the queue. Logged once."""

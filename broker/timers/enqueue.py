@@ -8,6 +8,7 @@ be Apache's.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,15 +29,20 @@ from firearrow.broker.timers.wheel import BLANK_SLOTS
 
 log = logging.getLogger("firearrow.timers")
 
-SLICE = 64
+SLICE = 256
 
 
 class TimerMessage(NamedTuple):
-    """A message of the timer's queue and the slot time when it is due; `record` None: it is skipped."""
+    """A message of the timer's queue, its properties, and the time of its slot; `record` None: it is skipped."""
 
     entry: QueueEntry
     record: Record | None
+    properties: dict[str, str]
     out_ms: int
+
+    @staticmethod
+    def skipped(entry: QueueEntry) -> "TimerMessage":
+        return TimerMessage(entry, None, {}, 0)
 
 
 class TimerEnqueue(SliceLoop):
@@ -83,10 +89,10 @@ class TimerEnqueue(SliceLoop):
         ):
             messages = [self._decode(entry) for entry in entries]
             messages = [
-                TimerMessage(
-                    entry, record if record is not None and waits(record) else None, max(out_ms, write_ms)
-                )
-                for entry, record, out_ms in messages
+                each._replace(out_ms=max(each.out_ms, write_ms))
+                if each.record is not None and waits(each.record)
+                else TimerMessage.skipped(each.entry)
+                for each in messages
             ]
             self._append(messages, files.checkpoint.queue_offset, write_ms)
             last = entries[-1]
@@ -119,13 +125,16 @@ class TimerEnqueue(SliceLoop):
             self._append(messages, offset, self._files.write_ms())
 
     def _decode(self, entry: QueueEntry) -> TimerMessage:
-        if entry.physical_offset in self.linked:
-            return TimerMessage(entry, None, 0)
-        record = self._delivery.record(entry.physical_offset)
-        out_ms = None if record is None else parse_number(record.properties.get(Property.TIMER_OUT_MS, ""))
+        record = None
+        if entry.physical_offset not in self.linked:
+            record = self._delivery.record(entry.physical_offset)
+        if record is None:
+            return TimerMessage.skipped(entry)
+        properties, step_ms = record.properties, self._files.wheel.step_ms
+        out_ms = parse_number(properties.get(Property.TIMER_OUT_MS, ""))
         if out_ms is None:
-            return TimerMessage(entry, None, 0)
-        return TimerMessage(entry, record, out_ms // self._files.wheel.step_ms * self._files.wheel.step_ms)
+            return TimerMessage.skipped(entry)
+        return TimerMessage(entry, record, properties, out_ms // step_ms * step_ms)
 
     def _append(self, messages: list[TimerMessage], offset: int, write_ms: int) -> None:
         """Write messages to log and wheel, as many as fit into the log's file.
@@ -137,13 +146,14 @@ class TimerEnqueue(SliceLoop):
         capacity = files.log.capacity(len(messages)) if has_records else len(messages)
         records: list[TimerRecord] = []
         slots: dict[int, Slot] = {}
-        for entry, record, out_ms in messages[:capacity]:
+        last_slot_ms = files.last_slot_ms()
+        for entry, record, properties, out_ms in messages[:capacity]:
             if record is not None:
                 time_ms = slot_ms(out_ms, write_ms, self._roll_slots, files.wheel.step_ms)
-                time_ms = min(time_ms, files.last_slot_ms())
+                time_ms = min(time_ms, last_slot_ms)
                 slot = slots.get(time_ms) or files.wheel.slot(time_ms)
                 timer_record = record_of(
-                    entry, record, slot.last, time_ms, min(write_ms, time_ms), roll=time_ms != out_ms
+                    entry, properties, slot.last, time_ms, min(write_ms, time_ms), roll=time_ms != out_ms
                 )
                 slots[time_ms] = linked(slot, files.log.end + len(records) * RECORD_LAYOUT.size, timer_record)
                 records.append(timer_record)
@@ -158,19 +168,28 @@ class TimerEnqueue(SliceLoop):
             self._write_progress_record(done[-1].entry)
         self._advance(offset, done)
         self.total += len(records)
-        for _, record, out_ms in done:
-            if record is not None:
-                deletes = Property.TIMER_DELETE_KEY in record.properties
-                topic, delay_ms = record.properties.get(Property.REAL_TOPIC), out_ms - record.store_timestamp
-                self._metrics.enqueued(topic, delay_ms, recall=deletes)
+        self._count(done)
+
+    def _count(self, messages: list[TimerMessage]) -> None:
+        delays: Counter[tuple[str, int]] = Counter()
+        pending: Counter[str] = Counter()
+        for _, record, properties, out_ms in messages:
+            topic = properties.get(Property.REAL_TOPIC)
+            if record is not None and topic:
+                delays[topic, (out_ms - record.store_timestamp) // 1000] += 1
+                pending[topic] += -1 if Property.TIMER_DELETE_KEY in properties else 1
+        for (topic, delay_s), count in delays.items():
+            self._metrics.enqueued(topic, delay_s, count)
+        for topic, count in pending.items():
+            self._metrics.add(topic, count)
 
     def _deliver(self, messages: list[TimerMessage], offset: int) -> None:
         """Deliver messages that are due already. Raises PutRefused if not even the first can be put."""
         last: PutResult | None = None
         done = 0
-        for _, record, _ in messages:
+        for _, record, properties, _ in messages:
             try:
-                put = None if record is None else self._delivery.put(record, NEVER_WAITED_MS)
+                put = None if record is None else self._delivery.put(record, properties, NEVER_WAITED_MS)
             except PutRefused:
                 if last is None:
                     raise
@@ -205,7 +224,8 @@ class TimerEnqueue(SliceLoop):
         self._files.checkpoint.queue_offset = offset + len(done)
         self._files.write_checkpoint()
         self._changed()
-        self._arm(0)
+        if self._files.checkpoint.queue_offset < self._store.reader.max_offset(name_rules.TIMER_TOPIC, 0):
+            self._arm(0)
         self._enqueued()
 
 
@@ -221,12 +241,12 @@ def slot_ms(out_ms: int, write_ms: int, roll_slots: int, step_ms: int) -> int:
 
 
 def record_of(
-    entry: QueueEntry, record: Record, prev: int, time_ms: int, write_ms: int, *, roll: bool
+    entry: QueueEntry, properties: dict[str, str], prev: int, time_ms: int, write_ms: int, *, roll: bool
 ) -> TimerRecord:
     magic = DEFAULT | (ROLL if roll else 0)
-    if Property.TIMER_DELETE_KEY in record.properties:
+    if Property.TIMER_DELETE_KEY in properties:
         magic |= DELETE
-    topic = record.properties.get(Property.REAL_TOPIC)
+    topic = properties.get(Property.REAL_TOPIC)
     topic_hash = 0 if topic is None else java_hash(topic)
     return TimerRecord(
         prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, topic_hash

@@ -39,18 +39,15 @@ class TimerMetrics:
         self.version = self.version.next(now_ms)
         self._changed()
 
-    def enqueued(self, topic: str | None, delay_ms: int, *, recall: bool) -> None:
-        """A message of the topic, or a recall of one, was put into its slot."""
-        self.add(topic, -1 if recall else 1)
-        if topic:
-            self._events.add(TIMER_ENQUEUED, (topic,))
-            self._events.observe(DELAY, (topic,), max(delay_ms, 0) // 1000)
+    def enqueued(self, topic: str, delay_s: int, count: int) -> None:
+        """Messages of the topic with this delay, or recalls of some, were put into their slots."""
+        self._events.add(TIMER_ENQUEUED, (topic,), count)
+        self._events.observe(DELAY, (topic,), max(delay_s, 0), count)
 
-    def dequeued(self, topic: str | None) -> None:
-        """A message of the topic left its slot."""
-        self.add(topic, -1)
-        if topic:
-            self._events.add(TIMER_DEQUEUED, (topic,))
+    def dequeued(self, topic: str, count: int) -> None:
+        """Messages of the topic left their slot."""
+        self.add(topic, -count)
+        self._events.add(TIMER_DEQUEUED, (topic,), count)
 
     def counts(self) -> dict[str, int]:
         """Topic → pending messages."""

@@ -220,9 +220,12 @@ class Record:
     @property
     def properties(self):
         # type: (...) -> dict[str, str]
-        text = self.properties_bytes.decode("utf-8", "replace")
-        pairs = (pair.partition("\x01") for pair in text.split("\x02"))
-        return {name: value for name, sep, value in pairs if sep and name and value}
+        found = {}
+        for pair in self.properties_bytes.decode("utf-8", "replace").split("\x02"):
+            name, _, value = pair.partition("\x01")
+            if name and value:
+                found[name] = value
+        return found
 
 
 FAULTS = {

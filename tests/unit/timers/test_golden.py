@@ -62,7 +62,7 @@ def test_records_and_slots_equal_apaches_bytes(golden: Golden) -> None:
             slot = slots.get(time_ms // 1000, Slot(time_ms // 1000))
             ours = record_of(
                 entries[timer_record.physical_offset],
-                record,
+                record.properties,
                 slot.last,
                 time_ms,
                 timer_record.write_ms,
