@@ -16,7 +16,8 @@ from firearrow._native.wire.poller cimport PassListener
 
 cdef enum RequestKind:
     # requests of the fast path; codes in request_times.pyx
-    KIND_SEND, KIND_SEND_V2, KIND_SEND_BATCH, KIND_PULL, KIND_LITE_PULL, KIND_HELD_PULL, KIND_HELD_LITE_PULL
+    KIND_SEND, KIND_SEND_V2, KIND_SEND_BATCH, KIND_PULL, KIND_LITE_PULL, KIND_ACK, KIND_HELD_PULL
+    KIND_HELD_LITE_PULL
     KINDS
 
 cdef enum:

@@ -20,6 +20,7 @@ from firearrow._native.store.files.layout cimport (
     SYS_TRANSACTION,
 )
 from firearrow._native.store.log.record cimport Properties, Text, record_bytes, scan_properties
+from firearrow._native.store.message_store cimport is_refusing
 from firearrow._native.wire.codes cimport SEND_BATCH_MESSAGE, SERIALIZER_JSON
 from firearrow._native.wire.json cimport Span
 
@@ -186,12 +187,7 @@ cdef class Sender:
         cdef ReplyBatch reply_batch
         if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes:
             return self.leave(LEFT_BODY)
-        if (
-            self.store.broken or self.store.closed or self.store.write_refusal is not None
-            or self.store.full is not None or self.store.stopped is not None or len(connection.host) == 0
-        ):
-            return self.leave(LEFT_STORE)
-        if self.write_batch.refuses_sends:
+        if is_refusing(self.store) or self.write_batch.refuses_sends or len(connection.host) == 0:
             return self.leave(LEFT_STORE)
         if found is NULL:
             return self.leave(LEFT_TOPIC)

@@ -6,7 +6,7 @@
 # none; asked once until `forget_topics`. `failed(reply, code, remark)`: the reply to a message that was not stored, or
 # not confirmed in time.
 #
-# LetThrough: a client that may send, as its headers name it: the id, and how it logs in. The same headers mean the same
+# LetThrough: a client that may make plain calls, as its headers name it: the id, and how it logs in. The same headers mean the same
 # client until it ends (`forget`), or until users and rules change (`generation` of the AccessCheck).
 #
 # Ownership: a SendCall lives until its reply is sent; it owns its stream. Thread: the loop's.
@@ -14,6 +14,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.fastpath.access_check cimport AccessCheck
 from firearrow._native.fastpath.fast_connection cimport FastConnection
 from firearrow._native.fastpath.pending_replies cimport AnsweredCall
 from firearrow._native.fastpath.request_times cimport RequestTimes
@@ -52,19 +53,24 @@ cdef class SendRules:
 @cython.final
 cdef class LetThrough:
     cdef str user
+    cdef tuple owner                      # client id and user
     cdef bytes host                       # the client's address
     cdef int64_t generation
     cdef bint ended
+
+
+cdef bint is_allowed(
+    AccessCheck access, FastConnection connection, LetThrough client, const Text *topic, const Text *group
+) except -1
 
 
 @cython.final
 cdef class PlainSends(PlainCalls):
     cdef SendRules rules
     cdef FastConnection connection
+    cdef readonly PlainCalls acks
     cdef dict clients                     # headers that name a client → LetThrough
-    cdef readonly int64_t calls  # That were handled here.
 
-    cdef bint is_allowed(self, LetThrough client, const Text *topic) except -1
     cdef bint put(self, GrpcStream stream, LetThrough client, SendRequest *request) except -1
 
 

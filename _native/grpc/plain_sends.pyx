@@ -26,9 +26,11 @@ cdef enum:
     CLIENTS_MAX = 64                      # of a connection that are remembered
     COMPRESSED_ZLIB = 0x301               # sysFlag of a body that the client has compressed
 
-cdef const char *PATH = "/apache.rocketmq.v2.MessagingService/SendMessage"
+cdef const char *SEND_PATH = "/apache.rocketmq.v2.MessagingService/SendMessage"
+cdef const char *ACK_PATH = "/apache.rocketmq.v2.MessagingService/AckMessage"
 cdef const char *CONTENT_TYPE = "application/grpc"
-cdef int PATH_BYTES = 48
+cdef int SEND_PATH_BYTES = 48
+cdef int ACK_PATH_BYTES = 47
 cdef int CONTENT_TYPE_BYTES = 16
 
 
@@ -166,24 +168,45 @@ cdef class LetThrough:
     pass
 
 
-cdef class PlainSends(PlainCalls):
-    """The plain sends on one connection."""
+cdef bint is_allowed(
+    AccessCheck access, FastConnection connection, LetThrough client, const Text *topic, const Text *group
+) except -1:
+    """Whether the client may send to the topic (`group` NULL), or receive of it for the group."""
+    cdef Span name = Span(at=topic.at, length=<int32_t> topic.length, kind=SPAN_RAW)
+    cdef Span other
+    if access is None:
+        return True
+    if client.generation != access.generation or not access.is_logged_in(connection, client.user):
+        return False
+    if group is NULL:
+        return access.may_use(connection, &name, NULL)
+    other = Span(at=group.at, length=<int32_t> group.length, kind=SPAN_RAW)
+    return access.may_use(connection, &name, &other)
 
-    def __cinit__(self, SendRules rules not None, FastConnection connection not None):
+
+cdef class PlainSends(PlainCalls):
+    """The plain sends on one connection; `acks` takes its plain acknowledgements."""
+
+    def __cinit__(
+        self, SendRules rules not None, FastConnection connection not None, PlainCalls acks not None
+    ):
         # type: (...) -> None
         self.rules = rules
         self.connection = connection
+        self.acks = acks
         self.clients = {}
 
-    def let_through(self, GrpcStream stream not None, str user not None, str host not None):
+    def let_through(
+        self, GrpcStream stream not None, str client_id not None, str user not None, str host not None
+    ):
         # type: (...) -> None
-        """The complete path has checked this call: the client whom its headers name may send, as this user."""
+        """The complete path has checked this call: its headers name this client and this user."""
         cdef CallHead head
         cdef AccessCheck access = self.rules.sender.access
         cdef LetThrough client = LetThrough.__new__(LetThrough)
         if stream.head is None:
             return
-        client.user, client.host = user, host.encode()
+        client.user, client.host, client.owner = user, host.encode(), (client_id, user)
         client.generation = 0 if access is None else access.generation
         read_head(stream.head, &head)
         if len(self.clients) >= CLIENTS_MAX:
@@ -197,38 +220,34 @@ cdef class PlainSends(PlainCalls):
             (<LetThrough> client).ended = True
         self.clients.clear()
 
-    cdef bint takes(self, GrpcStream stream) except -1:
+    cdef PlainCalls taker(self, GrpcStream stream):
         cdef CallHead head
+        cdef PlainCalls found = None
         read_head(stream.head, &head)
         if (
-            head.path.length != PATH_BYTES or memcmp(head.path.at, PATH, PATH_BYTES) != 0
-            or head.method.length != 4 or memcmp(head.method.at, b"POST", 4) != 0
+            head.method.length != 4 or memcmp(head.method.at, b"POST", 4) != 0
             or head.content_type.length < CONTENT_TYPE_BYTES
             or memcmp(head.content_type.at, CONTENT_TYPE, CONTENT_TYPE_BYTES) != 0
         ):
-            return False
-        stream.caller = self.clients.get(client_key(&head, self.rules.sender.access is not None))
-        return stream.caller is not None
+            return None
+        if head.path.length == SEND_PATH_BYTES and is_named(head.path.at, SEND_PATH_BYTES, SEND_PATH):
+            found = self
+        elif head.path.length == ACK_PATH_BYTES and is_named(head.path.at, ACK_PATH_BYTES, ACK_PATH):
+            found = self.acks
+        if found is not None:
+            stream.caller = self.clients.get(client_key(&head, self.rules.sender.access is not None))
+        return None if stream.caller is None else found
 
     cdef bint handle(self, GrpcStream stream, const uint8_t *at, Py_ssize_t length) except -1:
         cdef SendRequest request
         cdef LetThrough client = <LetThrough> stream.caller
         if (
             client.ended or not read_request(at, length, &request)
-            or not self.is_allowed(client, &request.topic) or not self.rules.may_set(&request)
+            or not is_allowed(self.rules.sender.access, self.connection, client, &request.topic, NULL)
+            or not self.rules.may_set(&request)
         ):
             return False
         return self.put(stream, client, &request)
-
-    cdef bint is_allowed(self, LetThrough client, const Text *topic) except -1:
-        cdef AccessCheck access = self.rules.sender.access
-        cdef Span name = Span(at=topic.at, length=<int32_t> topic.length, kind=SPAN_RAW)
-        if access is None:
-            return True
-        return (
-            client.generation == access.generation and access.is_logged_in(self.connection, client.user)
-            and access.may_use(self.connection, &name, NULL)
-        )
 
     cdef bint put(self, GrpcStream stream, LetThrough client, SendRequest *request) except -1:
         cdef SendFields fields

@@ -56,7 +56,12 @@ cdef inline uint8_t *put_number(uint8_t *to, int number, int64_t value) noexcept
     return put_varint(put_key(to, number, 0), value)
 
 
-cdef inline uint8_t *put_ok(uint8_t *to) noexcept nogil:
-    """Field 1: a Status that states success."""
+cdef inline uint8_t *put_status(uint8_t *to, int number) noexcept nogil:
+    """A field with a Status that states success."""
     cdef Text status = Text(at=<const uint8_t *> OK_STATUS, length=OK_BYTES)
-    return put_text(to, 1, &status)
+    return put_text(to, number, &status)
+
+
+cdef inline uint8_t *put_ok(uint8_t *to) noexcept nogil:
+    """Field 1, of each response."""
+    return put_status(to, 1)

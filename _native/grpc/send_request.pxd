@@ -6,6 +6,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from firearrow._native.http2.proto_fields cimport ProtoField
 from firearrow._native.store.log.record cimport Text
 
 cdef enum:
@@ -29,3 +30,10 @@ cdef bint read_request(const uint8_t *at, Py_ssize_t length, SendRequest *found)
 cdef Py_ssize_t write_properties(
     const SendRequest *request, const Text *born_host, int64_t born_ms, uint8_t *to
 ) noexcept nogil
+cdef bint read_resource(const uint8_t *at, const uint8_t *end, Text *name) noexcept nogil
+cdef inline bint is_second(const ProtoField *field, int *seen) noexcept nogil:
+    """Whether a field that is there at most once comes again; `field.number` is below 32."""
+    cdef int bit = 1 << <int> field.number
+    cdef bint before = seen[0] & bit != 0
+    seen[0] |= bit
+    return before

@@ -64,7 +64,7 @@ cdef bint read_message(const uint8_t *at, const uint8_t *end, SendRequest *found
         if is_second(&field, &seen):
             return False
         if field.number == TOPIC:
-            if not read_resource(field.at, field.at + field.length, found):
+            if not read_resource(field.at, field.at + field.length, &found.topic):
                 return False
         elif field.number == SYSTEM_PROPERTIES:
             if not read_system_properties(field.at, field.at + field.length, found):
@@ -76,15 +76,7 @@ cdef bint read_message(const uint8_t *at, const uint8_t *end, SendRequest *found
     return seen == (1 << TOPIC | 1 << SYSTEM_PROPERTIES | 1 << BODY)
 
 
-cdef inline bint is_second(const ProtoField *field, int *seen) noexcept nogil:
-    """Whether a field that is there at most once comes again; `field.number` is below 32."""
-    cdef int bit = 1 << <int> field.number
-    cdef bint before = seen[0] & bit != 0
-    seen[0] |= bit
-    return before
-
-
-cdef bint read_resource(const uint8_t *at, const uint8_t *end, SendRequest *found) noexcept nogil:
+cdef bint read_resource(const uint8_t *at, const uint8_t *end, Text *name) noexcept nogil:
     cdef ProtoField field
     cdef Text text
     cdef int seen = 0
@@ -96,7 +88,7 @@ cdef bint read_resource(const uint8_t *at, const uint8_t *end, SendRequest *foun
         if not is_printable(&text):
             return False
         if field.number == NAME:
-            found.topic = text
+            name[0] = text
         elif field.number != NAMESPACE:
             return False
     return True

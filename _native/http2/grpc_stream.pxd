@@ -16,11 +16,11 @@
 # and gets `message(bytes)`, `half_closed()` when the client sends no more, and `cancelled()` once when the
 # stream ends before its status was given. StreamOwner: the session, for the stream. Thread: the loop's.
 #
-# PlainCalls: calls without a Python object. `takes`, once the headers have come: whether this may be one; then
-# no call is accepted before its message has come, which goes to `handle`. That takes it, and gives the answer by
+# PlainCalls: calls without a Python object. `taker`, once the headers have come: whose this may be; then no call is
+# accepted before its message has come, which goes to `handle` of that. It takes it, and gives the answer by
 # `answer_framed`, at once or later; or it has changed nothing, and the call is accepted as any other.
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from firearrow._native.wire.write_buffer cimport Writer
 
@@ -35,7 +35,9 @@ cdef enum:
     UNSENT_MAX = 1048576                  # bytes that wait for the peer; then their producer should pause
 
 cdef class PlainCalls:
-    cdef bint takes(self, GrpcStream stream) except -1
+    cdef readonly int64_t calls  # That were handled here.
+
+    cdef PlainCalls taker(self, GrpcStream stream)
     cdef bint handle(self, GrpcStream stream, const uint8_t *at, Py_ssize_t length) except -1
 
 cdef enum PlainState:

@@ -22,8 +22,8 @@ UNSENT_BYTES_MAX = UNSENT_MAX  # type: int
 cdef class PlainCalls:
     """Takes calls without a Python object for each; for native code only."""
 
-    cdef bint takes(self, GrpcStream stream) except -1:
-        """The headers have come: whether this may be such a call."""
+    cdef PlainCalls taker(self, GrpcStream stream):
+        """The headers have come: what takes such a call, this or another one; None: it is not plain."""
         raise NotImplementedError
 
     cdef bint handle(self, GrpcStream stream, const uint8_t *at, Py_ssize_t length) except -1:

@@ -338,8 +338,9 @@ cdef class Http2Session(ByteProtocol):
         self.calls += 1
         self.connection.received_frames += 1  # the peer is not one that only connects
         stream.head = self.head.take()
-        if self.plain is not None and self.plain.takes(stream):
-            stream.plain = self.plain
+        if self.plain is not None:
+            stream.plain = self.plain.taker(stream)
+        if stream.plain is not None:
             stream.plain_state = WAITS_FOR_MESSAGE
             return 0
         return self.accept_call(stream)

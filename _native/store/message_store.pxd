@@ -44,3 +44,11 @@ cdef class MessageStore:
     ) except -1
     cdef int hide(self, int64_t physical_offset) except -1
     cpdef int64_t write(self) except -1
+
+
+cdef inline bint is_refusing(MessageStore store) noexcept:
+    """Whether it takes no messages now; `put` states why."""
+    return (
+        store.broken or store.closed or store.full is not None or store.stopped is not None
+        or store.write_refusal is not None
+    )

@@ -404,10 +404,9 @@ cdef class MessageStore:
     def checked_topic(self, str topic, int64_t queue_id):
         """Check topic, queue and store; returns the topic in bytes. PutRefused."""
         cdef bytes name = topic.encode("utf-8", "replace")
-        if self.broken or self.closed or self.full is not None or self.stopped is not None:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.stopped or self.full or "store")
-        if self.write_refusal is not None:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.write_refusal)
+        if is_refusing(self):
+            stopped = self.stopped or self.full or ("store" if self.broken or self.closed else None)
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, stopped or self.write_refusal)
         if not is_file_name(name) or len(name) > TOPIC_BYTES_MAX:
             illegal("topic")
         if len(name) > TOPIC_V1_BYTES_MAX and not name.startswith(b"%RETRY%"):

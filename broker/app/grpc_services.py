@@ -53,6 +53,7 @@ class GrpcServices:
         self._ports = ports
         self._replication = replication
         self._receipts = services.messages.receipts
+        self._ack_templates = services.messages.ack_templates
         self._works = works
         self._unready = unready
         self._requests: BackgroundPeer | None = None
@@ -150,6 +151,7 @@ class GrpcServices:
             base.server.grpc_times,
             self._ports.grpc_dispatch,
             lambda: self._ports.fast_handlers.sender,
+            self._ack_templates,
             state.access.check,
             requests,
             renewals,

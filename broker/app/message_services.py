@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from firearrow._native.fastpath.ack_templates import AckTemplates
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.journal_entries import Entry
@@ -130,6 +131,10 @@ class MessageServices:
     def receipts(self) -> ReceiptHandleTable:
         """Of the messages whose invisible time is extended for clients of gRPC."""
         return self._pop_services.receipts
+
+    @property
+    def ack_templates(self) -> AckTemplates:
+        return self._pop_services.ack_templates
 
     @property
     def revive(self) -> ReviveService:

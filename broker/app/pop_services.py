@@ -57,16 +57,8 @@ class PopServices:
         self._load_receipts(context)
         store, orders = context.store, self._order_info
         pop_service = PopService(store, appender, tables.offsets, orders, config, clock, context.stats)
-        ack_service = AckService(
-            store,
-            appender,
-            tables.offsets,
-            orders,
-            config,
-            clock,
-            context.stats.events,
-            self._retry_held_soon,
-        )
+        ack_service = AckService(context, appender, orders, self._retry_held_soon)
+        self.ack_templates = ack_service.templates
         permissions = PopPermissions(store, tables.topics, tables.groups, tables.offsets, config)
         self.revive = ReviveService(context, appender, lambda: timers.is_late)
         self._routes = pop_routes(

@@ -6,6 +6,9 @@ has a newer handle than its client knows, which counts.
 
 from collections.abc import Callable
 
+from firearrow._native.fastpath.ack_templates import AckTemplates
+from firearrow._native.fastpath.send_message import Sender
+from firearrow._native.grpc.plain_acks import AckRules
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.grpc import messages
@@ -21,6 +24,12 @@ ENTRIES_MAX = 1024
 class AcknowledgingMethods:
     def __init__(self, context: GrpcContext) -> None:
         self._context = context
+
+    def rules(self, sender: Sender, templates: AckTemplates) -> AckRules:
+        """Of acknowledgements that need none of this (see plain_acks.pxd)."""
+        renewals = self._context.renewals
+        times = self._context.clients.times
+        return AckRules(sender, templates, times, renewals.owners, renewals.find, renewals.remove, _failed)
 
     def _names(self, call: Call, request: ProtoMessage) -> tuple[str, str]:
         """Group and topic, whose messages the client may acknowledge. GrpcRefusal."""
@@ -42,6 +51,7 @@ class AcknowledgingMethods:
 
     def ack(self, call: Call, request: ProtoMessage) -> None:
         group, topic = self._names(call, request)
+        call.let_through()
         if not request.entries:
             raise GrpcRefusal("BAD_REQUEST", "the request has no entries")
         if len(request.entries) > ENTRIES_MAX:
@@ -121,6 +131,16 @@ class AcknowledgingMethods:
             call.finish(call.method.response(status=messages.status("OK", "0")))  # as Apache's proxy has it
 
         call.ask(receipt.dead_letter(group, request.message_id), forwarded)
+
+
+def _failed(reply: bytes, code: int, remark: str | None) -> bytes:
+    """The answer to a plain acknowledgement whose reply was this one, if it had been stored and confirmed in time."""
+    request = RemotingCommand.request(RequestCode.ACK_MESSAGE, {})
+    response = messages.AckMessageResponse.FromString(reply)
+    for entry in response.entries:
+        entry.status.CopyFrom(messages.status(*_result(request.answer(code, remark))))
+    response.status.CopyFrom(messages.common_status(response.entries))
+    return response.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _bind(done: Callable[[ProtoMessage, str, str], None], result: ProtoMessage) -> Callable[[str, str], None]:

@@ -176,7 +176,7 @@ class Call:
             authorization.check_age(self.stream.headers, self._began_ms, age_s)
 
     def let_through(self) -> None:
-        """The call was checked: plain sends with the same headers need no call, unless their age counts."""
+        """The call was checked: plain ones with the same headers need no call, unless their age counts."""
         if not self._context.config.options.grpc_signature_age_s:
             self._connection.let_through(self.stream, self.client)
 

@@ -22,7 +22,7 @@ SERVICE_PATH = f"/{messages.SERVICE}"
 
 class GrpcConnection:
     """`methods`: by their names. `others`: of gRPC's own services, by their paths. `peer`: the connection of the
-    server. `plain_sends`: sends that need no call."""
+    server. `plain_sends`: sends and acknowledgements that need no call."""
 
     def __init__(
         self,
@@ -81,14 +81,15 @@ class GrpcConnection:
             self._plain_sends.forget()
 
     def let_through(self, stream: GrpcStream, client: GrpcClient) -> None:
-        """A send of this client was checked; the stream has its headers."""
+        """A call of this client was checked; the stream has its headers."""
         if self._plain_sends is not None and client in self.clients:
-            self._plain_sends.let_through(stream, client.user, client.remote[0])
+            self._plain_sends.let_through(stream, client.client_id, client.user, client.remote[0])
 
     @property
     def calls(self) -> int:
         """How many were made."""
-        return self._calls + (0 if self._plain_sends is None else self._plain_sends.calls)
+        plain = self._plain_sends
+        return self._calls + (0 if plain is None else plain.calls + plain.acks.calls)
 
     def _lost(self, peer: Peer) -> None:
         for client in list(self.clients):

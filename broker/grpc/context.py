@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from firearrow._native.fastpath.ack_templates import AckTemplates
 from firearrow._native.fastpath.request_times import RequestTimes
 from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.wire.command import RemotingCommand
@@ -30,9 +31,9 @@ class SlaveRole(NamedTuple):
 
 class GrpcParts(NamedTuple):
     """What gRPC needs of the broker. `dispatch` handles requests of remoting, which `check` has let through; None:
-    everyone may do everything. `sender()`: the fast path of sends; None: there is none now. `requests`: makes those of
-    the broker itself, for clients. `unready()`: why the broker does not serve, as `/readyz` states it. `slave` None: it
-    is a master."""
+    everyone may do everything. `sender()`: the fast path of sends; None: there is none now; `ack_templates`: that of
+    acknowledgements. `requests`: makes those of the broker itself, for clients. `unready()`: why the broker does not
+    serve, as `/readyz` states it. `slave` None: it is a master."""
 
     loop: asyncio.AbstractEventLoop
     tables: Tables
@@ -41,6 +42,7 @@ class GrpcParts(NamedTuple):
     times: RequestTimes
     dispatch: Callable[[RemotingCommand, Peer], None]
     sender: Callable[[], Sender | None]
+    ack_templates: AckTemplates
     check: Check | None
     requests: BackgroundPeer
     renewals: ReceiptHandleManager

@@ -59,6 +59,7 @@ def enum(name: str) -> dict[str, int]:
 Status = message("Status")
 Message = message("Message")
 SendMessageResponse = message("SendMessageResponse")
+AckMessageResponse = message("AckMessageResponse")
 MessageQueue = message("MessageQueue")
 Settings = message("Settings")
 Resource = message("Resource")

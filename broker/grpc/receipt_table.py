@@ -9,7 +9,7 @@ there. Loop thread; `to_json` and `pieces` may run in another one.
 import heapq
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from firearrow._native.protocol.fastjson import dumps, loads
 from firearrow.broker.base.clock import Clock
@@ -118,7 +118,7 @@ class ReceiptHandleTable:
         return (handle for client in self._clients.values() for handle in client.handles.values())
 
     @property
-    def owners(self) -> Iterable[Owner]:
+    def owners(self) -> Collection[Owner]:
         return self._clients.keys()
 
     def find(self, owner: Owner, key: Key) -> MessageReceiptHandle | None:

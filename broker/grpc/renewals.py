@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from firearrow._native.store.message_store import MessageStore
@@ -20,7 +20,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.grpc.receipt_recovery import INVISIBLE_MS, ReceiptRecovery
-from firearrow.broker.grpc.receipt_table import MessageReceiptHandle, Owner, ReceiptHandleTable
+from firearrow.broker.grpc.receipt_table import Key, MessageReceiptHandle, Owner, ReceiptHandleTable
 from firearrow.broker.grpc.receipts import Receipt
 from firearrow.broker.tables.offsets import ConsumerOffsets
 
@@ -150,6 +150,19 @@ class ReceiptHandleManager:
                 "come again after a minute; let consumers cache fewer messages, or grant more memory",
                 len(self._table),
             )
+
+    @property
+    def owners(self) -> Collection[Owner]:
+        """The clients for whom messages are renewed, also later."""
+        return self._table.owners
+
+    def find(self, owner: Owner, key: Key) -> MessageReceiptHandle | None:
+        """The newest handle of the message, if it is renewed."""
+        return self._table.find(owner, key)
+
+    def remove(self, handle: MessageReceiptHandle) -> None:
+        """The client is done with its message."""
+        self._table.remove(handle)
 
     def newest(self, client: RenewedClient, group: str, receipt: Receipt) -> Receipt:
         """The newest receipt of the message, if it is renewed."""

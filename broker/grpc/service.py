@@ -5,6 +5,7 @@ Made at the first connection of HTTP/2, since it needs `protobuf`.
 """
 
 from firearrow._native.fastpath.fast_connection import FastConnection
+from firearrow._native.grpc.plain_acks import AckRules, PlainAcks
 from firearrow._native.grpc.plain_sends import PlainSends, SendRules
 from firearrow._native.http2.session import Http2Session
 from firearrow.broker.base.message_ids import host_bytes
@@ -29,10 +30,11 @@ SEND_BYTES_MAX = 1 << 30
 class GrpcService:
     def __init__(self, parts: GrpcParts) -> None:
         self._context = GrpcContext.of(parts)
-        self._sending = SendingMethods(self._context)
-        self._methods = {method.name: method for method in methods(self._context, self._sending)}
+        self._sending, self._acks = SendingMethods(self._context), AcknowledgingMethods(self._context)
+        self._methods = {method.name: method for method in methods(self._context, self._sending, self._acks)}
         self._sender = parts.sender
-        self._rules: SendRules | None = None
+        self._ack_templates = parts.ack_templates
+        self._rules: tuple[SendRules, AckRules] | None = None
         self._health = Health(parts.loop, parts.unready, messages.SERVICES)
         self._others = self._health.methods() | reflection.methods()
 
@@ -48,17 +50,18 @@ class GrpcService:
         if sender is None:
             return None
         if self._rules is None:
-            self._rules = self._sending.rules(sender)
+            self._rules = self._sending.rules(sender), self._acks.rules(sender, self._ack_templates)
+        sends, acks = self._rules
         connection.host = host_bytes(*peer.remote)  # a port for gRPC alone has not set it
-        return PlainSends(self._rules, connection)
+        return PlainSends(sends, connection, PlainAcks(acks, connection))
 
     def stop(self) -> None:
         self._health.stop()
 
 
-def methods(context: GrpcContext, sending: SendingMethods) -> list[Method]:
+def methods(context: GrpcContext, sending: SendingMethods, acks: AcknowledgingMethods) -> list[Method]:
     routes, receiving = RouteMethods(context), ReceivingMethods(context)
-    acks, sessions, offsets = AcknowledgingMethods(context), SessionMethods(context), OffsetMethods(context)
+    sessions, offsets = SessionMethods(context), OffsetMethods(context)
     lite = LiteMethods(context)
     handles: dict[str, Handle] = {
         "QueryRoute": routes.query_route,

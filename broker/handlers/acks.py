@@ -10,7 +10,7 @@ from collections.abc import Callable
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads_body
-from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
+from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
@@ -23,6 +23,7 @@ from firearrow.broker.pop.receipt_handles import (
     ORDER_REVIVE_QUEUE,
     InvalidReceiptHandle,
     ReceiptHandle,
+    check_point_key,
     real_topic,
 )
 from firearrow.broker.tables import json_fields
@@ -76,16 +77,20 @@ class AcksHandler:
             if not request.is_oneway:
                 self._make_durable()
             return request.answer()
-        acks = AckMessage(
-            topic,
-            group,
-            queue_id,
-            receipt_handle.start_offset,
-            receipt_handle.pop_ms,
-            receipt_handle.broker,
-            (offset,),
-        )
-        return self._when_stored(request, peer, request.answer(), self._put(acks, receipt_handle))
+        key = check_point_key(group, topic, queue_id, request.text("extraInfo"))
+        end = self._put_alike(key, offset)
+        if end < 0:
+            acks = AckMessage(
+                topic,
+                group,
+                queue_id,
+                receipt_handle.start_offset,
+                receipt_handle.pop_ms,
+                receipt_handle.broker,
+                (offset,),
+            )
+            end = self._put(acks, receipt_handle, key)
+        return self._when_stored(request, peer, request.answer(), end)
 
     def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         fields = _parsed(request.body) if request.body else {}
@@ -96,13 +101,13 @@ class AcksHandler:
             remark = f"{len(entries)} acks in one request, at most {BATCH_MAX} are allowed"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         broker = json_fields.text(fields, "brokerName", self._config.options.broker_name)
-        last: PutResult | None = None
+        end = 0
         for entry in entries:
             try:
-                last = self._entry(json_fields.members(entry, "acks"), broker) or last
+                end = self._entry(json_fields.members(entry, "acks"), broker) or end
             except ValueError as error:
                 raise Refusal(ResponseCode.INVALID_PARAMETER, f"acks: {error}") from None
-        return self._when_stored(request, peer, request.answer(), last)
+        return self._when_stored(request, peer, request.answer(), end)
 
     def change_invisible(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         if request.text_or("liteTopic", "").strip():
@@ -125,13 +130,13 @@ class AcksHandler:
             )
         suspend = request.boolean_or("suspend", False)
         try:
-            pop_ms, put = self._ack_service.change_invisible(
+            pop_ms, end = self._ack_service.change_invisible(
                 group, topic, queue_id, offset, receipt_handle, invisible_ms, suspend
             )
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
         answer = request.answer(remark=CHANGED, ext=changed(invisible_ms, pop_ms, receipt_handle))
-        return self._when_stored(request, peer, answer, put)
+        return self._when_stored(request, peer, answer, end)
 
     def _fields(self, request: RemotingCommand, peer: Peer) -> tuple[str, str, int, int, ReceiptHandle]:
         group, topic = request.text("consumerGroup"), request.text("topic")
@@ -157,8 +162,9 @@ class AcksHandler:
         end = max(self._store.next_offset(topic, queue_id), 0)
         return self._store.reader.min_offset(topic, queue_id), end
 
-    def _entry(self, fields: json_fields.Members, broker: str) -> PutResult | None:
-        """Put the acknowledgements of one check point, with short or long member names. Raises ValueError."""
+    def _entry(self, fields: json_fields.Members, broker: str) -> int:
+        """Put the acknowledgements of one check point, with short or long member names; the end of the log, 0: nothing
+        was staged. Raises ValueError."""
 
         def text(short: str, long: str) -> str:
             return json_fields.text(fields, short if short in fields else long)
@@ -176,29 +182,37 @@ class AcksHandler:
         offsets = [start + bit for bit in _bits(fields["b"] if "b" in fields else fields.get("bitSet"))]
         offsets = [offset for offset in offsets if low <= offset <= high]
         if not offsets or topic not in self._topics:
-            return None
+            return 0
         if revive_queue == ORDER_REVIVE_QUEUE:
             for offset in offsets:
                 self._ack_service.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
             self._make_durable()
-            return None
+            return 0
         acks = AckMessage(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), single=False)
         receipt_handle = ReceiptHandle(start, pop_ms, invisible_ms, revive_queue, "", broker)
         return self._put(acks, receipt_handle)
 
-    def _put(self, acks: AckMessage, receipt_handle: ReceiptHandle) -> PutResult:
+    def _put_alike(self, key: bytes, offset: int) -> int:
+        """Put one more acknowledgement of a check point; the end of the log, -1: `_put` is needed."""
         try:
-            return self._ack_service.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms)
+            return self._ack_service.templates.put(key, offset)
+        except PutRefused as refused:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
+
+    def _put(self, acks: AckMessage, receipt_handle: ReceiptHandle, key: bytes | None = None) -> int:
+        try:
+            return self._ack_service.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms, key)
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
 
     def _when_stored(
-        self, request: RemotingCommand, peer: Peer, answer: RemotingCommand, last: PutResult | None
+        self, request: RemotingCommand, peer: Peer, answer: RemotingCommand, end: int
     ) -> RemotingCommand | None:
-        if last is None:
+        """`end`: of the log; 0: nothing was staged."""
+        if end == 0:
             return answer
         self._write_batch.reply_after(
-            last.end, (name_rules.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer
+            end, (name_rules.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer
         )
         return None
 

@@ -7,54 +7,69 @@ instead.
 
 from collections.abc import Callable
 
-from firearrow._native.store.message_store import MessageStore, PutResult
+from firearrow._native.fastpath.ack_templates import AckTemplates
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.append.appender import Appender
-from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.event_counts import PUT_OK, REVIVE_IN, TYPE_ACK, TYPE_CHECK_POINT, EventCounts
+from firearrow.broker.base.event_counts import PUT_OK, REVIVE_IN, TYPE_ACK, TYPE_CHECK_POINT
+from firearrow.broker.base.options import INT_MAX
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
 from firearrow.broker.pop.long_polling import HoldKey
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.pop.receipt_handles import ReceiptHandle
-from firearrow.broker.tables.offsets import ConsumerOffsets
 
 
 class AckService:
-    """`retry_held_soon(key)` is called when a queue may have messages again for the pops held on it."""
+    """`retry_held_soon(key)` is called when a queue may have messages again for the pops held on it. `templates`: how
+    further acknowledgements of a check point are stored."""
 
     def __init__(
         self,
-        store: MessageStore,
+        context: BrokerContext,
         appender: Appender,
-        offsets: ConsumerOffsets,
         order_info: ConsumerOrderInfo,
-        config: Config,
-        clock: Clock,
-        events: EventCounts,
         retry_held_soon: Callable[[HoldKey], None],
     ) -> None:
-        self._store = store
         self._appender = appender
-        self._offsets = offsets
+        self._offsets = context.tables.offsets
         self._order_info = order_info
-        self._config = config
-        self._clock = clock
-        self._events = events
+        self._config = context.config
+        self._clock = context.clock
+        self._events = context.stats.events
         self._retry_held_soon = retry_held_soon
-        self._revive_topic = revive_topic(config.options.cluster_name)
+        self._revive_topic = revive_topic(context.config.options.cluster_name)
+        self.templates = AckTemplates(
+            context.store, context.write_batch, context.clock, appender.store_host, self._stored
+        )
+        context.config.listen(lambda options: self.templates.forget())
+        context.tables.topics.listen(lambda names: self.templates.forget())
+        context.quotas.listen(self.templates.limit)
 
-    def ack(self, acks: AckMessage, revive_queue: int, invisible_ms: int) -> PutResult:
-        """Stage the acknowledgement. Raises PutRefused, Refusal."""
-        visible_ms = acks.pop_ms + invisible_ms
+    def ack(self, acks: AckMessage, revive_queue: int, invisible_ms: int, key: bytes | None = None) -> int:
+        """Stage the acknowledgement; returns the end of the log. `key`: of its check point, for further ones. Raises
+        PutRefused, Refusal."""
+        visible_ms, now_ms = acks.pop_ms + invisible_ms, self._clock.now_ms()
         self._check(revive_queue, visible_ms)
-        message = acks.message(self._revive_topic, revive_queue, visible_ms, self._clock.now_ms())
-        put = self._appender.put(message)
+        message = acks.message(self._revive_topic, revive_queue, visible_ms, now_ms)
+        end = self._appender.put(message).end
         self._events.add(REVIVE_IN, (acks.group, acks.topic, TYPE_ACK, PUT_OK))
-        if visible_ms > self._clock.now_ms():  # else they were given back already, or will be
+        if visible_ms > now_ms:  # else they were given back already, or will be
             self._events.settled(acks.group, acks.topic, len(acks.offsets))
-        return put
+            if key is not None and self._is_unlimited:
+                queue, texts = (message.topic, message.queue_id), acks.around_offset(message)
+                self.templates.add(key, acks.group, acks.topic, acks.queue_id, queue, *texts, visible_ms)
+        return end
+
+    @property
+    def _is_unlimited(self) -> bool:
+        """Whether a slot of the timer may have any number of messages: else each of them is asked about."""
+        return self._config.options.timer_slot_messages == INT_MAX
+
+    def _stored(self, group: str, topic: str, count: int) -> None:
+        """By a template: messages that are not visible yet."""
+        self._events.add(REVIVE_IN, (group, topic, TYPE_ACK, PUT_OK), count)
+        self._events.settled(group, topic, count)
 
     def acknowledge_in_order(
         self, group: str, topic: str, queue_id: int, offset: int, receipt_pop_ms: int, invisible_ms: int
@@ -85,10 +100,10 @@ class AckService:
         receipt_handle: ReceiptHandle,
         invisible_ms: int,
         suspend: bool,
-    ) -> tuple[int, PutResult]:
+    ) -> tuple[int, int]:
         """Stage a new check point for the one message and acknowledge it in the old one.
 
-        Returns the new pop time in ms and the last record staged. Raises PutRefused, Refusal.
+        Returns the new pop time in ms and the end of the log. Raises PutRefused, Refusal.
         """
         self._check(receipt_handle.revive_queue, receipt_handle.pop_ms + receipt_handle.invisible_ms)
         now = self._clock.now_ms()

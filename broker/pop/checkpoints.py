@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from firearrow._native.protocol.fastjson import dumps, loads
-from firearrow.broker.base.message import Message, Property
+from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.pop.receipt_handles import parse_number
 from firearrow.broker.tables import json_fields
 
@@ -137,6 +137,19 @@ class AckMessage(NamedTuple):
         return _message(
             revive, revive_queue, body, ACK if self.single else BATCH_ACK, name, visible_ms, now_ms
         )
+
+    def around_offset(self, message: Message) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+        """Body and properties of this acknowledgement's message, each before and after the offset: the others of the
+        check point differ in it alone. Of a single one."""
+        body, key = (
+            b'{"ao":',
+            f"{Property.UNIQUE_KEY}\x01{self.topic}@{self.queue_id}@".encode("utf-8", "replace"),
+        )
+        return self._split(message.body, body), self._split(properties_text(message.properties), key)
+
+    def _split(self, text: bytes, start: bytes) -> tuple[bytes, bytes]:
+        before, _, rest = text.partition(start)
+        return before + start, rest.removeprefix(b"%d" % self.offsets[0])
 
     @staticmethod
     def of(body: bytes, broker: str) -> "AckMessage":

@@ -12,6 +12,7 @@ ORDER_REVIVE_QUEUE = 999
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 RECEIPT_HANDLE_CHARS_MAX = 1024
 DIGITS_MAX = 18
+HANDLE_WORDS = 6
 
 
 class InvalidReceiptHandle(ValueError):
@@ -36,10 +37,19 @@ class ReceiptHandle(NamedTuple):
     def of(text: str) -> "ReceiptHandle":
         """Parse a receipt handle. Raises InvalidReceiptHandle."""
         words = text.split(" ")
-        if len(text) > RECEIPT_HANDLE_CHARS_MAX or len(words) < 6:
-            raise InvalidReceiptHandle(f"extraInfo must have at least 6 words, not {text[:64]!r}")
+        if len(text) > RECEIPT_HANDLE_CHARS_MAX or len(words) < HANDLE_WORDS:
+            raise InvalidReceiptHandle(
+                f"extraInfo must have at least {HANDLE_WORDS} words, not {text[:64]!r}"
+            )
         start, pop_ms, invisible_ms, revive_queue = (parse_number(word, "extraInfo") for word in words[:4])
         return ReceiptHandle(start, pop_ms, invisible_ms, revive_queue, words[4], words[5])
+
+
+def check_point_key(group: str, topic: str, queue_id: int, handle: str) -> bytes:
+    """What the acknowledgements of one check point have in common: `topic` is the one in which the messages waited.
+    Receipt handles may be followed by what is of their message alone."""
+    words = " ".join(handle.split(" ", HANDLE_WORDS)[:HANDLE_WORDS])
+    return f"{group}\0{topic}\0{queue_id}\0{words}".encode("utf-8", "replace")
 
 
 def receipt_handle_text(

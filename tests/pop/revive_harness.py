@@ -38,16 +38,7 @@ class ReviveHarness(Harness):
             Options(revive_queues=1), topics=self.topics, groups=self.groups, offsets=self.offsets
         )
         self.revive = ReviveService(context, self.appender, lambda: self.behind)
-        self.acks = AckService(
-            self.store,
-            self.appender,
-            self.offsets,
-            ConsumerOrderInfo(self.clock),
-            context.config,
-            self.clock,
-            context.stats.events,
-            lambda key: None,
-        )
+        self.acks = AckService(context, self.appender, ConsumerOrderInfo(self.clock), lambda key: None)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.REVIVE: self.revive.restore}
         for entry in self.journal.recover_entries():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
