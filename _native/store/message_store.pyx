@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -28,7 +28,7 @@ from firearrow._native.store.files.layout cimport (
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.store_reader cimport StoreReader
 from firearrow._native.store.log.record cimport (
-    Message, Properties, Text, encode_record, record_bytes, scan_properties,
+    Message, Properties, RecordView, Text, encode_record, record_bytes, scan_properties,
 )
 
 from firearrow._native.store.files import page_cache
@@ -113,6 +113,10 @@ cdef class InnerMessage:
     sys_flag: int32_t = 0
     reconsume_times: int32_t = 0
     prepared_offset: int64_t = 0
+
+
+cdef inline bytes bytes_of(const Text *text):
+    return PyBytes_FromStringAndSize(<const char *> text.at, text.length)
 
 
 cdef inline Text text_of(bytes data):
@@ -268,6 +272,51 @@ cdef class MessageStore:
         end = self.stage_any(&message, queue)
         offsets = (message.physical_offset,)
         return PutResult(message.physical_offset, message.queue_offset, end, offsets, now_ms)
+
+    def put_again(
+        self,
+        int64_t physical_offset,
+        bytes source not None,
+        dict targets not None,  # type: dict[bytes, tuple[str, int]]
+        bytes start not None,
+        tuple without not None,  # type: tuple[bytes, ...]
+        bytes added not None,
+        *,
+        int64_t now_ms,
+    ):
+        # type: (...) -> tuple[str, int, int, int] | None
+        """Stage a record of the topic `source` again, with more properties, also one that readers do not see yet.
+        `targets`: topic and queue by how its properties end, from `start` on. Returns its topic and queue, the end of
+        the log, and the bytes of its record. None: it has no target, or its properties contain one of `without`: it is
+        left to `put`. PutRefused."""
+        cdef RecordView view
+        cdef Message message
+        cdef bytes properties, topic
+        cdef Py_ssize_t at
+        if not self.reader.find_record(physical_offset, True, &view) or bytes_of(&view.topic) != source:
+            return None
+        properties = bytes_of(&view.properties)
+        at = properties.rfind(start)
+        target = None if at < 0 else targets.get(properties[at:])
+        if target is None or len(properties) + len(added) > PROPERTIES_BYTES_MAX:
+            return None
+        for name in without:
+            if (<bytes> name) in properties:
+                return None
+        topic = self.checked_topic(target[0], target[1])
+        # copies: the log's files may be unmapped while the record is staged
+        body, born_host, store_host = bytes_of(&view.body), bytes_of(&view.born_host), bytes_of(&view.store_host)
+        properties += added
+        message.topic, message.queue_id = text_of(topic), target[1]
+        message.body, message.properties = text_of(body), text_of(properties)
+        message.born_host, message.store_host = text_of(born_host), text_of(store_host)
+        message.flag, message.sys_flag = view.flag, view.sys_flag
+        message.born_time, message.store_time = view.born_time, now_ms
+        message.reconsume_times, message.prepared_offset = view.reconsume_times, view.prepared_offset
+        queue = self.dispatch.queue_of(topic, message.queue_id, True) if is_queued(message.sys_flag) else None
+        self.check_fits(record_bytes(&message))
+        end = self.stage_any(&message, queue)
+        return target[0], target[1], end, end - message.physical_offset
 
     def put_batch(self, InnerMessage inner not None, *, int64_t now_ms):
         # type: (...) -> PutResult

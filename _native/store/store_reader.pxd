@@ -29,6 +29,7 @@ cdef class StoreReader:
 
     cdef ConsumeQueue queue(self, str topic, int64_t queue_id)
     cdef object compaction_log(self, str topic, int64_t queue_id)
+    cdef bint find_record(self, int64_t physical_offset, bint unconfirmed, RecordView *view) except -1
     cdef bint is_trimmed(self, const RecordView *view) except -1
     cdef bint has_entry(self, const RecordView *view) except -1
     cdef bint points_to(

@@ -5,6 +5,7 @@ from itertools import islice
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
@@ -22,7 +23,9 @@ from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, KEY_SEPARATOR
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.log.queue_check cimport matches
-from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
+from firearrow._native.store.log.record cimport (
+    RECORD_OK, Properties, RecordView, Text, property_pairs, scan_properties,
+)
 from firearrow._native.store.recovery.entry_repair cimport repair_entry
 
 from firearrow._native.base.hash import java_hash
@@ -198,18 +201,35 @@ cdef class StoreReader:
         cdef RecordView view
         cdef int64_t available = 0
         cdef const uint8_t *at
-        cdef int64_t end = self.log.written if unconfirmed else self.confirmed
-        if not self.log.min_offset <= physical_offset < end:
-            return None
-        if (
-            self.log.look(physical_offset, False, &view) != RECORD_OK
-            or view.physical_offset != physical_offset
-        ):
-            return None
-        if physical_offset + view.size > end or self.is_trimmed(&view) or not self.has_entry(&view):
+        if not self.find_record(physical_offset, unconfirmed, &view):
             return None
         at = self.log.bytes_at(physical_offset, &available)
         return (<const char *> at)[:view.size]
+
+    def message_at(self, int64_t physical_offset, *, bint unconfirmed=False):
+        # type: (...) -> tuple[str, int, dict[str, str], bytes] | None
+        """Of the record that `record_at` returns: topic, store time in ms, properties, and body as stored."""
+        cdef RecordView view
+        if not self.find_record(physical_offset, unconfirmed, &view):
+            return None
+        return (
+            PyUnicode_DecodeUTF8(<const char *> view.topic.at, view.topic.length, "replace"),
+            view.store_time,
+            property_pairs(view.properties.at, view.properties.length),
+            (<const char *> view.body.at)[:view.body.length],
+        )
+
+    cdef bint find_record(self, int64_t physical_offset, bint unconfirmed, RecordView *view) except -1:
+        """Whether there is one, and may be seen."""
+        cdef int64_t end = self.log.written if unconfirmed else self.confirmed
+        if not self.log.min_offset <= physical_offset < end:
+            return False
+        if (
+            self.log.look(physical_offset, False, view) != RECORD_OK
+            or view.physical_offset != physical_offset
+        ):
+            return False
+        return physical_offset + view.size <= end and not self.is_trimmed(view) and self.has_entry(view)
 
     cdef bint has_entry(self, const RecordView *view) except -1:
         """Whether an entry of its queue points to the record: bytes in a body that look like one have none.

@@ -19,6 +19,7 @@ from firearrow.broker.base.peer import Peer
 
 TRANSACTION_BITS, TRANSACTION_COMMIT = 0xC, 0x8
 LEVEL_DIGITS_MAX = 9
+TIMER_TOPIC = name_rules.TIMER_TOPIC.encode()
 TIMER_REQUESTS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
 
 
@@ -127,6 +128,26 @@ class Appender:
         it is for, if it is for one only."""
         self._route(message, group)
         return self.put(message, hooks=hooks, peer=peer, answer=answer)
+
+    def put_again(
+        self,
+        physical_offset: int,
+        targets: dict[bytes, tuple[str, int]],
+        start: bytes,
+        without: tuple[bytes, ...],
+        added: bytes,
+    ) -> tuple[str, int, int] | None:
+        """Like `put_due`, for a message of the timer's topic that gets more properties and changes no further, where
+        `put_due` has put one: see `MessageStore.put_again`. Returns its topic, the end of the log, and the bytes of its
+        record. PutRefused."""
+        put = self._store.put_again(
+            physical_offset, TIMER_TOPIC, targets, start, without, added, now_ms=self._clock.now_ms()
+        )
+        if put is None:
+            return None
+        topic, queue_id, end, size = put
+        self._write_batch.reply_after(end, (topic, queue_id), None, None)
+        return topic, end, size
 
     def on_durable(self, end: int, on_stored: Callable[[bool], None]) -> None:
         """Like `on_stored` of `put`, for the last of several messages."""

@@ -9,7 +9,7 @@ there. Loop thread; `to_json` and `pieces` may run in another one.
 import heapq
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from firearrow._native.protocol.fastjson import dumps, loads
 from firearrow.broker.base.clock import Clock

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from firearrow._native.protocol.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property, properties_text
-from firearrow.broker.pop.receipt_handles import parse_number
+from firearrow.broker.pop.receipt_handles import DIGITS_MAX, parse_number
 from firearrow.broker.tables import json_fields
 
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
@@ -18,6 +18,11 @@ REVIVE_AHEAD_MS = 1000
 MESSAGES_MAX = 128
 OFFSET_MAX = (1 << 63) - 1
 INVISIBLE_MS_MAX = 1 << 42
+
+FIRST_MEMBER = b'{"ao":'
+"""How the body of an acknowledgement begins."""
+KNOWN_MAX = 64
+"""Check points of which an AckDecoder remembers the acknowledgements."""
 
 Key = tuple[str, str, int, int, int, str]
 """Joins an acknowledgement with its check point: topic, group, queue, start offset, pop time, broker."""
@@ -142,7 +147,7 @@ class AckMessage(NamedTuple):
         """Body and properties of this acknowledgement's message, each before and after the offset: the others of the
         check point differ in it alone. Of a single one."""
         body, key = (
-            b'{"ao":',
+            FIRST_MEMBER,
             f"{Property.UNIQUE_KEY}\x01{self.topic}@{self.queue_id}@".encode("utf-8", "replace"),
         )
         return self._split(message.body, body), self._split(properties_text(message.properties), key)
@@ -169,6 +174,29 @@ class AckMessage(NamedTuple):
             offsets=tuple(offsets),
             single=not batch,
         )
+
+
+class AckDecoder:
+    """Decodes acknowledgements. Those of one check point follow each other, and differ in their offset alone: it keeps
+    the last ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, AckMessage] = {}
+        """By the body without its first member, the offset."""
+
+    def decode(self, body: bytes, broker: str) -> AckMessage:
+        """As `AckMessage.of`. Raises ValueError."""
+        first, _, rest = body.partition(b",")
+        digits = first.removeprefix(FIRST_MEMBER)
+        known = self._known.get(rest)
+        if known is not None and digits.isdigit() and len(digits) <= DIGITS_MAX:
+            return AckMessage(*known[:6], (int(digits),))
+        acks = AckMessage.of(body, broker)
+        if acks.single and digits == b"%d" % acks.offsets[0] and b'"ao' not in rest:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[rest] = acks
+        return acks
 
 
 def _offset(fields: json_fields.Members, name: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from firearrow._native.protocol import name_rules
-from firearrow._native.store.log.record import Record, decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
@@ -33,7 +33,7 @@ from firearrow.broker.pop.checkpoints import (
     ACK,
     BATCH_ACK,
     CHECK_POINT,
-    AckMessage,
+    AckDecoder,
     Key,
     PopCheckPoint,
     deliver_ms,
@@ -90,6 +90,7 @@ class ReviveService:
         self._stats = context.stats
         self._timer_is_late = timer_is_late
         self._topic = revive_topic(context.config.options.cluster_name)
+        self._acks = AckDecoder()
         self._queues: list[ReviveQueue] = []
         self._resumes: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -200,25 +201,25 @@ class ReviveService:
         queue.at = max(queue.at, low)
         entries = self._store.reader.entries(self._topic, queue.number, queue.at, SLICE)
         for entry in entries:
-            record = self._store.reader.record_at(entry.physical_offset)
-            if record is not None:
-                self._add_record(queue, decode(record, False), queue.at)
+            message = self._store.reader.message_at(entry.physical_offset)
+            if message is not None:
+                _, _, properties, body = message
+                self._add_message(queue, properties, body, queue.at)
             queue.at += 1
         if entries:
             self._stats.got(GROUP, self._topic, len(entries), sum(entry.size for entry in entries))
         return len(entries) == SLICE
 
-    def _add_record(self, queue: ReviveQueue, record: Record, offset: int) -> None:
-        properties = record.properties
+    def _add_message(self, queue: ReviveQueue, properties: dict[str, str], body: bytes, offset: int) -> None:
         tag = properties.get(Property.TAGS)
         try:
             if tag == CHECK_POINT:
-                checkpoint = PopCheckPoint.of(record.body)
+                checkpoint = PopCheckPoint.of(body)
                 checkpoint.revive_offset = offset
                 self._count_read(queue, checkpoint.group, checkpoint.topic, TYPE_CHECK_POINT)
                 queue.checkpoints.setdefault(checkpoint.key, checkpoint)
             elif tag in (ACK, BATCH_ACK):
-                acks = AckMessage.of(record.body, self._config.options.broker_name)
+                acks = self._acks.decode(body, self._config.options.broker_name)
                 self._count_read(queue, acks.group, acks.topic, TYPE_ACK)
                 acked = queue.checkpoints.get(acks.key)
                 for acked_offset in acks.offsets if acked is not None else ():

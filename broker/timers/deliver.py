@@ -13,7 +13,7 @@ from firearrow._native.store.message_store import MessageStore, PutRefused, PutR
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.message import Message, Property
+from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.timers.rules import parse_number
 
@@ -22,6 +22,18 @@ log = logging.getLogger("firearrow.timers")
 TIMER_PROPERTIES = (Property.TIMER_ENQUEUE_MS, Property.TIMER_DEQUEUE_MS, Property.TIMER_ROLL_TIMES)
 NEVER_WAITED_MS = (1 << 63) - 1
 """Enqueue time of a message that was already due when it arrived."""
+ADDED = properties_text({Property.TIMER_ENQUEUE_MS: "%d", Property.TIMER_DEQUEUE_MS: "%d"})
+REAL = f"\x02{Property.REAL_TOPIC}\x01".encode()
+NOT_ALIKE = tuple(
+    f"{name}\x01".encode()
+    for name in (
+        *TIMER_PROPERTIES,
+        Property.TIMER_DELETE_KEY,
+        Property.MULTI_DISPATCH,
+        Property.MULTI_QUEUE_OFFSET,
+    )
+)
+"""How properties begin for which a delivery does more than add its times."""
 UNDELIVERABLE_TOPICS = frozenset(
     (name_rules.TIMER_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC)
 )
@@ -40,6 +52,33 @@ class TimerDelivery:
         self._journal = journal
         self._clock = clock
         self._stats = stats
+        self._targets: dict[bytes, tuple[str, int]] = {}
+
+    def begin_slice(self) -> None:
+        """Topics may have changed since the last one."""
+        self._targets.clear()
+
+    def put_alike(self, physical_offset: int, enqueue_ms: int) -> tuple[str, int] | None:
+        """As `put`, for a message that is not rolled and goes where one of this slice has gone: its topic, and the end
+        of the log. None: `put` is needed. Raises PutRefused: try again later."""
+        if not self._targets or physical_offset in self.delivered:
+            return None
+        added = ADDED % (enqueue_ms, self._clock.now_ms())
+        try:
+            put = self.appender.put_again(physical_offset, self._targets, REAL, NOT_ALIKE, added)
+        except PutRefused as refused:
+            if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
+                raise
+            return None
+        if put is None:
+            return None
+        topic, end, size = put
+        self._count(physical_offset, topic, end, size)
+        return topic, end
+
+    def _count(self, physical_offset: int, topic: str, end: int, size: int) -> None:
+        self._journal.note(Kind.TIMER, "", 0, physical_offset, end)
+        self._stats.put(topic, 1, size)
 
     def record(self, physical_offset: int) -> Record | None:
         """The undelivered timer message at this physical offset; None if there is none."""
@@ -67,10 +106,13 @@ class TimerDelivery:
         message = delivered_message(record, properties, enqueue_ms, self._clock.now_ms(), roll=roll)
         if message is None:
             return None
+        target = message.topic, message.queue_id
         put = self._stage(message)
         if put is not None:
-            self._journal.note(Kind.TIMER, "", 0, record.physical_offset, put.end)
-            self._stats.put(message.topic, 1, put.end - put.physical_offset)
+            self._count(record.physical_offset, message.topic, put.end, put.end - put.physical_offset)
+        if target == (message.topic, message.queue_id) and not roll:
+            names = {Property.REAL_TOPIC: target[0], Property.REAL_QUEUE_ID: str(target[1])}
+            self._targets[b"\x02" + properties_text(names)] = target
         return put
 
     def _stage(self, message: Message) -> PutResult | None:

@@ -14,8 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from firearrow._native.protocol import name_rules
-from firearrow._native.store.log.record import Record
-from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
+from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Property
 from firearrow.broker.timers.deliver import TimerDelivery
@@ -182,22 +181,21 @@ class TimerDequeue(SliceLoop):
 
     def _deliver(self, due: DueSlot) -> None:
         """Deliver a slice. Raises PutRefused if not even the first message can be put."""
-        last: PutResult | None = None
+        end = 0
         topics: Counter[str] = Counter()
         done, rolled = 0, False
+        self._delivery.begin_slice()
         for position in reversed(due.others[-SLICE:]):
             timer_record = self._timer_record(position)
-            record = self._delivery.record(timer_record.physical_offset)
-            if record is not None:
-                properties = record.properties
-                topic = properties.get(Property.REAL_TOPIC, "")
-                try:
-                    last = self._put(due, timer_record, record, properties) or last
-                except PutRefused:
-                    if last is None and not done:
-                        raise
-                    break
-                topics[topic] += 1
+            try:
+                put = self._put(due, timer_record)
+            except PutRefused:
+                if not end and not done:
+                    raise
+                break
+            if put is not None:
+                topics[put[0]] += 1
+                end = put[1] or end
             elif self._delivery.is_dangling(timer_record.physical_offset):
                 self._mark_suspect(f"its record at {position} refers to no message")
             rolled |= bool(timer_record.magic & ROLL)
@@ -209,27 +207,34 @@ class TimerDequeue(SliceLoop):
                 self._enqueued_min = self._queue_end()
             del due.others[len(due.others) - done :]
             if due.others:
-                self._ends.append((last.end if last else 0, due.others[-1]))
+                self._ends.append((end, due.others[-1]))
             for topic, count in topics.items():
                 if topic:
                     self._metrics.dequeued(topic, count)
             self._arm(0)
 
-        if last is None:
+        if not end:
             return stored()
-        self._when_stored(self._delivery.appender, last.end, stored)
+        self._when_stored(self._delivery.appender, end, stored)
 
-    def _put(
-        self, due: DueSlot, timer_record: TimerRecord, record: Record, properties: dict[str, str]
-    ) -> PutResult | None:
-        """Put one message; None if it was recalled or is skipped."""
-        if due.keys:
-            unique_key = properties.get(Property.UNIQUE_KEY)
-            topic = properties.get(Property.REAL_TOPIC, "")
-            if unique_key is not None and (topic, self._delete_key(topic, unique_key)) in due.keys:
-                return None
+    def _put(self, due: DueSlot, timer_record: TimerRecord) -> tuple[str, int] | None:
+        """Put one message: its topic, and the end of the log, 0 if it was recalled or is skipped. None: there is no
+        message."""
         roll = bool(timer_record.magic & ROLL)
-        return self._delivery.put(record, properties, timer_record.write_ms, roll=roll)
+        if not due.keys and not roll:
+            put = self._delivery.put_alike(timer_record.physical_offset, timer_record.write_ms)
+            if put is not None:
+                return put
+        record = self._delivery.record(timer_record.physical_offset)
+        if record is None:
+            return None
+        properties = record.properties
+        topic = properties.get(Property.REAL_TOPIC, "")
+        unique_key = properties.get(Property.UNIQUE_KEY) if due.keys else None
+        if unique_key is not None and (topic, self._delete_key(topic, unique_key)) in due.keys:
+            return topic, 0
+        last = self._delivery.put(record, properties, timer_record.write_ms, roll=roll)
+        return topic, 0 if last is None else last.end
 
     def _mark_suspect(self, damage: str) -> None:
         """The timer's files are damaged: the next start rebuilds them from the queue. Logged once."""

@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow._native.base.hash import java_hash
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.log.timer_layout import RECORD_LAYOUT, ROUND, Slot
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, QueueEntry
 from firearrow.broker.base.message import Property
 from firearrow.broker.timers.deliver import NEVER_WAITED_MS, TimerDelivery
-from firearrow.broker.timers.log import DEFAULT, DELETE, ROLL, TimerRecord
+from firearrow.broker.timers.log import DEFAULT, DELETE, ROLL, TimerRecord, topic_hash
 from firearrow.broker.timers.metrics import TimerMetrics
 from firearrow.broker.timers.recovery import linked
 from firearrow.broker.timers.rules import parse_number
@@ -247,7 +246,5 @@ def record_of(
     if Property.TIMER_DELETE_KEY in properties:
         magic |= DELETE
     topic = properties.get(Property.REAL_TOPIC)
-    topic_hash = 0 if topic is None else java_hash(topic)
-    return TimerRecord(
-        prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, topic_hash
-    )
+    hashed = 0 if topic is None else topic_hash(topic)
+    return TimerRecord(prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, hashed)

@@ -7,6 +7,7 @@ with pread: on a full tmpfs, reading a hole through a mapping is SIGBUS. Loop th
 run in another one.
 """
 
+import functools
 import mmap
 import os
 import threading
@@ -20,8 +21,10 @@ from firearrow._native.store.log.timer_layout import BLANK, BLANK_MAGIC, MAGIC_B
 from firearrow._native.store.recovery.timer_log import TimerLogSurvey
 
 DEFAULT, ROLL, DELETE = 1, 2, 4
+WINDOW_BYTES = 8192
 
 
+@functools.lru_cache(maxsize=256)
 def topic_hash(topic: str) -> int:
     """The hash of a real topic, as in a timer record."""
     return java_hash(topic)
@@ -58,13 +61,15 @@ class TimerRecord(NamedTuple):
 
 
 class TimerLogFile:
-    """One file; size and name are durable before anything is written. Raises OSError."""
+    """One file; size and name are durable before anything is written. Records are read through a window, since chains
+    and slots mostly have them one after the other. Raises OSError."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.path = path
         self.start = start
         self._lock = threading.Lock()  # guards `fd` between `sync` and `close`; held briefly
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._window, self._window_at = b"", 0
         try:
             if os.fstat(self.fd).st_size != size:
                 os.ftruncate(self.fd, size)
@@ -73,6 +78,24 @@ class TimerLogFile:
         except OSError:
             os.close(self.fd)
             raise
+
+    def record(self, at: int) -> tuple[int, ...]:
+        """The fields of the record at this place; the caller has checked that the file reaches so far."""
+        if not 0 <= at - self._window_at <= len(self._window) - RECORD_LAYOUT.size:
+            self._window_at = max(at - WINDOW_BYTES // 2, 0)
+            self._window = os.pread(self.fd, WINDOW_BYTES, self._window_at)
+        return RECORD_LAYOUT.unpack_from(self._window, at - self._window_at)
+
+    def write(self, data: bytes, at: int) -> int:
+        """Returns how many bytes were written."""
+        self._window = b""
+        return os.pwrite(self.fd, data, at)
+
+    def truncate(self, at: int, size: int) -> None:
+        """Zero everything from `at` on."""
+        self._window = b""
+        os.ftruncate(self.fd, at)
+        os.ftruncate(self.fd, size)
 
     def survey(self, survey: TimerLogSurvey) -> bool:
         """Check its records, up to the first hole; whether the log continues in the next file."""
@@ -195,8 +218,7 @@ class TimerLog:
             file = self._files[-1]
             at = end - file.start
             if at < self.file_bytes and any(os.pread(file.fd, RECORD_LAYOUT.size, at)):
-                os.ftruncate(file.fd, at)
-                os.ftruncate(file.fd, self.file_bytes)
+                file.truncate(at, self.file_bytes)
         self.end = end
 
     def capacity(self, count: int) -> int:
@@ -205,7 +227,7 @@ class TimerLog:
         at = self.end - last.start if last else 0
         if last is None or self.file_bytes - at < RECORD_LAYOUT.size + BLANK.size:
             if last is not None and at < self.file_bytes:
-                os.pwrite(last.fd, BLANK.pack(self.file_bytes - at, 0, BLANK_MAGIC), at)
+                last.write(BLANK.pack(self.file_bytes - at, 0, BLANK_MAGIC), at)
             start = last.start + self.file_bytes if last else 0
             self._files.append(TimerLogFile(self._folder / f"{start:020d}", start, self.file_bytes))
             self.end, at = start, 0
@@ -215,16 +237,16 @@ class TimerLog:
         """Append all records or none; the caller has checked `capacity`. Raises OSError."""
         data = b"".join(RECORD_LAYOUT.pack(RECORD_LAYOUT.size, *timer_record, 0) for timer_record in records)
         file = self._files[-1]
-        written = os.pwrite(file.fd, data, self.end - file.start)
+        written = file.write(data, self.end - file.start)
         if written != len(data):  # the disk is full: the next attempt gets ENOSPC
-            os.pwrite(file.fd, bytes(written), self.end - file.start)
+            file.write(bytes(written), self.end - file.start)
             raise OSError(f"only {written} of {len(data)} bytes could be written to {file.path}")
         self.end += len(data)
 
     def relink(self, position: int, prev: int) -> None:
         """Set the previous record of the record at `position`. Raises OSError."""
         file = self._files[(position - self.start) // self.file_bytes]
-        os.pwrite(file.fd, prev.to_bytes(8, "big", signed=True), position - file.start + PREV_AT)
+        file.write(prev.to_bytes(8, "big", signed=True), position - file.start + PREV_AT)
 
     def drop_below(self, physical_offset: int) -> None:
         """Delete the oldest files whose messages are all before `physical_offset`. Raises OSError."""
@@ -253,8 +275,7 @@ class TimerLog:
     def _record_at(self, file: TimerLogFile, at: int) -> TimerRecord | None:
         if at + RECORD_LAYOUT.size > self.file_bytes:
             return None
-        data = os.pread(file.fd, RECORD_LAYOUT.size, at)
-        size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = RECORD_LAYOUT.unpack(data)
+        size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = file.record(at)
         if (
             size != RECORD_LAYOUT.size
             or magic | MAGIC_BITS != MAGIC_BITS

@@ -176,11 +176,8 @@ class Recovery:
 
 def linked(slot: Slot, position: int, timer_record: TimerRecord) -> Slot:
     """The slot with one more record, which becomes the head of its chain; a recall lowers its count."""
-    return slot._replace(
-        first=position if slot.first < 0 else slot.first,
-        last=position,
-        waiting=slot.waiting + timer_record.count_delta,
-    )
+    time, first, _, waiting, magic = slot
+    return Slot(time, position if first < 0 else first, position, waiting + timer_record.count_delta, magic)
 
 
 LAG_MAX = 10_000

@@ -96,3 +96,4 @@ cdef bint has_its_crc(const RecordView *view) noexcept nogil
 cdef void scan_properties(const Text *text, Properties *found) noexcept nogil
 cdef int64_t store_time_at(const uint8_t *record) noexcept nogil
 cdef object record_of(const RecordView *view)
+cdef dict property_pairs(const uint8_t *at, Py_ssize_t length)

@@ -1,9 +1,10 @@
 """Message records: encode, check, decode (see record.pxd and files/layout.pxd)."""
 
 from dataclasses import dataclass
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 from firearrow._native.base.endian cimport get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
 from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.files.layout cimport (
@@ -220,12 +221,27 @@ class Record:
     @property
     def properties(self):
         # type: (...) -> dict[str, str]
-        found = {}
-        for pair in self.properties_bytes.decode("utf-8", "replace").split("\x02"):
-            name, _, value = pair.partition("\x01")
-            if name and value:
-                found[name] = value
-        return found
+        return property_pairs(
+            <const uint8_t *> PyBytes_AS_STRING(self.properties_bytes), PyBytes_GET_SIZE(self.properties_bytes)
+        )
+
+
+cdef dict property_pairs(const uint8_t *at, Py_ssize_t length):
+    """`name 0x01 value 0x02 …`; incomplete pairs are dropped, the last of equal names counts."""
+    cdef dict found = {}
+    cdef const uint8_t *end = at + length
+    cdef const uint8_t *stop
+    cdef const uint8_t *value
+    while at < end:
+        stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
+        if stop is NULL:
+            stop = end
+        value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
+        if value is not NULL and value > at and value + 1 < stop:
+            name = PyUnicode_DecodeUTF8(<const char *> at, value - at, "replace")
+            found[name] = PyUnicode_DecodeUTF8(<const char *> value + 1, stop - value - 1, "replace")
+        at = stop + 1
+    return found
 
 
 FAULTS = {
