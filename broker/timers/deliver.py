@@ -89,6 +89,16 @@ class TimerDelivery:
         record = None if data is None else decode(data, False)
         return record if record is not None and record.topic == name_rules.TIMER_TOPIC else None
 
+    def message(self, physical_offset: int) -> tuple[int, dict[str, str]] | None:
+        """Store time and properties of the message that `record` returns."""
+        if physical_offset in self.delivered:
+            return None
+        found = self._store.reader.message_at(physical_offset, unconfirmed=True)
+        if found is None or found[0] != name_rules.TIMER_TOPIC:
+            return None
+        _, stored_ms, properties, _ = found
+        return stored_ms, properties
+
     def is_dangling(self, physical_offset: int) -> bool:
         """Whether no timer message is or was there: then the timer record that refers to it is damaged.
 

@@ -32,16 +32,12 @@ SLICE = 256
 
 
 class TimerMessage(NamedTuple):
-    """A message of the timer's queue, its properties, and the time of its slot; `record` None: it is skipped."""
+    """A message of the timer's queue, when it was stored, the time of its slot; `properties` None: it is skipped."""
 
     entry: QueueEntry
-    record: Record | None
-    properties: dict[str, str]
-    out_ms: int
-
-    @staticmethod
-    def skipped(entry: QueueEntry) -> "TimerMessage":
-        return TimerMessage(entry, None, {}, 0)
+    properties: dict[str, str] | None
+    stored_ms: int = 0
+    out_ms: int = 0
 
 
 class TimerEnqueue(SliceLoop):
@@ -89,8 +85,8 @@ class TimerEnqueue(SliceLoop):
             messages = [self._decode(entry) for entry in entries]
             messages = [
                 each._replace(out_ms=max(each.out_ms, write_ms))
-                if each.record is not None and waits(each.record)
-                else TimerMessage.skipped(each.entry)
+                if self._waits(each, waits)
+                else TimerMessage(each.entry, None)
                 for each in messages
             ]
             self._append(messages, files.checkpoint.queue_offset, write_ms)
@@ -98,6 +94,12 @@ class TimerEnqueue(SliceLoop):
         if last is not None:
             self._write_progress_record(last)
         return self.total - previous_total
+
+    def _waits(self, message: TimerMessage, waits: Callable[[Record], bool]) -> bool:
+        if message.properties is None:
+            return False
+        record = self._delivery.record(message.entry.physical_offset)
+        return record is not None and waits(record)
 
     def _enqueue(self) -> None:
         checkpoint = self._files.checkpoint
@@ -112,9 +114,9 @@ class TimerEnqueue(SliceLoop):
         late = False
         for entry in entries:
             each = self._decode(entry)
-            if each.record is not None:
+            if each.properties is not None:
                 now_late = each.out_ms < self._files.read_ms
-                if messages and (messages[-1].record is None or late != now_late):
+                if messages and (messages[-1].properties is None or late != now_late):
                     break  # records keep the queue's order: a progress record follows skipped messages
                 late = now_late
             messages.append(each)
@@ -124,16 +126,16 @@ class TimerEnqueue(SliceLoop):
             self._append(messages, offset, self._files.write_ms())
 
     def _decode(self, entry: QueueEntry) -> TimerMessage:
-        record = None
+        message = None
         if entry.physical_offset not in self.linked:
-            record = self._delivery.record(entry.physical_offset)
-        if record is None:
-            return TimerMessage.skipped(entry)
-        properties, step_ms = record.properties, self._files.wheel.step_ms
-        out_ms = parse_number(properties.get(Property.TIMER_OUT_MS, ""))
+            message = self._delivery.message(entry.physical_offset)
+        if message is None:
+            return TimerMessage(entry, None)
+        stored_ms, properties = message
+        out_ms, step_ms = parse_number(properties.get(Property.TIMER_OUT_MS, "")), self._files.wheel.step_ms
         if out_ms is None:
-            return TimerMessage.skipped(entry)
-        return TimerMessage(entry, record, properties, out_ms // step_ms * step_ms)
+            return TimerMessage(entry, None)
+        return TimerMessage(entry, properties, stored_ms, out_ms // step_ms * step_ms)
 
     def _append(self, messages: list[TimerMessage], offset: int, write_ms: int) -> None:
         """Write messages to log and wheel, as many as fit into the log's file.
@@ -141,13 +143,13 @@ class TimerEnqueue(SliceLoop):
         Raises OSError: then none was written.
         """
         files = self._files
-        has_records = any(each.record is not None for each in messages)
+        has_records = any(each.properties is not None for each in messages)
         capacity = files.log.capacity(len(messages)) if has_records else len(messages)
         records: list[TimerRecord] = []
         slots: dict[int, Slot] = {}
         last_slot_ms = files.last_slot_ms()
-        for entry, record, properties, out_ms in messages[:capacity]:
-            if record is not None:
+        for entry, properties, _, out_ms in messages[:capacity]:
+            if properties is not None:
                 time_ms = slot_ms(out_ms, write_ms, self._roll_slots, files.wheel.step_ms)
                 time_ms = min(time_ms, last_slot_ms)
                 slot = slots.get(time_ms) or files.wheel.slot(time_ms)
@@ -163,7 +165,7 @@ class TimerEnqueue(SliceLoop):
         for slot in slots.values():
             files.wheel.put(slot)
         done = messages[:capacity]
-        if done[-1].record is None:  # the log's last record is of an older message
+        if done[-1].properties is None:  # the log's last record is of an older message
             self._write_progress_record(done[-1].entry)
         self._advance(offset, done)
         self.total += len(records)
@@ -172,10 +174,10 @@ class TimerEnqueue(SliceLoop):
     def _count(self, messages: list[TimerMessage]) -> None:
         delays: Counter[tuple[str, int]] = Counter()
         pending: Counter[str] = Counter()
-        for _, record, properties, out_ms in messages:
-            topic = properties.get(Property.REAL_TOPIC)
-            if record is not None and topic:
-                delays[topic, (out_ms - record.store_timestamp) // 1000] += 1
+        for _, properties, stored_ms, out_ms in messages:
+            topic = None if properties is None else properties.get(Property.REAL_TOPIC)
+            if properties is not None and topic:
+                delays[topic, (out_ms - stored_ms) // 1000] += 1
                 pending[topic] += -1 if Property.TIMER_DELETE_KEY in properties else 1
         for (topic, delay_s), count in delays.items():
             self._metrics.enqueued(topic, delay_s, count)
@@ -186,9 +188,12 @@ class TimerEnqueue(SliceLoop):
         """Deliver messages that are due already. Raises PutRefused if not even the first can be put."""
         last: PutResult | None = None
         done = 0
-        for _, record, properties, _ in messages:
+        for entry, properties, _, _ in messages:
+            record = None if properties is None else self._delivery.record(entry.physical_offset)
             try:
-                put = None if record is None else self._delivery.put(record, properties, NEVER_WAITED_MS)
+                put = None
+                if record is not None and properties is not None:
+                    put = self._delivery.put(record, properties, NEVER_WAITED_MS)
             except PutRefused:
                 if last is None:
                     raise
