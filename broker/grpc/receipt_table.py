@@ -23,6 +23,8 @@ AHEAD_MS = 10_000
 """What becomes visible within this time is renewed now."""
 HANDLE_BYTES = 1024
 """Of memory that a handle counts for, beside its names; its row of the file is shorter."""
+CLIENT_PARTS = 4
+"""A client gets at most one of so many parts of the memory: others can still be renewed for."""
 ROWS = 50
 """Of a piece of the file."""
 
@@ -76,15 +78,16 @@ class MessageReceiptHandle:
 
 
 class ReceiptHandleGroup:
-    """The handles of a client. `counts`: how many are of a group."""
+    """The handles of a client. `counts`: how many are of a group. `bytes`: of memory that they and the client count
+    for."""
 
-    __slots__ = ("counts", "handles", "owner", "weight")
+    __slots__ = ("bytes", "counts", "handles", "owner", "weight")
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.handles: dict[Key, MessageReceiptHandle] = {}
         self.counts: Counter[str] = Counter()
-        self.weight = HANDLE_BYTES + len(dumps(list(owner)))
+        self.weight = self.bytes = HANDLE_BYTES + len(dumps(list(owner)))
 
     def pieces(self) -> Iterator[bytes]:
         """Objects of the file."""
@@ -95,8 +98,9 @@ class ReceiptHandleGroup:
 
 
 class ReceiptHandleTable:
-    """`bytes_max`: further handles are not taken: their messages become visible when their time ends, as without
-    renewal. `dropped`: how many were not. `log_offset`: for the file, set by the manager."""
+    """`bytes_max`: further handles are not taken, and of one client a part of it: their messages become visible when
+    their time ends, as without renewal. `dropped`: how many were not. `log_offset`: for the file; the manager sets
+    it."""
 
     def __init__(self, clock: Clock, changed: Callable[[], None] = lambda: None) -> None:
         self._clock = clock
@@ -141,16 +145,21 @@ class ReceiptHandleTable:
 
     def _add(self, handle: MessageReceiptHandle) -> bool:
         client, key = self._clients.get(handle.owner) or ReceiptHandleGroup(handle.owner), handle.key
-        needed = handle.weight if client.handles else handle.weight + client.weight
-        if self.bytes + needed > self.bytes_max:
+        before = client.handles.get(key)
+        more = handle.weight - (0 if before is None else before.weight)
+        needed = more if client.handles else more + client.weight
+        if self.bytes + needed > self.bytes_max or client.bytes + more > self.bytes_max // CLIENT_PARTS:
             return False
-        self._clients[handle.owner] = client
-        if key in client.handles:
-            self._forget(client.handles[key])
+        if not client.handles:
+            self._clients[handle.owner] = client
+            self.bytes += client.weight
+        if before is not None:
+            self._forget(client, before)
         client.handles[key] = handle
         client.counts[handle.group] += 1
+        client.bytes += handle.weight
         self._count += 1
-        self.bytes += needed
+        self.bytes += handle.weight
         self._schedule(handle, 0)
         return True
 
@@ -158,7 +167,7 @@ class ReceiptHandleTable:
         client = self._clients.get(handle.owner)
         if client is None or client.handles.get(handle.key) is not handle:
             return
-        self._forget(client.handles.pop(handle.key))
+        self._forget(client, client.handles.pop(handle.key))
         if not client.handles:
             self._drop(client)
         self._changed()
@@ -170,14 +179,15 @@ class ReceiptHandleTable:
             return []
         handles = list(client.handles.values())
         for handle in handles:
-            self._forget(handle)
+            self._forget(client, handle)
         self._drop(client)
         self._changed()
         return handles
 
-    def _forget(self, handle: MessageReceiptHandle) -> None:
+    def _forget(self, client: ReceiptHandleGroup, handle: MessageReceiptHandle) -> None:
+        client.bytes -= handle.weight
         self._count -= 1
-        self._clients[handle.owner].counts[handle.group] -= 1
+        client.counts[handle.group] -= 1
         self.bytes -= handle.weight
         self._not_due(handle)
 

@@ -11,7 +11,13 @@ from firearrow._native.protocol.name_rules import TIMER_TOPIC
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.grpc.receipt_table import HANDLE_BYTES, ROWS, MessageReceiptHandle, ReceiptHandleTable
+from firearrow.broker.grpc.receipt_table import (
+    CLIENT_PARTS,
+    HANDLE_BYTES,
+    ROWS,
+    MessageReceiptHandle,
+    ReceiptHandleTable,
+)
 from firearrow.broker.grpc.receipts import Receipt
 from firearrow.broker.grpc.renewals import SLICE, BackgroundPeer, ReceiptHandleManager, RenewalParts
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
@@ -178,17 +184,26 @@ def test_what_a_lost_client_had_waits_for_it(renewing: Renewing) -> None:
 
 
 def test_memory_is_bounded(renewing: Renewing) -> None:
-    """A limit: beyond it messages are not renewed."""
-    renewing.table.bytes_max = 3 * HANDLE_BYTES + 200
+    """A limit: beyond it messages are not renewed. One client gets a part of it."""
+    renewing.table.bytes_max = CLIENT_PARTS * (3 * HANDLE_BYTES + 200)
     renewing.receive(1, 2, 3)
     assert (len(renewing.table), renewing.table.dropped) == (2, 1)
-    renewing.receive(4, client=OTHER)
-    assert (len(renewing.table), renewing.table.dropped) == (2, 2)
+    for number in range(CLIENT_PARTS):
+        renewing.receive(10 + number, client=Client(f"c{number}", ""))
+        renewing.receive(20 + number, client=Client(f"c{number}", ""))
+    assert (len(renewing.table), renewing.table.dropped) == (2 * CLIENT_PARTS, 3)
+    first = renewing.table.find(ONE, ("G", "T", 0, 2))
+    renewing.clock.advance(1000)
     renewing.receive(2)
-    assert sorted(renewing.run(60)) == [(1, 60_000), (2, 60_000)]
+    assert first is not renewing.table.find(ONE, ("G", "T", 0, 2)), (
+        "a newer handle takes the place of the older one"
+    )
     renewing.manager.end(ONE, "G", renewing.receipt(1))
     renewing.receive(3)
-    assert sorted(handle.receipt.queue_offset for handle in renewing.table) == [2, 3]
+    assert sorted(handle.receipt.queue_offset for handle in renewing.table)[:2] == [2, 3]
+    for client in [ONE, *(Client(f"c{number}", "") for number in range(CLIENT_PARTS))]:
+        renewing.manager.give_back(client)
+    assert (len(renewing.table), renewing.table.bytes) == (0, 0)
 
 
 def test_a_row_of_the_file_is_shorter_than_what_its_handle_counts_for(renewing: Renewing) -> None:
