@@ -42,6 +42,7 @@ cdef class AckTemplates:
     cdef dict templates                   # key → AckTemplate
     cdef list counted                     # AckTemplates with counts to report
     cdef bint limited                     # quotas may delay clients: calls of gRPC are not handled here
+    cdef readonly int64_t calls  # Acknowledgements that came as calls of gRPC, and were handled here.
     cdef uint8_t *buffer
 
     cdef AckTemplate find(self, bytes key, int64_t offset, int64_t now_ms)

@@ -212,6 +212,7 @@ cdef class PlainAcks(PlainCalls):
         sender.answers_bytes = reply_batch.answers.size
         reply_batch.finish()
         self.calls += 1
+        templates.calls += 1
         return True
 
 

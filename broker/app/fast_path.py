@@ -7,6 +7,7 @@ topic but that of message traces, no retry topic, dead letter queue or LMQ. Loop
 from collections.abc import Iterable
 
 from firearrow._native.fastpath.access_check import AccessCheck
+from firearrow._native.fastpath.ack_templates import AckTemplates
 from firearrow._native.fastpath.fast_connection import FastHandler, RequestCounts
 from firearrow._native.fastpath.fast_dispatch import FastDispatch, RequestCounters
 from firearrow._native.fastpath.long_polling import PullHoldService
@@ -36,7 +37,9 @@ class FastPathSetup:
         hold_service: PullHoldService,
         times: RequestTimes,
         access: AccessCheck | None,
+        ack_templates: AckTemplates,
     ) -> None:
+        self._ack_templates = ack_templates
         self._topics = context.tables.topics
         self._plain_topics = PlainTopics()
         self._is_slave = context.config.options.is_slave  # whose sends are refused
@@ -94,9 +97,10 @@ class FastPathSetup:
 
     def runtime_info(self) -> dict[str, str]:
         """How requests were handled, by kind of client: `sends` as template, parsed and complete, `pulls` as fast
-        and complete, then the reasons of what was complete. Of gRPC, the plain sends."""
+        and complete, then the reasons of what was complete. Of gRPC, the plain sends and acknowledgements."""
         found = {_client_key(counts): _counts_text(counts) for counts in self.counters.all()}
-        return found | ({"fastPath_gRPC": f"sends: {self.sender.calls} fast"} if self.sender.calls else {})
+        sends, acks = self.sender.calls, self._ack_templates.calls
+        return found | ({"fastPath_gRPC": f"sends: {sends} fast; acks: {acks} fast"} if sends or acks else {})
 
     def _is_plain(self, topic: TopicConfig) -> bool:
         name = topic.name

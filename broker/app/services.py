@@ -66,7 +66,13 @@ def make_services(base: Foundation, state: State, ports: Ports) -> Services:
     fast_path = None
     if config.options.fast_path:
         fast_path = FastPathSetup(
-            context, store_host, pulls, base.held_pulls, base.server.times, state.access.fast_check
+            context,
+            store_host,
+            pulls,
+            base.held_pulls,
+            base.server.times,
+            state.access.fast_check,
+            messages.ack_templates,
         )
     compaction = CompactionService(base.loop, base.store, config, tables.topics)
     base.threads.watch(compaction)
