@@ -249,7 +249,10 @@ setup(
     package_dir={f"firearrow.{folder}": folder for folder in FOLDERS}
     | {"firearrow": NAMES, "pyspark_firearrow": "spark_tools/discovery"},
     include_package_data=False,  # a package gets this, not all that is in MANIFEST.in
-    package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt", "*.properties"]},
+    package_data={
+        "": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt", "*.properties"],
+        "firearrow.client.console": ["templates/*", "static/*"],
+    },
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildExtensions, "build_py": BuildModules},

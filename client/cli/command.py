@@ -64,15 +64,18 @@ def count(text: str) -> int:
 
 
 class Call:
-    """A verb's arguments, output and connection. `arguments` has a member for each argument of the verb."""
+    """A verb's arguments, output and connection. `arguments` has a member for each argument of the verb. `admin`: one
+    that is connected already, and stays so."""
 
-    def __init__(self, arguments: argparse.Namespace, context: Context, output: Output) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, context: Context, output: Output, admin: Admin | None = None
+    ) -> None:
         self.arguments: Any = arguments
         self.output = output
         self.options: ClientOptions = context.client_options()
         self._context = context
         self._open = AsyncExitStack()
-        self._admin: Admin | None = None
+        self._admin = admin
 
     @property
     def context_name(self) -> str:

@@ -28,6 +28,7 @@ BUILT_IN = {
 }
 """Commands without an entry point."""
 EXTRAS = {
+    "console": ": pip install 'firearrow[console]'",
     "spark": ": pip install 'firearrow[spark]' in an environment of its own",
     "sql": ": pip install 'firearrow[sql]'",
 }

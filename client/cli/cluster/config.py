@@ -21,7 +21,8 @@ COLUMNS = titled("broker", "key", "value")
 CHANGE_COLUMNS = titled("broker", "key", "from", "to")
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("config", __doc__)
     verb = command.verb("get", get)
     verb.argument("key", nargs="*", help="option, or a pattern such as '*Timeout*'")
@@ -43,7 +44,11 @@ def main(arguments: Sequence[str]) -> int:
         metavar="CONTEXT",
         help="compare with the brokers of this context; can be repeated",
     )
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def _configs(admin: Admin, brokers: Sequence[str]) -> dict[str, dict[str, str]]:

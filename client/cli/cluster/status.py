@@ -35,11 +35,16 @@ TOPIC_COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("status", __doc__)
     verb = command.only(status)
     verb.argument("--long", action="store_true", help="show all that FireArrow brokers report")
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def status(call: Call) -> int:

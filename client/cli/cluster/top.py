@@ -37,7 +37,8 @@ GRAPH_WIDTH = 30
 LARGE = 1000
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("top", __doc__)
     verb = command.only(top)
     verb.argument("--once", action="store_true", help="print one sample of --every seconds and end")
@@ -60,7 +61,11 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument(
         "--series", default="", metavar="PREFIX", help="with --since: only series whose names start with this"
     )
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 class Sample(NamedTuple):

@@ -27,7 +27,8 @@ NEEDS = {"send": Action.PUB, "read": Action.SUB}
 ANYWHERE = "127.0.0.1"
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("user", __doc__)
     verb = command.verb("add", add)
     verb.argument("name", help="name of the user")
@@ -53,7 +54,11 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("resource", help="topic, or TYPE:NAME")
     verb.argument("--group", help="consumer group that reads")
     verb.argument("--from", dest="source", default=ANYWHERE, metavar="IP", help="address of the client")
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def add(call: Call) -> None:

@@ -38,25 +38,8 @@ NAMED_MAX = 3
 """Findings that a plugin's line names."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    with _no_collections():
-        return _main(arguments)
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Facts stay until the end: to look for garbage among hundreds of thousands of them takes a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _main(arguments: Sequence[str]) -> int:
-    doctor = Doctor()
+def declared(doctor: "Doctor") -> Command:
+    """The command, which lets this doctor look."""
     command = Command("doctor", __doc__)
     verb = command.only(doctor.examine)
     verb.argument("--store", metavar="DIR", help="examine this store folder instead of a cluster (Linux)")
@@ -81,6 +64,29 @@ def _main(arguments: Sequence[str]) -> int:
         default="6s",
         help="how long to watch such a group (default 6s; clients commit every 5 s)",
     )
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    with _no_collections():
+        return _main(arguments)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Facts stay until the end: to look for garbage among hundreds of thousands of them takes a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _main(arguments: Sequence[str]) -> int:
+    doctor = Doctor()
+    command = declared(doctor)
     if "--nagios" not in arguments:
         return command.run(arguments)
     try:

@@ -27,7 +27,8 @@ ADDRESS = re.compile(r"[0-9a-fA-F.:\[\]]+:[0-9]{1,5}")
 OURS = (*COLUMNS, Column("sinceMs", "SINCE", Kind.TIME), Column("lastRequestMs", "LAST REQUEST", Kind.TIME))
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("clients", __doc__)
     verb = command.verb("list", list_clients)
     verb.argument("--group", help="only clients of this consumer or producer group")
@@ -37,7 +38,11 @@ def main(arguments: Sequence[str]) -> int:
     verb = command.verb("close", close)
     verb.argument("client", help="client id, or address HOST:PORT")
     verb.moving()
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def list_clients(call: Call) -> None:

@@ -55,7 +55,8 @@ RECEIPT_COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("dlq", __doc__)
     command.verb("list", list_groups)
     verb = command.verb("show", show)
@@ -91,7 +92,11 @@ def main(arguments: Sequence[str]) -> int:
     verb = command.verb("receipts", show_receipts)
     verb.argument("group", help=GROUP)
     _receipts(verb)
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 GROUP = "consumer group"

@@ -63,7 +63,8 @@ DIFF_COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("group", __doc__)
     verb = command.verb("list", list_groups)
     verb.argument("--all", action="store_true", help="include groups of Apache's tools")
@@ -98,7 +99,11 @@ def main(arguments: Sequence[str]) -> int:
     _moving_verbs(command)
     verb = command.verb("diff", diff)
     verb.argument("group")
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 def _moving_verbs(command: Command) -> None:

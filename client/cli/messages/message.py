@@ -29,7 +29,8 @@ PATH_COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("message", __doc__)
     verb = command.verb("get", get)
     _topic_and_id(verb).argument(
@@ -51,7 +52,11 @@ def main(arguments: Sequence[str]) -> int:
     _topic_and_id(verb).moving()
     verb.argument("--group", help="let one member of this group consume it")
     verb.argument("--client", metavar="ID", help="client id of the member (default: any)")
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 def _topic_and_id(verb: Verb) -> Verb:

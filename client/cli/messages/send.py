@@ -41,7 +41,8 @@ SUMMARY_COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("send", __doc__)
     verb = command.only(send)
     verb.argument("topic")
@@ -65,7 +66,11 @@ def main(arguments: Sequence[str]) -> int:
     verb.argument("--count", type=count, default=1, metavar="N", help="send the message N times")
     verb.argument("--rate", type=positive, metavar="N", help="send at most N messages per second")
     verb.argument("--each-line", action="store_true", help="send each line of the body as a message")
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def send(call: Call) -> int:
@@ -111,8 +116,10 @@ def _message(given: Any) -> Message:  # noqa: ANN401 (argparse's values)
     )
 
 
-def _body(text: str | None) -> bytes:
-    """ConfigError: the file cannot be read, or is too long."""
+def _body(text: str | bytes | None) -> bytes:
+    """Bytes are the body itself, as the console has it. ConfigError: the file cannot be read, or is too long."""
+    if isinstance(text, bytes):
+        return text
     if text is not None and text != "-" and not text.startswith("@"):
         return os.fsencode(text)
     with _opened(text) as fd:

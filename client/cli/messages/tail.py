@@ -14,7 +14,8 @@ TOPICS_MAX = 100
 ARRIVED_MAX = 256
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("tail", __doc__)
     verb = command.only(tail)
     verb.argument("topics", nargs="+", metavar="TOPIC")
@@ -37,7 +38,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     verb.argument("-n", "--count", type=count, metavar="COUNT", help="end after COUNT messages")
     verb.argument("-e", "--no-follow", action="store_true", help="end after the messages that are stored now")
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def tail(call: Call) -> None:

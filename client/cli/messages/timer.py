@@ -24,7 +24,8 @@ COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("timer", __doc__)
     verb = command.verb("list", list_pending)
     verb.argument("--topic", default="", help="only messages of this topic")
@@ -36,7 +37,11 @@ def main(arguments: Sequence[str]) -> int:
         "handle", metavar="HANDLE", help="handle that the send returned, or `firearrow timer list` shows"
     )
     verb.moving()
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def list_pending(call: Call) -> None:

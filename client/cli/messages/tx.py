@@ -32,7 +32,8 @@ DISCARDED_COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("tx", __doc__)
     verb = command.verb("list", list_open)
     verb.argument("--group", help="only transactions of this producer group")
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str]) -> int:
     for name, action in (("commit", commit), ("rollback", roll_back)):
         verb = command.verb(name, action)
         verb.argument("id", metavar="ID", help="message id, or offset id of the half message").moving()
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def list_open(call: Call) -> None:

@@ -24,11 +24,16 @@ COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("queue", __doc__)
     verb = command.verb("who", who)
     verb.argument("group")
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 async def who(call: Call) -> int:

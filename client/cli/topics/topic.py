@@ -56,7 +56,8 @@ TRIM_COLUMNS = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
+def declared() -> Command:
+    """The command with its verbs."""
     command = Command("topic", __doc__)
     verb = command.verb("list", list_topics)
     verb.argument("--all", action="store_true", help="include system, retry and dead letter topics")
@@ -90,7 +91,11 @@ def main(arguments: Sequence[str]) -> int:
     verb.moving()
     _removing(command)
     _moving(command)
-    return command.run(arguments)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
 
 
 def _removing(command: Command) -> None:

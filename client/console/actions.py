@@ -1,0 +1,290 @@
+"""Actions: what changes something, by verbs of the command line: a form, a preview, a confirmation, a line in the log.
+
+A preview is the verb with `--dry-run`, the action is the same one with `--yes`. The confirmation proves that this
+session has seen the preview of exactly these values. Loop thread.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from firearrow.client.base.errors import ConfigError, RocketMQError
+from firearrow.client.console.app import Handler, View, checked_form
+from firearrow.client.console.questions import Kept, Question, Value, ask, declared, parsed
+from firearrow.client.console.rendering import visible
+
+log = logging.getLogger("firearrow.console")
+
+PROOF, STEP, FIELD = "proof", "step", "f."
+BODY = "body"
+BODY_BYTES_MAX = 4 << 20
+
+
+class Field(NamedTuple):
+    """`name`: the option or word of the verb. `choices`: none means any text. `is_flag`: on or off."""
+
+    name: str
+    label: str
+    help: str
+    choices: tuple[str, ...] = ()
+    is_flag: bool = False
+    is_word: bool = False
+    is_large: bool = False
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A verb with the words and options that the console offers. `previews`: it has `--dry-run`. `is_dangerous`: it
+    deletes or skips something."""
+
+    title: str
+    command: str
+    verb: str
+    words: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    previews: bool = True
+    is_dangerous: bool = False
+
+
+SELECTION = ("--from", "--to", "--key", "--tag", "--ids", "--limit")
+ACTIONS = {
+    "create-topic": Action(
+        "Create a topic", "topic", "create", ("topic",), ("--queues", "--perm", "--type", "--cluster"), False
+    ),
+    "change-topic": Action(
+        "Change a topic",
+        "topic",
+        "set",
+        ("topic",),
+        ("--queues", "--read-queues", "--perm", "--type", "--attribute"),
+    ),
+    "trim-topic": Action(
+        "Remove old messages",
+        "topic",
+        "trim",
+        ("topic",),
+        ("--before", "--offset", "--queue"),
+        is_dangerous=True,
+    ),
+    "purge-topic": Action(
+        "Remove all messages", "topic", "purge", ("topic",), ("--queue",), is_dangerous=True
+    ),
+    "delete-topic": Action(
+        "Delete a topic", "topic", "delete", ("topic",), ("--cluster",), is_dangerous=True
+    ),
+    "send": Action(
+        "Send a message",
+        "send",
+        "",
+        ("topic",),
+        ("--tag", "--key", "--property", "--shard", "--delay"),
+        False,
+    ),
+    "seek-group": Action(
+        "Move a group",
+        "group",
+        "seek",
+        ("group", "topic"),
+        ("--to", "--offset", "--queue"),
+        is_dangerous=True,
+    ),
+    "pause-group": Action("Pause a group", "group", "pause", ("group",), ("--topic", "--resume")),
+    "delete-group": Action(
+        "Delete a group", "group", "delete", ("group",), ("--keep-offsets", "--topics"), is_dangerous=True
+    ),
+    "redrive": Action(
+        "Send dead letters again",
+        "dlq",
+        "redrive",
+        ("group",),
+        (*SELECTION, "--rate", "--to-topic", "--retry-topic", "--again"),
+    ),
+    "drop": Action(
+        "Drop dead letters",
+        "dlq",
+        "drop",
+        ("group",),
+        (*SELECTION, "--redriven", "--mark"),
+        is_dangerous=True,
+    ),
+    "resend": Action("Send a message again", "message", "resend", ("topic", "id"), ("--group", "--client")),
+    "recall": Action("Recall a message", "timer", "recall", ("handle",), (), is_dangerous=True),
+    "ask-transaction": Action("Ask for a transaction again", "tx", "ask", ("id",)),
+    "commit": Action("Commit a transaction", "tx", "commit", ("id",), (), is_dangerous=True),
+    "roll-back": Action("Roll a transaction back", "tx", "rollback", ("id",), (), is_dangerous=True),
+    "close-client": Action("Close a client", "clients", "close", ("client",), (), is_dangerous=True),
+    "set-config": Action("Change an option", "config", "set", ("option",), ("--broker",)),
+    "grant": Action(
+        "Grant a right", "user", "grant", ("name", "resource", "actions"), ("--deny", "--from"), False
+    ),
+    "revoke": Action("Revoke a right", "user", "revoke", ("name", "resource"), (), True, True),
+    "delete-user": Action("Delete a user", "user", "delete", ("name",), (), True, True),
+}
+OPTIONAL_WORDS = {("seek-group", "topic"), ("revoke", "resource")}
+
+
+def fields_of(name: str, action: Action) -> list[Field]:
+    """The verb's own names, helps and choices."""
+    verb = next(
+        each
+        for each in declared(action.command).verbs()
+        if not action.verb or each.prog == f"firearrow {action.command} {action.verb}"
+    )
+    known = {
+        each.option_strings[0] if each.option_strings else each.dest: each for each in verb.parser()._actions
+    }
+    found = []
+    for each in (*action.words, *action.options):
+        known_as = known[each]
+        found.append(
+            Field(
+                each,
+                each.lstrip("-").replace("-", " ").capitalize(),
+                (known_as.help or "").replace("%%", "%"),
+                tuple(map(str, known_as.choices or ())),
+                is_flag=known_as.nargs == 0,
+                is_word=each in action.words,
+                is_required=each in action.words and (name, each) not in OPTIONAL_WORDS,
+            )
+        )
+    if action.command == "send":
+        found.append(Field(BODY, "Body", "text of the message", is_large=True))
+    return found
+
+
+def question_of(name: str, values: Mapping[str, str]) -> Question:
+    """ConfigError: a field is missing."""
+    action = ACTIONS[name]
+    options: dict[str, Value] = {}
+    words: list[str] = []
+    for field in fields_of(name, action):
+        value = values.get(field.name, "")
+        if field.name == BODY:
+            continue
+        if field.is_word:
+            text = value.strip()
+            if not text and field.is_required:
+                raise ConfigError(f"{field.label}: give a value")
+            words += [text] if text else []
+        elif field.is_flag:
+            options[field.name] = value == "1"
+        elif field.name in ("--key", "--property", "--attribute", "--to-topic", "--tag") and "\n" in value:
+            options[field.name] = [line.strip() for line in value.splitlines() if line.strip()]
+        else:
+            options[field.name] = value.strip()
+    body = None
+    if action.command == "send":
+        body = values.get(BODY, "").replace("\r\n", "\n").encode()
+        if len(body) > BODY_BYTES_MAX:
+            raise ConfigError(f"body: at most {BODY_BYTES_MAX:,} bytes")
+    return Question(action.command, action.verb, options, tuple(words), body)
+
+
+async def form(view: View) -> Response:
+    """An empty form, or with the values of the address."""
+    name = _known(view)
+    given = {key.removeprefix(FIELD): value for key, value in view.request.query_params.items()}
+    return _form_page(view, name, given)
+
+
+def _known(view: View) -> str:
+    if view.console.read_only:
+        raise ConfigError("this console is read-only: it was started with --read-only")
+    name = view.part("action")
+    if name not in ACTIONS:
+        raise ConfigError(f"there is no action {name}")
+    return name
+
+
+def _form_page(view: View, name: str, values: Mapping[str, str], fault: str = "") -> Response:
+    action = ACTIONS[name]
+    return view.page(
+        "action.html",
+        400 if fault else 200,
+        name=name,
+        action=action,
+        fields=fields_of(name, action),
+        given=values,
+        fault=fault,
+        step="form",
+    )
+
+
+async def act(view: View) -> Response:
+    """The preview, or the action that was previewed."""
+    name = _known(view)
+    sent = await checked_form(view)
+    values = {key.removeprefix(FIELD): value for key, value in sent.items() if key.startswith(FIELD)}
+    try:
+        question = question_of(name, values)
+        parsed(question)
+        text = _signed(question)
+        is_confirmed = sent.get(STEP) == "confirm"
+        if not is_confirmed:
+            kept = await _preview(view, name, question)
+        elif view.session is None or not view.session.proves(text, sent.get(PROOF, "")):
+            raise ConfigError("the values are not those of the preview: look at it again")
+    except RocketMQError as error:
+        return _form_page(view, name, values, str(error))
+    if is_confirmed:
+        return await _do(view, name, question)
+    assert view.session is not None
+    return view.page(
+        "action.html",
+        name=name,
+        action=ACTIONS[name],
+        fields=fields_of(name, ACTIONS[name]),
+        given=values,
+        kept=kept,
+        line=question.text(),
+        proof=view.session.proof(text),
+        step="preview",
+    )
+
+
+def _signed(question: Question) -> str:
+    return "\0".join(
+        (question.command, *question.arguments(), "" if question.body is None else question.body.hex())
+    )
+
+
+async def _preview(view: View, name: str, question: Question) -> Kept:
+    if not ACTIONS[name].previews:
+        return Kept()
+    dry = replace(question, options={**question.options, "--dry-run": True})
+    return await ask(dry, view.access.context, view.access.admin)
+
+
+async def _do(view: View, name: str, question: Question) -> Response:
+    client = view.request.client
+    who = f"user={view.access.user or '-'} address={client.host if client is not None else '-'}"
+    line, action = visible(question.text()).replace("\n", "\\n"), ACTIONS[name]
+    if action.previews:
+        question = replace(question, options={**question.options, "--yes": True})
+    fault, kept = "", Kept()
+    try:
+        kept = await ask(question, view.access.context, view.access.admin)
+    except RocketMQError as error:
+        fault = str(error)
+    result = "failed" if fault else "done" if kept.code == 0 else f"exit code {kept.code}"
+    log.info("audit: %s %s: %s", who, result, line)
+    return view.page(
+        "action.html",
+        400 if fault else 200,
+        name=name,
+        action=action,
+        fields=[],
+        given={},
+        kept=kept,
+        line=line,
+        fault=fault,
+        step="done",
+    )
+
+
+PAGES: dict[str, Handler] = {"/actions/{action}": form}
+FORMS: dict[str, Handler] = {"/actions/{action}": act}

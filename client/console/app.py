@@ -1,0 +1,366 @@
+"""The console as an ASGI application: what every request passes, and the errors that pages end with.
+
+The guard adds the headers of security, bounds bodies, finds the session and refuses forms that did not come from a page
+of this session. Loop thread.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from firearrow.client.base.errors import (
+    BrokerError,
+    ClientError,
+    ConfigError,
+    NoNameServer,
+    NoRoute,
+    OnlyFireArrow,
+    RocketMQError,
+    TransportError,
+)
+from firearrow.client.console.questions import Kept, Question, ask
+from firearrow.client.console.rendering import FOLDER, address, environment
+from firearrow.client.console.sessions import Access, Gate, Session, Sessions, is_refusal
+
+log = logging.getLogger("firearrow.console")
+
+BODY_BYTES_MAX = 6 << 20
+FIELDS_MAX = 200
+TOKEN_FIELD = "csrf"
+CSP = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+PUBLIC = ("/static/", "/sign-in")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+STATIC_AGE_S = 3600
+NAV = (
+    ("Home", "/"),
+    ("Topics", "/topics"),
+    ("Groups", "/groups"),
+    ("Dead letters", "/dead-letters"),
+    ("Waiting", "/waiting"),
+    ("Transactions", "/transactions"),
+    ("In order", "/ordered"),
+    ("POP in flight", "/pop"),
+    ("Clients", "/clients"),
+    ("Users", "/users"),
+    ("Config", "/config"),
+    ("Doctor", "/doctor"),
+)
+
+
+@dataclass(slots=True)
+class Console:
+    """`read_only`: no actions. `cookie`: its name. `secure`: it is served by TLS. `used_s`: when a visitor last asked,
+    `running`: requests that are answered now."""
+
+    gate: Gate
+    read_only: bool = False
+    mask_bodies: bool = False
+    cookie: str = "firearrow_console"
+    secure: bool = False
+    is_loopback: bool = True
+    sessions: Sessions = field(default_factory=Sessions)
+    used_s: float = field(default_factory=time.monotonic)
+    running: int = 0
+    templates: Any = field(default_factory=environment)
+    doctors: dict[str, tuple[float, Kept]] = field(default_factory=dict)
+    """User → when the doctor last looked for it, and what it found."""
+
+    async def close(self) -> None:
+        await self.sessions.close()
+        await self.gate.close()
+
+
+@dataclass(slots=True)
+class View:
+    """One request: who asks, and what is asked."""
+
+    console: Console
+    request: Request
+    session: Session | None
+
+    @property
+    def access(self) -> Access:
+        assert self.session is not None
+        return self.session.access
+
+    def get(self, name: str, default: str = "") -> str:
+        """A value of the query, without spaces around it."""
+        return str(self.request.query_params.get(name, default)).strip()
+
+    def part(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.request.path_params[name])
+
+    async def ask(self, command: str, verb: str = "", *words: str, **options: Any) -> Kept:  # noqa: ANN401 (Value)
+        """Options by their names, with _ for -."""
+        named = {f"--{name.strip('_').replace('_', '-')}": value for name, value in options.items()}
+        return await ask(Question(command, verb, named, words), self.access.context, self.access.admin)
+
+    def page(self, template: str, status: int = 200, **values: object) -> HTMLResponse:
+        return HTMLResponse(self.html(template, **values), status)
+
+    def html(self, template: str, **values: object) -> str:
+        rendered: str = self.console.templates.get_template(template).render(self.values() | values)
+        return rendered
+
+    def values(self) -> dict[str, object]:
+        """What every template has."""
+        session = self.session
+        return {
+            "view": self,
+            "nav": NAV,
+            "here": self.request.url.path,
+            "query": dict(self.request.query_params),
+            "user": "" if session is None else session.access.user,
+            "token": "" if session is None else session.form_token(),
+            "may_act": session is not None and not self.console.read_only,
+            "read_only": self.console.read_only,
+            "is_live": self.get("live") == "1",
+        }
+
+
+Handler = Callable[[View], Awaitable[Response]]
+
+
+def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """A route's endpoint: errors become pages."""
+
+    async def endpoint(request: Request) -> Response:
+        console: Console = request.app.state.console
+        view = View(console, request, request.scope.get("session_of_console"))
+        try:
+            return await handler(view)
+        except RocketMQError as error:
+            return error_page(view, error)
+
+    return endpoint
+
+
+def error_page(view: View, error: RocketMQError) -> Response:
+    status, title, advice = explained(error)
+    if isinstance(error, BrokerError) and is_refusal(error):
+        view.console.gate.has_users = True
+    needs_login = status == 403 and view.session is not None and not view.access.user
+    return view.page(
+        "error.html",
+        status,
+        title=title,
+        text=str(error),
+        advice=advice,
+        sign_in=address("/sign-in", next=view.request.url.path) if needs_login else "",
+    )
+
+
+def explained(error: RocketMQError) -> tuple[int, str, str]:
+    """Status, title, and what to do."""
+    if isinstance(error, OnlyFireArrow):
+        return 501, "Only FireArrow's brokers answer this", "Apache's brokers do not report it."
+    if isinstance(error, ConfigError):
+        return 400, "This cannot be asked", "Change the values and try again."
+    if isinstance(error, TransportError | NoNameServer):
+        return 502, "The brokers cannot be reached", "Check that they run; this page can be loaded again."
+    if isinstance(error, NoRoute):
+        return 404, "There is no such topic", "Its name may be different, or no broker has it."
+    if isinstance(error, BrokerError) and is_refusal(error):
+        return 403, "You may not see this", "Ask for the right, or sign in as another user."
+    if isinstance(error, BrokerError):
+        return 502, "A broker refused the request", ""
+    return 404 if isinstance(error, ClientError) else 500, "Nothing was found", ""
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form; of several with one name the last. ConfigError: too many, or no form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind != "application/x-www-form-urlencoded":
+        raise ConfigError("the request is no form")
+    body = await request.body()
+    try:
+        text = body.decode("utf-8")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))
+    except (UnicodeDecodeError, ValueError):
+        raise ConfigError("the form cannot be read") from None
+
+
+class TooLarge(ConfigError):
+    """The body of a request has over BODY_BYTES_MAX bytes."""
+
+
+class Guard:
+    """The middleware that every request passes."""
+
+    def __init__(self, app: ASGIApp, console: Console) -> None:
+        self._app = app
+        self._console = console
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        console, started = self._console, False
+        console.used_s = time.monotonic()
+        console.running += 1
+
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                is_static = scope["path"].startswith("/static/")
+                headers["Cache-Control"] = f"max-age={STATIC_AGE_S}" if is_static else "no-store"
+            await send(message)
+
+        try:
+            answer = await self._refusal(scope)
+            await (answer or self._app)(scope, _bounded(receive), guarded)
+        except TooLarge as error:
+            if not started:
+                await Response(str(error), 413)(scope, receive, guarded)
+        finally:
+            console.running -= 1
+            console.used_s = time.monotonic()
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        """What a request gets that may not pass; None: it passes, with its session."""
+        console, request = self._console, Request(scope)
+        if not self._is_own_host(request.headers.get("host", "")):
+            return Response("This console is not served under that name.", 421)
+        if request.method not in ("GET", "HEAD", "POST"):
+            return Response("Method not allowed", 405)
+        path = scope["path"]
+        if path.startswith("/static/"):
+            return None
+        session = console.sessions.find(request.cookies.get(console.cookie, ""))
+        cookie = ""
+        if session is None and console.gate.has_users is None:
+            try:
+                await console.gate.look()
+            except (ClientError, OSError) as error:
+                log.debug("the brokers do not answer: %s", error)
+        may_be_open = not console.gate.has_users and console.is_loopback
+        if session is not None and console.gate.has_users and not session.access.user:
+            session = None
+        if session is None and may_be_open:
+            cookie, session = await console.sessions.open(await console.gate.unsigned())
+        scope["session_of_console"] = session
+        if cookie:
+            scope["new_cookie_of_console"] = cookie
+        if session is None and not path.startswith(PUBLIC):
+            goal = address("/sign-in", next=path if request.method == "GET" else "")
+            return RedirectResponse(goal, 303)
+        if request.method == "POST" and not _same_origin(request):
+            return Response("The form was sent by another site.", 403)
+        return None
+
+    def _is_own_host(self, host: str) -> bool:
+        """Without a login only by names of this machine: another site's name could be made to lead here."""
+        if not self._console.is_loopback:
+            return True
+        name = host[1:].partition("]")[0] if host.startswith("[") else re.sub(r":\d+$", "", host)
+        return name.lower() in LOOPBACK_NAMES
+
+
+class Cookies:
+    """Gives a new session its cookie."""
+
+    def __init__(self, app: ASGIApp, console: Console) -> None:
+        self._app = app
+        self._console = console
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start" and "new_cookie_of_console" in scope:
+                value = cookie_text(self._console, scope["new_cookie_of_console"])
+                MutableHeaders(scope=message).append("Set-Cookie", value)
+            await send(message)
+
+        await self._app(scope, receive, with_cookie)
+
+
+def cookie_text(console: Console, token: str) -> str:
+    """ "": the browser is to forget it."""
+    age = "" if token else "; Max-Age=0"
+    return f"{console.cookie}={token}; Path=/; HttpOnly; SameSite=Strict{age}{'; Secure' if console.secure else ''}"
+
+
+def _same_origin(request: Request) -> bool:
+    """By what browsers send; clients that send neither have no cookies of others."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+def _bounded(receive: Receive) -> Receive:
+    received = 0
+
+    async def bounded() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > BODY_BYTES_MAX:
+            raise TooLarge(f"a form may have {BODY_BYTES_MAX} bytes")
+        return message
+
+    return bounded
+
+
+async def checked_form(view: View) -> Mapping[str, str]:
+    """The form, which comes from a page of this session. ConfigError: it does not."""
+    form = await form_of(view.request)
+    if view.session is None or not view.session.made(form.get(TOKEN_FIELD, "")):
+        raise ConfigError("this page is too old, or another site sent the form: load the page again")
+    return form
+
+
+def application(console: Console, routes: Mapping[str, Handler], forms: Mapping[str, Handler]) -> Starlette:
+    """`routes`: path → page; `forms`: path → what a sent form does."""
+    made = Starlette(
+        routes=[
+            *(Route(path, page(handler), methods=["GET"]) for path, handler in routes.items()),
+            *(Route(path, page(handler), methods=["POST"]) for path, handler in forms.items()),
+            Mount("/static", StaticFiles(directory=FOLDER / "static")),
+        ],
+        middleware=[
+            Middleware(Guard, console=console),
+            Middleware(Cookies, console=console),
+            Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
+        ],
+    )
+    made.state.console = console
+    return made

@@ -1,0 +1,409 @@
+"""Pages of messages: searches whose results appear as they are found, one message, what comes live, dead letters.
+
+A page with results is made around a marker and sent in parts: what is before it, the rows as they are found, the rest.
+So it works without JavaScript. Loop thread.
+"""
+
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, RocketMQError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.times import time_ms, time_text
+from firearrow.client.cli.command import Call
+from firearrow.client.cli.groups.dlq import RECEIPT_COLUMNS
+from firearrow.client.cli.messages.message import PATH_COLUMNS, found_message
+from firearrow.client.cli.messages.message_view import Decode, Wanted, body_text, message_row, tags_of
+from firearrow.client.cli.messages.queue_reader import From, Span, Start, TopicReader, last_of
+from firearrow.client.console.app import Handler, View
+from firearrow.client.console.pages import Shown
+from firearrow.client.console.questions import Kept, Question, parsed
+from firearrow.client.console.rendering import path
+from firearrow.client.console.sessions import is_refusal
+
+LIMIT, LIMIT_MAX = 50, 1000
+LOOKED_AT = 10_000
+"""How many of the newest messages a search without a place looks at."""
+SCANNED_MAX, SCAN_S = 1_000_000, 60.0
+LIVE_MAX, LIVE_MESSAGES_MAX = 40, 2000
+BODY_SHOWN_BYTES = 64 << 10
+PREVIEW_CHARS = 160
+HIDDEN = "(hidden: this needs the right Sub on the topic)"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What the fields of the form mean."""
+
+    start: Start
+    wanted: Wanted
+    limit: int
+    queue: int | None
+    property: tuple[str, str] | None
+    until_ms: int
+    tags: str | None
+    sql: str | None
+
+    @classmethod
+    def of(cls, view: View) -> "Search":
+        """ConfigError: a field cannot be read."""
+        limit = _number(view.get("limit"), "limit", 1, LIMIT_MAX) or LIMIT
+        text, tags, sql = view.get("text"), view.get("tag") or None, view.get("sql") or None
+        if tags and sql:
+            raise ConfigError("give a tag or an SQL92 expression, not both: brokers filter by one of them")
+        name, equals, value = view.get("property").partition("=")
+        if view.get("property") and not (name and equals):
+            raise ConfigError("property: write NAME=VALUE")
+        is_filtered = bool(text or sql or tags or name)
+        start = Start.parse(view.get("from") or f"-{LOOKED_AT if is_filtered else limit}")
+        until_ms = time_ms(view.get("to")) if view.get("to") else 0
+        key = view.get("key")
+        wanted = Wanted(
+            keys=frozenset([key]) if key else frozenset(),
+            grep=re.compile(re.escape(text)) if text else None,
+            since_ms=start.value if start.kind is From.TIME else 0,
+            until_ms=until_ms,
+            tags=tags_of(tags),
+        )
+        queue = _number(view.get("queue"), "queue", 0, 1 << 16)
+        return cls(start, wanted, limit, queue, (name, value) if name else None, until_ms, tags, sql)
+
+    def __call__(self, message: ReceivedMessage) -> bool:
+        if self.property is not None and message.get_property(self.property[0]) != self.property[1]:
+            return False
+        return self.wanted(message)
+
+    @property
+    def is_newest(self) -> bool:
+        return self.start.kind is From.LAST
+
+    @property
+    def is_filtered(self) -> bool:
+        wanted = self.wanted
+        return bool(wanted.grep or self.tags or self.sql or self.property or wanted.keys)
+
+
+def _number(text: str, name: str, least: int, most: int) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
+        raise ConfigError(f"{name}: write a number from {least} to {most:,}")
+    return int(text)
+
+
+# ---- what is found ----
+
+
+async def messages(view: View) -> Response:
+    """A search in one topic."""
+    topic = view.part("topic")
+    if view.get("id"):
+        return RedirectResponse(path("topics", topic, "messages", view.get("id")), 303)
+    search = Search.of(view)
+    may_read = await may_read_bodies(view, topic)
+    if search.wanted.grep is not None and not may_read:
+        raise ConfigError("text: to search in bodies, the right Sub on the topic is needed")
+    notes: list[str] = []
+    found = await _found(view, topic, search, notes)
+    return _streamed(
+        view, "messages.html", partial(_rows, view, found, may_read=may_read, notes=notes), topic=topic
+    )
+
+
+async def _found(
+    view: View, topic: str, search: Search, notes: list[str]
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """Those of the search, found while they are read. RocketMQError: the topic cannot be read at all."""
+    admin = view.access.admin
+    if search.wanted.keys:
+        key = next(iter(search.wanted.keys))
+        named = await admin.messages_by_key(topic, key, search.limit, search.wanted.since_ms)
+        return _listed([each for each in named if search(each)][: search.limit])
+    reader = TopicReader(admin, topic, tags=search.tags, sql=search.sql, failed=notes.append)
+    spans = await reader.spans(search.start)
+    if search.queue is not None:
+        spans = {queue: span for queue, span in spans.items() if queue.queue_id == search.queue}
+    if search.until_ms:
+        spans = await reader.until(spans, search.until_ms)
+    if search.is_newest:
+        return _newest(reader, spans, search, notes)
+    return _scanned(reader, spans, search, notes)
+
+
+async def _listed(found: Iterable[ReceivedMessage]) -> AsyncGenerator[ReceivedMessage, None]:
+    for each in found:
+        yield each
+
+
+async def _newest(
+    reader: TopicReader, spans: Mapping[MessageQueue, Span], search: Search, notes: list[str]
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """The newest first; all that may be meant are read before."""
+    if search.is_filtered:
+        looked = max(LOOKED_AT, search.start.value)
+        notes.append(
+            f"looked at the newest {looked:,} messages of each queue; a place in “From” looks further"
+        )
+    matching = (each async for each in _scanned(reader, spans, search, notes, is_limited=False))
+    for message in reversed(list(await last_of(matching, search.limit))):
+        yield message
+
+
+async def _scanned(
+    reader: TopicReader,
+    spans: Mapping[MessageQueue, Span],
+    search: Search,
+    notes: list[str],
+    *,
+    is_limited: bool = True,
+) -> AsyncGenerator[ReceivedMessage, None]:
+    found = scanned = 0
+    end_s = time.monotonic() + SCAN_S
+    async with contextlib.aclosing(reader.stored(spans)) as stored:
+        async for message in stored:
+            scanned += 1
+            if search(message):
+                yield message
+                found += 1
+                if is_limited and found == search.limit:
+                    notes.append(f"the first {found} are shown; raise “At most” to see more")
+                    return
+            if scanned == SCANNED_MAX or time.monotonic() > end_s:
+                last = time_text(message.store_timestamp)
+                notes.append(f"stopped after {scanned:,} messages, at {last}: continue from there")
+                return
+
+
+async def _rows(
+    view: View,
+    found: AsyncGenerator[ReceivedMessage, None],
+    *,
+    may_read: bool,
+    notes: list[str],
+    most: int | None = None,
+) -> AsyncIterator[str]:
+    """The rows of the table, then notes."""
+    template = view.console.templates.get_template("message_row.html")
+    count = 0
+    try:
+        async with contextlib.aclosing(found) as each:
+            async for message in each:
+                yield template.render(shown_row(message, may_read))
+                count += 1
+                if count == most:
+                    notes.append(f"{most:,} messages were shown: load the page again to continue")
+                    break
+    except RocketMQError as error:
+        notes.append(str(error))
+    yield view.console.templates.get_template("message_end.html").render(count=count, notes=notes)
+
+
+def shown_row(message: ReceivedMessage, may_read: bool) -> dict[str, Any]:
+    """The members of a row of the table."""
+    row = message_row(message)
+    text = body_text(message) if may_read else HIDDEN
+    row["href"] = path("topics", message.topic, "messages", message.message_id)
+    row["preview"] = text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}…"
+    return row
+
+
+def _streamed(
+    view: View, template: str, rows: Callable[[], AsyncIterator[str]], **values: object
+) -> StreamingResponse:
+    """The template has `marker` where the rows go."""
+    marker = secrets.token_hex(16)
+    before, _, after = view.html(template, marker=marker, **values).partition(marker)
+
+    async def parts() -> AsyncIterator[str]:
+        yield before
+        async for row in rows():
+            yield row
+        yield after
+
+    # what is compressed would wait until there is enough of it
+    return StreamingResponse(parts(), media_type="text/html", headers={"Content-Encoding": "identity"})
+
+
+async def live(view: View) -> Response:
+    """Messages as they come, for as long as the page is open."""
+    topic, console = view.part("topic"), view.console
+    if console.running > LIVE_MAX:
+        raise ConfigError(f"{LIVE_MAX} requests are answered now: close a live page, and try again")
+    may_read = await may_read_bodies(view, topic)
+    notes: list[str] = []
+    reader = TopicReader(view.access.admin, topic, tags=view.get("tag") or None, failed=notes.append)
+    spans = await reader.spans(Start(From.END))
+    rows = partial(_rows, view, reader.coming(spans), may_read=may_read, notes=notes, most=LIVE_MESSAGES_MAX)
+    return _streamed(view, "live.html", rows, topic=topic)
+
+
+async def may_read_bodies(view: View, topic: str) -> bool:
+    """Whether the visitor may consume the topic: the index also answers those who may only look at it."""
+    if view.console.mask_bodies:
+        return False
+    if not view.access.user:
+        return True
+    admin = view.access.admin
+    try:
+        queue = (await admin.queues(topic))[0]
+        end = await admin.max_offset(queue)
+        async for _ in TopicReader(admin, topic).stored({queue: Span(end, end + 1)}):
+            break
+    except BrokerError as error:
+        if is_refusal(error):
+            return False
+        raise
+    except ClientError:
+        return False
+    return True
+
+
+# ---- one message ----
+
+
+async def message(view: View) -> Response:
+    topic, name = view.part("topic"), view.part("id")
+    decode = view.get("decode") if view.get("decode") in list(Decode) else ""
+    kept = await view.ask("message", "path", topic, name)
+    found = await _message(view, topic, name)
+    if found is None:
+        return view.page("message.html", topic=topic, name=name, row=None, steps=kept, columns=PATH_COLUMNS)
+    may_read = await may_read_bodies(view, topic)
+    row = message_row(found)
+    properties = row.pop("properties")
+    row.pop("body")
+    shown, encoding, size = _body(found, decode) if may_read else (HIDDEN, "", found.body_bytes)
+    return view.page(
+        "message.html",
+        topic=topic,
+        name=name,
+        row=row,
+        properties=properties,
+        body=shown,
+        encoding=encoding,
+        size=size,
+        is_cut=may_read and size > BODY_SHOWN_BYTES,
+        may_read=may_read,
+        decode=decode,
+        decodes=[each.value for each in Decode],
+        steps=kept,
+        columns=PATH_COLUMNS,
+    )
+
+
+async def _message(view: View, topic: str, name: str) -> ReceivedMessage | None:
+    """None: it is not in its topic (yet)."""
+    given = parsed(Question("message", "get", {}, (topic, name)))
+    call = Call(given, view.access.context, Kept(), view.access.admin)
+    try:
+        return await found_message(call)
+    except BrokerError as error:
+        if is_refusal(error):
+            raise
+        return None
+    except ClientError:
+        return None
+
+
+def _body(found: ReceivedMessage, decode: str) -> tuple[str, str, int]:
+    """As text, its encoding, its bytes. Without a choice JSON is indented."""
+    try:
+        body = found.body
+    except RocketMQError as unreadable:
+        return str(unreadable), "unreadable", found.body_bytes
+    cut = body[:BODY_SHOWN_BYTES]
+    if not decode and len(body) <= BODY_SHOWN_BYTES and body[:1] in (b"{", b"["):
+        with contextlib.suppress(orjson.JSONDecodeError):
+            return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode(), "JSON", len(body)
+    if decode in ("", Decode.AUTO, Decode.TEXT, Decode.JSON):
+        try:
+            return cut.decode("utf-8", "strict" if decode != Decode.TEXT else "replace"), "text", len(body)
+        except UnicodeDecodeError as error:
+            if error.start > len(cut) - 4 and len(cut) < len(body):  # a character was cut
+                return cut[: error.start].decode(), "text", len(body)
+    if decode == Decode.BASE64:
+        import base64  # noqa: PLC0415 (rare)
+
+        return base64.b64encode(cut).decode(), "base64", len(body)
+    return _hex_dump(cut), "hex", len(body)
+
+
+def _hex_dump(body: bytes) -> str:
+    """Sixteen bytes a line, with what of them is ASCII."""
+    lines = []
+    for at in range(0, len(body), 16):
+        part = body[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {part.hex(' '):<47}  {text}")
+    return "\n".join(lines)
+
+
+async def download(view: View) -> Response:
+    """The body as it was sent."""
+    topic, name = view.part("topic"), view.part("id")
+    if not await may_read_bodies(view, topic):
+        raise ConfigError("to download bodies, the right Sub on the topic is needed")
+    found = await _message(view, topic, name)
+    if found is None:
+        raise ClientError(f"topic {topic} has no message {name}")
+    file = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
+    headers = {"Content-Disposition": f'attachment; filename="{file}.bin"'}
+    return Response(found.body, media_type="application/octet-stream", headers=headers)
+
+
+# ---- dead letters ----
+
+
+async def dead_letters_of(view: View) -> Response:
+    """Those of a group, grouped by the topic that they came from, with what became of each."""
+    name = view.part("group")
+    text = view.get("text")
+    kept = await view.ask(
+        "dlq",
+        "show",
+        name,
+        _from=view.get("from") or "start",
+        to=view.get("to"),
+        key=view.get("key"),
+        tag=view.get("tag"),
+        ids=view.get("ids"),
+        grep=re.escape(text) if text else None,
+        limit=_number(view.get("limit"), "limit", 1, LIMIT_MAX) or 200,
+    )
+    receipts = await view.ask("dlq", "receipts", name)
+    may_read: dict[str, bool] = {}
+    by_topic: dict[str, int] = {}
+    for row in kept.table.rows:
+        origin = str(row["originTopic"] or "unknown")
+        by_topic[origin] = by_topic.get(origin, 0) + 1
+    if kept.table.rows:
+        may_read[""] = await may_read_bodies(view, str(kept.table.rows[0]["topic"]))
+    return view.page(
+        "dead_letters_of.html",
+        group=name,
+        shown=Shown(view, kept.table, "msgId"),
+        hidden="" if may_read.get("", True) else HIDDEN,
+        by_topic=sorted(by_topic.items(), key=lambda pair: -pair[1]),
+        notes=kept.notes,
+        receipts=receipts.table.rows[-LIMIT_MAX:],
+        receipt_columns=RECEIPT_COLUMNS,
+    )
+
+
+PAGES: dict[str, Handler] = {
+    "/topics/{topic}/bodies/{id:path}": download,
+    "/dead-letters/{group}": dead_letters_of,
+    "/topics/{topic}/live": live,
+    "/topics/{topic}/messages": messages,
+    "/topics/{topic}/messages/{id:path}": message,
+}

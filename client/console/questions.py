@@ -1,0 +1,181 @@
+"""Questions: the verbs of the command line, asked by the console, with what they print kept as values.
+
+A verb gets a Call as on the command line, but its Output keeps rows, records and notes. So the console shows what the
+command line shows, previews a change by `--dry-run`, and does it by `--yes`. Only verbs and options that are named
+here can be asked: others read files or run commands of this machine. Loop thread.
+"""
+
+import argparse
+import contextlib
+import io
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.cli.cluster import config, status, top, user
+from firearrow.client.cli.command import Call, Command
+from firearrow.client.cli.contexts import Context
+from firearrow.client.cli.groups import clients, dlq, group
+from firearrow.client.cli.messages import message, send, timer, tx
+from firearrow.client.cli.output import Colour, Column, Output
+from firearrow.client.cli.topics import queue, topic
+
+COMMANDS = {
+    "clients": clients.declared,
+    "config": config.declared,
+    "dlq": dlq.declared,
+    "group": group.declared,
+    "message": message.declared,
+    "queue": queue.declared,
+    "send": send.declared,
+    "status": status.declared,
+    "timer": timer.declared,
+    "top": top.declared,
+    "topic": topic.declared,
+    "tx": tx.declared,
+    "user": user.declared,
+}
+WITHOUT_VERBS = frozenset({"doctor", "send", "status", "top"})
+NO_FILES = ("--ids",)
+"""Options whose values name a file if they start with @."""
+VALUE_CHARS_MAX = 4096
+
+Value = str | int | bool | Sequence[str] | None
+
+
+@dataclass(slots=True)
+class Table:
+    """What a verb printed as a table."""
+
+    columns: Sequence[Column]
+    rows: list[Mapping[str, Any]]
+
+
+class Kept(Output):
+    """Keeps what a verb prints. `code`: its exit code."""
+
+    def __init__(self) -> None:
+        self.terminal, self.json, self.has_colours = False, True, False
+        self.tables: list[Table] = []
+        self.records: list[Mapping[str, Any]] = []
+        self.notes: list[str] = []
+        self.code = 0
+
+    @property
+    def table(self) -> Table:
+        """The only one, or an empty one."""
+        return self.tables[0] if self.tables else Table((), [])
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        """The only one, or an empty one."""
+        return self.records[0] if self.records else {}
+
+    def rows(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+        self.tables.append(Table(columns, list(rows)))
+
+    def record(self, values: Mapping[str, Any], columns: Sequence[Column] = ()) -> None:
+        self.records.append(values)
+
+    def json_line(self, values: Mapping[str, Any]) -> None:
+        self.records.append(values)
+
+    def done(self, sentence: str, values: Mapping[str, Any]) -> None:
+        self.notes.append(sentence)
+
+    def note(self, line: str) -> None:
+        self.notes.append(line)
+
+    def shown(self, line: str) -> None:
+        self.notes.append(line)
+
+    def text(self, line: str) -> None:
+        if line:
+            self.notes.append(line)
+
+    def painted(self, text: str, colour: Colour | None) -> str:
+        return text
+
+    def flush(self) -> None:
+        pass
+
+    def redraw(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`firearrow COMMAND VERB` with these options and words. `body`: of a message, which is never read from a file."""
+
+    command: str
+    verb: str = ""
+    options: Mapping[str, Value] = field(default_factory=dict)
+    words: Sequence[str] = ()
+    body: bytes | None = None
+
+    def arguments(self) -> list[str]:
+        """As they follow the command. ConfigError: a value is too long, or would name a file."""
+        found = [self.verb] if self.verb else []
+        for name, value in self.options.items():
+            values = [value] if isinstance(value, str | int) or value is None else list(value)
+            for each in values:
+                if each is True:
+                    found.append(name)
+                elif each is not None and each is not False and each != "":
+                    _check_value(name, str(each))
+                    found.append(f"{name}={each}")
+        for word in self.words:
+            _check_value("the name", word)
+        return [*found, "--", *self.words] if self.words else found
+
+    def text(self) -> str:
+        """The command line that does the same."""
+        shown = [each for each in self.arguments() if each != "--"]
+        return shlex.join(["firearrow", self.command, *shown, *(["BODY"] if self.body is not None else [])])
+
+
+def _check_value(name: str, text: str) -> None:
+    if len(text) > VALUE_CHARS_MAX:
+        raise ConfigError(f"{name}: at most {VALUE_CHARS_MAX} characters")
+    if name in NO_FILES and text.lstrip().startswith("@"):
+        raise ConfigError(f"{name}: write ids; files of this machine cannot be named here")
+
+
+def declared(command: str) -> Command:
+    if command == "doctor":
+        from firearrow.client.cli.doctor.command import Doctor  # noqa: PLC0415 (large)
+        from firearrow.client.cli.doctor.command import declared as doctor_declared  # noqa: PLC0415
+
+        return doctor_declared(Doctor())
+    return COMMANDS[command]()
+
+
+def parsed(question: Question) -> argparse.Namespace:
+    """The verb's arguments. ConfigError: its parser refuses them."""
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(errors):
+            given = declared(question.command).parse(question.arguments())
+    except SystemExit:
+        text = errors.getvalue().strip().rpartition("; firearrow ")[0].partition(": ")[2]
+        raise ConfigError(text or "these values cannot be used") from None
+    if question.body is not None:
+        given.body = question.body
+    return given
+
+
+async def ask(question: Question, context: Context, admin: Admin) -> Kept:
+    """What the verb prints. RocketMQError: as the verb raises it."""
+    given, kept = parsed(question), Kept()
+    call = Call(given, context, kept, admin)
+    try:
+        kept.code = await given.verb.action(call) or 0
+    finally:
+        await call.close()
+    return kept

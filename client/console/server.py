@@ -1,0 +1,181 @@
+"""Serve a web console for a cluster, FireArrow's or Apache's."""
+
+import argparse
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import uvicorn
+
+from firearrow.client.base.errors import ClientError, ConfigError
+from firearrow.client.cli.command import Call, Command, positive
+from firearrow.client.cli.contexts import chosen_context
+from firearrow.client.console import actions, message_pages, pages
+from firearrow.client.console.app import Console, application
+from firearrow.client.console.sessions import Gate
+
+log = logging.getLogger("firearrow.console")
+
+LISTEN = "127.0.0.1:8088"
+KEEP_ALIVE_S = 20
+REQUESTS_MAX = 200
+HEAD_BYTES_MAX = 32 << 10
+CHECK_S = 1.0
+STOP_S = 3
+
+
+def declared() -> Command:
+    """The command."""
+    command = Command("console", __doc__)
+    verb = command.only(serve)
+    verb.argument(
+        "--listen", default=LISTEN, metavar="HOST:PORT", help=f"where the console listens (default {LISTEN})"
+    )
+    verb.argument("--read-only", action="store_true", help="offer no actions")
+    verb.argument(
+        "--mask-bodies", action="store_true", help="show no bodies of messages, whatever a user may do"
+    )
+    verb.argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate; needs --tls-key")
+    verb.argument("--tls-key", metavar="FILE", help="private key of --tls-cert")
+    verb.argument("--fd", type=int, help=argparse.SUPPRESS)
+    verb.argument("--idle", type=positive, help=argparse.SUPPRESS)
+    return command
+
+
+def main(arguments: Sequence[str]) -> int:
+    return declared().run(arguments)
+
+
+async def serve(call: Call) -> int:
+    """Serve a web console for a cluster, until it is stopped. Visitors sign in as users of the brokers; a console of
+    brokers without users listens on this machine only.
+
+        firearrow console --namesrv 10.0.0.1:9876;10.0.0.2:9876
+        firearrow console --listen 0.0.0.0:8088 --tls-cert cert.pem --tls-key key.pem
+    """
+    given = call.arguments
+    if (given.tls_cert is None) != (given.tls_key is None):
+        raise ConfigError("--tls-cert and --tls-key need each other")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log.setLevel(logging.INFO)
+    listening = _listen(given.listen, given.fd)
+    gate = Gate(chosen_context(given.context, given.namesrv), given.timeout)
+    host, port = listening.getsockname()[:2]
+    console = Console(
+        gate,
+        read_only=given.read_only,
+        mask_bodies=given.mask_bodies,
+        cookie=f"firearrow_console_{port}",
+        secure=given.tls_cert is not None,
+        is_loopback=ipaddress.ip_address(host).is_loopback,
+    )
+    try:
+        if not console.is_loopback:
+            await _check_users(gate, f"{host}:{port}")
+        scheme = "https" if console.secure else "http"
+        shown = f"[{host}]" if ":" in host else host
+        if given.fd is None:
+            print(f"firearrow console: {scheme}://{shown}:{port}", flush=True)
+        await _run(console, listening, given)
+    finally:
+        await console.close()
+        listening.close()
+    return 0
+
+
+def _listen(address: str, fd: int | None) -> socket.socket:
+    """ConfigError: it is no address, or cannot be used."""
+    if fd is not None:
+        return socket.socket(fileno=fd)
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"--listen: {address!r} is not HOST:PORT")
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(target)
+        made.listen(128)
+    except OSError as error:
+        raise ConfigError(f"--listen: cannot listen on {address}: {error.strerror or error}") from None
+    return made
+
+
+async def _check_users(gate: Gate, address: str) -> None:
+    """ConfigError: everyone who reaches this address could do everything."""
+    try:
+        await gate.look()
+    except ClientError as error:
+        raise ConfigError(
+            f"--listen {address}: it is not known whether the brokers have users: {error}; start them first"
+        ) from None
+    if not gate.has_users:
+        raise ConfigError(
+            f"--listen {address}: the brokers have no users, so everyone there could do everything; start them with "
+            "authenticationEnabled=true, or listen on 127.0.0.1"
+        )
+
+
+async def _run(console: Console, listening: socket.socket, given: argparse.Namespace) -> None:
+    app = application(
+        console,
+        {**pages.PAGES, **message_pages.PAGES, **actions.PAGES},
+        {**pages.FORMS, **actions.FORMS},
+    )
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            loop="none",
+            http="h11",
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=REQUESTS_MAX,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=STOP_S,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+            ssl_certfile=given.tls_cert,
+            ssl_keyfile=given.tls_key,
+        )
+    )
+    async with _ending(console, server, given):
+        await server.serve(sockets=[listening])
+
+
+@contextlib.asynccontextmanager
+async def _ending(console: Console, server: uvicorn.Server, given: argparse.Namespace) -> AsyncIterator[None]:
+    """A console that a broker started ends with the broker, or after `--idle` seconds without a visit."""
+    if given.fd is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def broker_ended() -> None:
+        if not os.read(sys.stdin.fileno(), 64):
+            loop.remove_reader(sys.stdin.fileno())
+            server.should_exit = True
+
+    async def watch() -> None:
+        while not server.should_exit:
+            await asyncio.sleep(CHECK_S)
+            idle_s = time.monotonic() - console.used_s
+            if given.idle is not None and not console.running and idle_s > given.idle:
+                server.should_exit = True
+
+    loop.add_reader(sys.stdin.fileno(), broker_ended)
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        loop.remove_reader(sys.stdin.fileno())

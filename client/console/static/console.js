@@ -1,0 +1,53 @@
+// What the pages do beyond links and forms: the theme, curves with numbers, and keys. All of it is optional.
+(() => {
+  "use strict";
+  const root = document.documentElement, themes = ["", "light", "dark"];
+  const store = { get: () => { try { return localStorage.getItem("theme") || ""; } catch { return ""; } },
+                  set: (value) => { try { localStorage.setItem("theme", value); } catch { /* not kept */ } } };
+  const show = (theme) => { if (theme) root.dataset.theme = theme; else delete root.dataset.theme; };
+  show(store.get());
+
+  const button = document.getElementById("theme");
+  if (button) {
+    const label = () => { button.textContent = `Theme: ${store.get() || "system"}`; };
+    button.hidden = false;
+    label();
+    button.addEventListener("click", () => {
+      store.set(themes[(themes.indexOf(store.get()) + 1) % themes.length]);
+      show(store.get());
+      label();
+      draw();
+    });
+  }
+
+  let drawn = [];
+  async function draw() {
+    if (!window.uPlot) return;
+    drawn.forEach((each) => each.destroy());
+    drawn = [];
+    const style = getComputedStyle(root), colour = (name) => style.getPropertyValue(name).trim();
+    for (const box of document.querySelectorAll(".curve[data-series]")) {
+      if (!box.dataset.series) continue;
+      const answer = await fetch(box.dataset.series, { headers: { Accept: "application/json" } });
+      if (!answer.ok) continue;
+      const { times, values } = await answer.json();
+      if (!times.length) continue;
+      box.querySelector("svg")?.remove();
+      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 } };
+      drawn.push(new uPlot({ width: box.clientWidth, height: 160, legend: { show: true },
+        series: [{}, { label: "value", stroke: colour("--accent"), width: 1.5 }], axes: [axis, { ...axis, size: 60 }] },
+        [times, values], box));
+    }
+  }
+  let waiting;
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(draw, 200); });
+  addEventListener("DOMContentLoaded", draw);
+
+  // "/" goes to the search, as on other consoles
+  addEventListener("keydown", (event) => {
+    const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const field = document.querySelector("[role=search] input");
+    if (field) { event.preventDefault(); field.focus(); }
+  });
+})();
