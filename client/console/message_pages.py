@@ -17,7 +17,13 @@ import orjson
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, RocketMQError
+from firearrow.client.base.errors import (
+    BrokerError,
+    ClientError,
+    ConfigError,
+    RocketMQError,
+    TransportError,
+)
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.times import time_ms, time_text
 from firearrow.client.cli.command import Call
@@ -367,20 +373,14 @@ async def download(view: View) -> Response:
 async def dead_letters_of(view: View) -> Response:
     """Those of a group, grouped by the topic that they came from, with what became of each."""
     name = view.part("group")
-    text = view.get("text")
-    kept = await view.ask(
-        "dlq",
-        "show",
-        name,
-        _from=view.get("from") or "start",
-        to=view.get("to"),
-        key=view.get("key"),
-        tag=view.get("tag"),
-        ids=view.get("ids"),
-        grep=re.escape(text) if text else None,
-        limit=_number(view.get("limit"), "limit", 1, LIMIT_MAX) or 200,
-    )
-    receipts = await view.ask("dlq", "receipts", name)
+    try:
+        kept = await _letters(view, name)
+        receipts = (await view.ask("dlq", "receipts", name)).table.rows
+    except ClientError as error:
+        if isinstance(error, BrokerError | TransportError):
+            raise
+        kept, receipts = Kept(), []
+        kept.note(str(error))  # it has none
     may_read: dict[str, bool] = {}
     by_topic: dict[str, int] = {}
     for row in kept.table.rows:
@@ -395,8 +395,24 @@ async def dead_letters_of(view: View) -> Response:
         hidden="" if may_read.get("", True) else HIDDEN,
         by_topic=sorted(by_topic.items(), key=lambda pair: -pair[1]),
         notes=kept.notes,
-        receipts=receipts.table.rows[-LIMIT_MAX:],
+        receipts=receipts[-LIMIT_MAX:],
         receipt_columns=RECEIPT_COLUMNS,
+    )
+
+
+async def _letters(view: View, name: str) -> Kept:
+    text = view.get("text")
+    return await view.ask(
+        "dlq",
+        "show",
+        name,
+        _from=view.get("from") or "start",
+        to=view.get("to"),
+        key=view.get("key"),
+        tag=view.get("tag"),
+        ids=view.get("ids"),
+        grep=re.escape(text) if text else None,
+        limit=_number(view.get("limit"), "limit", 1, LIMIT_MAX) or 200,
     )
 
 

@@ -8,7 +8,14 @@ from typing import Any
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from firearrow.client.admin_api.extensions import Extensions
-from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, OnlyFireArrow, TransportError
+from firearrow.client.base.errors import (
+    BrokerError,
+    ClientError,
+    ConfigError,
+    NoRoute,
+    OnlyFireArrow,
+    TransportError,
+)
 from firearrow.client.base.times import now_ms, time_text
 from firearrow.client.cli.formats import is_system_group, members
 from firearrow.client.cli.groups.group import LAG_COLUMNS, MEMBER_COLUMNS
@@ -16,7 +23,7 @@ from firearrow.client.cli.groups.group import TOPIC_COLUMNS as GROUP_TOPIC_COLUM
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.topics.topic import CONFIG_COLUMNS, QUEUE_COLUMNS
 from firearrow.client.console.app import Handler, View, checked_form, cookie_text, form_of
-from firearrow.client.console.questions import Table
+from firearrow.client.console.questions import Kept, Table
 from firearrow.client.console.rendering import Curve, address, bars, curve, path, thinned
 from firearrow.client.console.sessions import LoginRefused
 
@@ -283,7 +290,10 @@ async def waiting(view: View) -> Response:
 
 async def transactions(view: View) -> Response:
     discarded = view.get("discarded") == "1"
-    kept = await view.ask("tx", "list", group=view.get("group"), discarded=discarded, limit=LIMIT)
+    try:
+        kept = await view.ask("tx", "list", group=view.get("group"), discarded=discarded, limit=LIMIT)
+    except NoRoute:  # the topic of discarded ones is created with the first of them
+        kept = Kept()
     return view.page(
         "transactions.html", shown=Shown(view, kept.table, "topic"), notes=kept.notes, discarded=discarded
     )
