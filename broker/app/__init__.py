@@ -2,6 +2,7 @@
 
 - `app`: one start of the broker: builds its parts in order, runs, and stops them in the opposite one
 - `commands`: what `firearrow broker` and `firearrow namesrv` do with their arguments: log, options, check or run
+- `console`: the web console as a child process, which runs only while it is visited
 - `controller_mode`: the connections to controllers, and one start of the broker under them
 - `fast_path`: builds the fast path and sets its plain topics
 - `foundation`: Foundation: store, journal, flusher, saver, server, write batch

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from firearrow.broker.app.foundation import STOP_S, Foundation, Lifecycle, Start, foundation
 from firearrow.broker.app.grpc_services import GrpcServices
 from firearrow.broker.app.metrics_services import MetricsServices, make_metrics
-from firearrow.broker.app.ports import Ports, hint_at_loopback, listen
+from firearrow.broker.app.ports import ANY_HOST, Ports, hint_at_loopback, listen
 from firearrow.broker.app.replication import Replication, make_replication, replication_port
 from firearrow.broker.app.services import Services, make_services, run_services, serve_fast_path
 from firearrow.broker.app.state import State, load_state
@@ -46,12 +46,13 @@ from firearrow.broker.tables.registration import BrokerIdentity
 
 
 class Broker(NamedTuple):
-    """What serves now. `http`: where it serves metrics; None: nowhere."""
+    """What serves now. `http`: where it serves metrics, `console`: where a visit starts it; None: nowhere."""
 
     base: Foundation
     state: State
     ports: Ports
     http: Address | None
+    console: Address | None
 
 
 class App:
@@ -79,6 +80,8 @@ class App:
             if broker.http is not None:
                 scheme = "https" if broker.base.tls.enforcing else "http"
                 announce("firearrow metrics: {}://{}:{}/metrics".format(scheme, *broker.http))
+            if broker.console is not None:
+                announce("firearrow console: http://{}:{}".format(*broker.console))
             systemd.notify(systemd.READY, f"STATUS={line}")
             if not signals.stopped:  # else while it started again
                 await lifecycle.stopping.wait()
@@ -140,7 +143,21 @@ async def serving(start: Start, lifecycle: Lifecycle) -> AsyncIterator[Broker]:
         base.server.start_serving()
         gc.collect(1)  # all objects would take as long as opening the store; hardly any garbage is older
         gc.freeze()
-        yield Broker(base, state, ports, http)
+        yield Broker(base, state, ports, http, await _console(base, ports, running))
+
+
+async def _console(base: Foundation, ports: Ports, running: AsyncExitStack) -> Address | None:
+    """Where the console can be visited, if the options ask for it. StartError."""
+    if not base.options.console_listen:
+        return None
+    from firearrow.broker.app.console import console  # noqa: PLC0415 (most brokers have none)
+
+    name_servers = ports.name_servers
+    if ports.naming is not None:
+        host, port = ports.naming
+        name_servers = [("127.0.0.1" if host in ANY_HOST else host, port)]
+    started = console(base.loop, base.options, name_servers, requires_tls=base.tls.enforcing)
+    return await running.enter_async_context(started)
 
 
 # ---- the name servers ----

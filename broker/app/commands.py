@@ -177,6 +177,9 @@ def _flags(given: BrokerArguments) -> dict[str, str]:
         flags["bindAddress"], flags["listenPort"] = host, str(port)
     if given.http is not None:
         flags |= _http_flags(given.http)
+    if given.console is not None:
+        is_off = address_of(given.console, "--console") is None
+        flags["consoleListen"] = "" if is_off else given.console
     if given.advertise is not None:
         address = address_of(given.advertise, "--advertise")
         if address is None or address[1] == 0:

@@ -11,6 +11,7 @@ from firearrow._native.base.command_line import Parser
 LEVELS, FORMATS = ("debug", "info", "warning", "error"), ("text", "json")
 LOG_FILE_SIZE, LOG_FILES = "64M", 5
 LOG_FILES_MAX = 1000
+CONSOLE_LISTEN = "127.0.0.1:8088"
 
 
 class ServerArguments(argparse.Namespace):
@@ -33,6 +34,7 @@ class BrokerArguments(ServerArguments):
     namesrv_listen: str
     namesrv: str | None
     http: str | None
+    console: str | None
     set: list[str]
     check_config: Path | None
 
@@ -65,6 +67,13 @@ def broker_parser() -> Parser:
         "--http",
         metavar="HOST:PORT",
         help="where to serve /metrics, /healthz, /readyz and /status  [default: off; Apache's port is 5557]",
+    )
+    option(
+        "--console",
+        nargs="?",
+        const=CONSOLE_LISTEN,
+        metavar="HOST:PORT",
+        help=f"where a visit starts the web console, or off; without a value {CONSOLE_LISTEN}  [default: off]",
     )
     option("--config", type=Path, metavar="FILE", help="a configuration file such as Apache's broker.conf")
     option(

@@ -470,6 +470,11 @@ class Options:
     """Most series of a metric; the rest is added up in one."""
     metrics_idle_groups: bool = _option(False, "metricsIdleGroups", "running")
     """Lags also of groups without members and lag in a topic; Apache has them always."""
+    # console
+    console_listen: str = _option("", "consoleListen")
+    """Where a visit starts the web console of `firearrow[console]`, as HOST:PORT; empty: nowhere."""
+    console_idle_ms: int = _option(600_000, "consoleIdleTimeout", low=1000, high=NO_LIMIT)
+    """Ends the console's process after so long without a visit."""
     # users and rules
     authentication: bool = _option(False, "authenticationEnabled")
     """Each request must be signed by a user of `users.json`, also to the name server in this process."""

@@ -241,6 +241,7 @@ async def act(view: View) -> Response:
         given=values,
         kept=kept,
         line=question.text(),
+        fault="",
         proof=view.session.proof(text),
         step="preview",
     )

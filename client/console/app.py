@@ -33,7 +33,7 @@ from firearrow.client.base.errors import (
     TransportError,
 )
 from firearrow.client.console.questions import Kept, Question, ask
-from firearrow.client.console.rendering import FOLDER, address, environment
+from firearrow.client.console.rendering import FOLDER, address, environment, visible
 from firearrow.client.console.sessions import Access, Gate, Session, Sessions, is_refusal
 
 log = logging.getLogger("firearrow.console")
@@ -166,6 +166,12 @@ def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             return await handler(view)
         except RocketMQError as error:
             return error_page(view, error)
+        except Exception:
+            log.exception("the page %s failed", visible(request.url.path))
+            text = "The console's log has the reason."
+            return view.page(
+                "error.html", 500, title="This page has failed", text=text, advice="", sign_in=""
+            )
 
     return endpoint
 

@@ -20,7 +20,9 @@ class Site(NamedTuple):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("console")
-    with BrokerProcess(folder / "store", "--set", "enablePropertyFilter=true") as broker:
+    with BrokerProcess(
+        folder / "store", "--set", "enablePropertyFilter=true", "--set", "recallMessageEnable=true"
+    ) as broker:
         ids = fill(broker)
         assert broker.name_server is not None
         with ConsoleProcess(broker.name_server, folder) as console:

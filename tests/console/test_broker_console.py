@@ -1,0 +1,102 @@
+"""`firearrow broker --console`: a child that runs only while it is visited, and ends with the broker."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from firearrow.client.local_broker import LocalBrokerError
+from tests.auth.secured import ROOT, ROOT_PASSWORD, options
+from tests.console.running import Visitor
+from tests.support.broker_process import WAYS, BrokerProcess
+from tests.support.eventually import eventually
+
+
+@contextmanager
+def broker_with_console(folder: Path, *arguments: str) -> Iterator[tuple[BrokerProcess, str]]:
+    """The broker, and where its console can be visited."""
+    with BrokerProcess(
+        folder / "store", *arguments, environment={"XDG_STATE_HOME": str(folder)}, way=WAYS["engine"]
+    ) as broker:
+        assert broker.process.stdout is not None
+        line = broker.process.stdout.readline()
+        assert line.startswith("firearrow console: "), line
+        yield broker, line.split()[-1]
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_the_child_runs_while_it_is_visited(tmp_path: Path) -> None:
+    idle = ("--set", "consoleIdleTimeout=2000")
+    with broker_with_console(tmp_path, "--console", "127.0.0.1:0", *idle) as (broker, url):
+        assert children(broker.process.pid) == []
+        with Visitor(url) as visitor:
+            assert "<h1>Topics</h1>" in visitor.page("/topics")
+            [child] = children(broker.process.pid)
+            assert "<h1>Groups" not in visitor.page("/topics")
+            assert children(broker.process.pid) == [child]
+        eventually(lambda: children(broker.process.pid) == [], within_s=30)
+        assert "<h1>Topics</h1>" in httpx.get(f"{url}/topics", timeout=30).text
+        [again] = children(broker.process.pid)
+        assert again != child
+        assert broker.stop() == 0
+        assert not is_running(again)
+    assert "the console has ended" in broker.log.read_text()
+
+
+def test_a_killed_broker_leaves_no_child(tmp_path: Path) -> None:
+    with broker_with_console(tmp_path, "--console", "127.0.0.1:0") as (broker, url):
+        assert httpx.get(f"{url}/topics", timeout=30).status_code == 200
+        [child] = children(broker.process.pid)
+        broker.kill()
+        eventually(lambda: not is_running(child), within_s=15)
+
+
+def test_a_child_that_is_killed_starts_again(tmp_path: Path) -> None:
+    with broker_with_console(tmp_path, "--console", "127.0.0.1:0") as (broker, url):
+        assert httpx.get(f"{url}/topics", timeout=30).status_code == 200
+        [child] = children(broker.process.pid)
+        os.kill(child, signal.SIGKILL)
+        assert httpx.get(f"{url}/topics", timeout=30).status_code == 200
+        assert "failed with exit code -9" in broker.log.read_text()
+
+
+def test_with_users_it_asks_for_a_login(tmp_path: Path) -> None:
+    with (
+        broker_with_console(tmp_path, "--console", "0.0.0.0:0", *options()) as (_, url),
+        Visitor(url.replace("0.0.0.0", "127.0.0.1")) as visitor,
+    ):
+        assert visitor.get("/topics").headers["location"].startswith("/sign-in")
+        assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 303
+        assert "<h1>Topics</h1>" in visitor.page("/topics")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--console", "0.0.0.0:0"), "the broker has no users"),
+        (("--set", "consoleListen=:::0"), "the broker has no users"),
+        (("--set", "consoleListen=here"), "must be HOST:PORT"),
+        (("--console", "127.0.0.1:0", "--namesrv-listen", "off"), "needs a name server"),
+    ],
+)
+def test_refused_starts(tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:
+    with pytest.raises(LocalBrokerError, match=re.escape(text)):
+        BrokerProcess(tmp_path / "store", *arguments, way=WAYS["engine"])

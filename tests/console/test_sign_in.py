@@ -1,0 +1,182 @@
+"""Signing in with the users of a broker, what each of them may see and do, and forms of other sites."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow.client import blocking
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import ClientOptions, Credentials
+from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, secured
+from tests.console.running import ConsoleProcess
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import topic_ext
+
+LOOKER = ("looker", "looker-word")
+READER = ("reader", "reader-word")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """`looker` may see the topic, `reader` may consume it."""
+    with (
+        secured(tmp_path_factory.mktemp("users") / "store") as running,
+        SignedSocket(running.address) as root,
+    ):
+        assert root.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("orders")).code == 0
+        for user, actions in ((LOOKER, ["Get", "List"]), (READER, ["Sub", "Get", "List"])):
+            create_user(root, *user)
+            for resource in ("Topic:*", "Group:*", "Cluster:*"):
+                grant(root, user[0], resource, *actions)
+        assert running.name_server is not None
+        where = "{}:{}".format(*running.name_server)
+        options = ClientOptions(name_server=where, credentials=Credentials(ROOT, ROOT_PASSWORD))
+        with blocking.Producer("p", client=options) as producer:
+            producer.send(Message("orders", b"the secret body", keys=["k1"]))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    assert broker.name_server is not None
+    with ConsoleProcess(broker.name_server, tmp_path_factory.mktemp("console")) as running:
+        yield running
+
+
+def test_without_a_login_only_the_login_is_shown(console: ConsoleProcess) -> None:
+    with console.visitor() as visitor:
+        for path in ("/", "/topics", "/topics/orders/messages", "/actions/delete-topic", "/series?name=x"):
+            answer = visitor.get(path)
+            assert answer.status_code == 303
+            assert answer.headers["location"].startswith("/sign-in")
+        assert "password" in visitor.page("/sign-in")
+        assert visitor.post("/actions/create-topic", data={"f.topic": "x"}).status_code == 303
+
+
+def test_a_login_and_its_end(console: ConsoleProcess) -> None:
+    with console.visitor() as visitor:
+        answer = visitor.sign_in(ROOT, ROOT_PASSWORD)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/topics")
+        assert ">orders</a>" in visitor.page("/topics")
+        assert ROOT in visitor.page("/users")
+        old = dict(visitor.cookies)
+        assert visitor.post("/sign-out", data={"csrf": visitor.token()}).status_code == 303
+        visitor.cookies.update(old)
+        assert visitor.get("/topics").status_code == 303
+
+
+@pytest.mark.parametrize(
+    "goal", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"]
+)
+def test_a_login_leads_only_to_pages_of_the_console(console: ConsoleProcess, goal: str) -> None:
+    with console.visitor() as visitor:
+        answer = visitor.post("/sign-in", data={"user": ROOT, "password": ROOT_PASSWORD, "next": goal})
+        assert answer.headers["location"] == "/"
+
+
+def test_failed_logins_have_to_wait(broker: BrokerProcess, tmp_path: Path) -> None:
+    assert broker.name_server is not None
+    with ConsoleProcess(broker.name_server, tmp_path) as console, console.visitor() as visitor:
+        statuses = [visitor.sign_in(f"guest{number}", "wrong").status_code for number in range(7)]
+        assert statuses == [401] * 5 + [429] * 2
+        assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 429  # from this address
+        assert "wrong" not in console.log.read_text()
+
+
+@pytest.mark.parametrize("name", ["absent", "x has no permission to access y", "", "a" * 300, "<b>"])
+def test_no_such_user(console: ConsoleProcess, name: str) -> None:
+    with console.visitor() as visitor:
+        assert visitor.sign_in(name, "wrong").status_code in (401, 429)
+        assert visitor.get("/topics").status_code == 303
+
+
+def test_bodies_are_for_those_who_may_consume(broker: BrokerProcess, tmp_path: Path) -> None:
+    assert broker.name_server is not None
+    with ConsoleProcess(broker.name_server, tmp_path) as console:
+        seen = {}
+        for user in (LOOKER, READER):
+            with console.visitor() as visitor:
+                assert visitor.sign_in(*user).status_code == 303
+                text = visitor.page("/topics/orders/messages?key=k1")
+                found = re.search(r"/topics/orders/messages/([0-9A-F]{32})", text)
+                assert found is not None
+                name = found[1]
+                one = visitor.page(f"/topics/orders/messages/{name}")
+                raw = visitor.get(f"/topics/orders/bodies/{name}")
+                seen[user] = ["secret body" in each for each in (text, one, raw.text)]
+                assert "has no permission" in visitor.act("delete-topic", topic="orders").text
+        assert seen == {LOOKER: [False] * 3, READER: [True] * 3}
+        assert (
+            f"audit: user={READER[0]} address=127.0.0.1 failed: firearrow topic delete"
+            in console.log.read_text()
+        )
+
+
+def test_masked_bodies(broker: BrokerProcess, tmp_path: Path) -> None:
+    assert broker.name_server is not None
+    with (
+        ConsoleProcess(broker.name_server, tmp_path, "--mask-bodies") as console,
+        console.visitor() as visitor,
+    ):
+        visitor.sign_in(ROOT, ROOT_PASSWORD)
+        assert "secret body" not in visitor.page("/topics/orders/messages?key=k1")
+
+
+def test_forms_of_other_sites(console: ConsoleProcess) -> None:
+    with console.visitor() as visitor, console.visitor() as other:
+        visitor.sign_in(ROOT, ROOT_PASSWORD)
+        other.sign_in(*READER)
+        form = {"f.topic": "made-by-others", "step": "preview"}
+        right = form | {"csrf": visitor.token()}
+        for wrong in (form, form | {"csrf": other.token()}, form | {"csrf": "00" * 64}, form | {"csrf": "x"}):
+            assert visitor.post("/actions/create-topic", data=wrong).status_code == 400
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+        ):
+            assert visitor.post("/actions/create-topic", data=right, headers=headers).status_code == 403
+        kind = {"Content-Type": "text/plain"}
+        of_form = {"Content-Type": "application/x-www-form-urlencoded"}
+        assert visitor.post("/actions/create-topic", content="csrf=1", headers=kind).status_code == 400
+        assert visitor.post("/actions/create-topic", data=right | {"step": "confirm"}).status_code == 400
+        assert (
+            visitor.post("/actions/create-topic", content=b"x" * (7 << 20), headers=of_form).status_code
+            == 413
+        )
+        assert "made-by-others" not in visitor.page("/topics")
+
+
+def test_an_address_that_others_reach_needs_users(tmp_path: Path) -> None:
+    def started(broker: BrokerProcess) -> subprocess.CompletedProcess[str]:
+        assert broker.name_server is not None
+        words = ["--namesrv", "{}:{}".format(*broker.name_server), "--listen", "0.0.0.0:0"]
+        return subprocess.run(
+            [sys.executable, "-m", "firearrow.client.console", *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    with BrokerProcess(tmp_path / "store") as broker:
+        ended = started(broker)
+        assert ended.returncode == 2
+        assert "the brokers have no users" in ended.stderr
+        broker.stop()
+        ended = started(broker)
+        assert ended.returncode == 2
+        assert "it is not known whether the brokers have users" in ended.stderr
+
+
+def test_users_open_it_to_others(broker: BrokerProcess, tmp_path: Path) -> None:
+    assert broker.name_server is not None
+    with ConsoleProcess(broker.name_server, tmp_path, "--listen", "0.0.0.0:0") as console:
+        console.url = console.url.replace("0.0.0.0", "127.0.0.1")
+        with console.visitor() as visitor:
+            assert visitor.get("/topics", headers={"Host": "console.example"}).status_code == 303
