@@ -57,7 +57,7 @@ async def serve(call: Call) -> int:
     """Serve a web console for a cluster, until it is stopped. Visitors sign in as users of the brokers; a console of
     brokers without users listens on this machine only.
 
-        firearrow console --namesrv 10.0.0.1:9876;10.0.0.2:9876
+        firearrow console --namesrv '10.0.0.1:9876;10.0.0.2:9876'
         firearrow console --listen 0.0.0.0:8088 --tls-cert cert.pem --tls-key key.pem
     """
     given = call.arguments
