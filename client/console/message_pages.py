@@ -55,7 +55,8 @@ class Search:
     wanted: Wanted
     limit: int
     queue: int | None
-    property: tuple[str, str] | None
+    own: tuple[str, str] | None
+    """Name and value of a property."""
     until_ms: int
     tags: str | None
     sql: str | None
@@ -85,7 +86,7 @@ class Search:
         return cls(start, wanted, limit, queue, (name, value) if name else None, until_ms, tags, sql)
 
     def __call__(self, message: ReceivedMessage) -> bool:
-        if self.property is not None and message.get_property(self.property[0]) != self.property[1]:
+        if self.own is not None and message.get_property(self.own[0]) != self.own[1]:
             return False
         return self.wanted(message)
 
@@ -96,7 +97,7 @@ class Search:
     @property
     def is_filtered(self) -> bool:
         wanted = self.wanted
-        return bool(wanted.grep or self.tags or self.sql or self.property or wanted.keys)
+        return bool(wanted.grep or self.tags or self.sql or self.own or wanted.keys)
 
 
 def _number(text: str, name: str, least: int, most: int) -> int | None:

@@ -51,7 +51,7 @@ class Table:
     """What a verb printed as a table."""
 
     columns: Sequence[Column]
-    rows: list[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
 
 
 class Kept(Output):

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from firearrow.client.base.names import DLQ
 from firearrow.client.base.times import age_text, time_text
-from firearrow.client.cli.output import Colour, Column, Kind, bytes_text
+from firearrow.client.cli.output import CAPITAL, Colour, Column, Kind, bytes_text
 
 FOLDER = Path(__file__).parent
 CELL_CHARS = 300
@@ -85,11 +85,16 @@ def value_text(value: object, kind: Kind = Kind.TEXT) -> str:
     return visible(value)
 
 
+def words(name: str) -> str:
+    """`retries max` for `retriesMax`."""
+    return CAPITAL.sub(lambda found: f" {found[0].lower()}", visible(name).removesuffix("Ms"))
+
+
 def cell(row: Mapping[str, Any], column: Column) -> Cell:
     value = row.get(column.name)
     text = value_text(value, column.kind)
     colour = column.colour(row)
-    kinds = ["number"] if column.kind in RIGHT else []
+    kinds = ["number"] if column.kind in RIGHT else ["time"] if column.kind is Kind.TIME else []
     kinds += [CLASSES[colour]] if colour is not None else []
     if column.name in ("groups", "topics") and isinstance(value, list | tuple) and value:
         parts = [Part(visible(each), path(column.name, str(each))) for each in value]
@@ -193,6 +198,7 @@ def environment() -> Environment:
         "address": address,
         "value_text": value_text,
         "visible": visible,
+        "words": words,
         "shortened": shortened,
         "dead_letters": DLQ,
         "Kind": Kind,
