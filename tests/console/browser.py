@@ -29,8 +29,10 @@ AXE_PACKAGE = "axe-core@4.14.1"
 
 
 @contextmanager
-def chromium(*, dark: bool = False, javascript: bool = True) -> Iterator[Chrome]:
+def chromium(*, dark: bool = False, javascript: bool = True, waits: bool = True) -> Iterator[Chrome]:
+    """`waits`: for the end of a page."""
     options = ChromeOptions()
+    options.page_load_strategy = "normal" if waits else "none"
     options.binary_location = CHROMIUM or ""
     with tempfile.TemporaryDirectory(prefix="firearrow-chromium-", ignore_cleanup_errors=True) as profile:
         for argument in (*ARGUMENTS, f"--user-data-dir={profile}"):

@@ -74,7 +74,7 @@ def test_headers(visitor: Visitor) -> None:
         headers = visitor.get(path).headers
         assert headers["content-security-policy"] == CSP
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
     assert "'unsafe" not in CSP
     cookie = httpx.get(f"{visitor.base_url}/topics").headers["set-cookie"]
     assert "HttpOnly" in cookie
