@@ -3,6 +3,7 @@
 The verbs of the command line are asked (`questions`), so nothing is computed here that they compute already; the
 brokers decide what a visitor may see and do, by the visitor's own keys.
 
+- `__main__`: the process that `firearrow broker --console` starts
 - `actions`: what changes something: a form, a preview, a confirmation, a line in the log
 - `app`: what every request passes, and the errors that pages end with
 - `message_pages`: searches, one message, what comes live, dead letters

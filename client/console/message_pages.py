@@ -29,7 +29,14 @@ from firearrow.client.base.times import time_ms, time_text
 from firearrow.client.cli.command import Call
 from firearrow.client.cli.groups.dlq import RECEIPT_COLUMNS
 from firearrow.client.cli.messages.message import PATH_COLUMNS, found_message
-from firearrow.client.cli.messages.message_view import Decode, Wanted, body_text, message_row, tags_of
+from firearrow.client.cli.messages.message_view import (
+    Decode,
+    Wanted,
+    body_text,
+    message_row,
+    pattern,
+    tags_of,
+)
 from firearrow.client.cli.messages.queue_reader import From, Span, Start, TopicReader, last_of
 from firearrow.client.console.app import Handler, View
 from firearrow.client.console.pages import Shown
@@ -77,7 +84,7 @@ class Search:
         key = view.get("key")
         wanted = Wanted(
             keys=frozenset([key]) if key else frozenset(),
-            grep=re.compile(re.escape(text)) if text else None,
+            grep=pattern(re.escape(text)) if text else None,
             since_ms=start.value if start.kind is From.TIME else 0,
             until_ms=until_ms,
             tags=tags_of(tags),

@@ -14,7 +14,7 @@ from firearrow.spark_tools.commands import JOBS
 from tests.meta.questions import page
 
 CLI = Path(__file__).resolve().parents[2] / "docs/CLI.md"
-OWN_MODULES = "firearrow.client.cli."
+OWN_MODULES = ("firearrow.client.cli.", "firearrow.client.console.")
 SPARK_JOBS = "firearrow.spark_tools.jobs"
 TEXT = """# Command line
 
