@@ -17,7 +17,7 @@ from firearrow.client.cli.output import CAPITAL, Colour, Column, Kind, bytes_tex
 
 FOLDER = Path(__file__).parent
 CELL_CHARS = 300
-"""Of a value in a table; the rest is cut, and says so."""
+"""Of a value in a table; the rest is its title."""
 CURVE_POINTS = 240
 CURVE_WIDTH, CURVE_HEIGHT = 600.0, 80.0
 CLASSES = {Colour.RED: "bad", Colour.YELLOW: "warn", Colour.GREEN: "good"}
