@@ -21,6 +21,8 @@ log = logging.getLogger("firearrow.console")
 PROOF, STEP, FIELD = "proof", "step", "f."
 BODY = "body"
 BODY_BYTES_MAX = 4 << 20
+SECRETS = ("password", "secret", "credential", "authenticationuser")
+"""Parts of the names of options whose values no log may have."""
 
 
 class Field(NamedTuple):
@@ -263,7 +265,8 @@ async def _preview(view: View, name: str, question: Question) -> Kept:
 async def _do(view: View, name: str, question: Question) -> Response:
     client = view.request.client
     who = f"user={view.access.user or '-'} address={client.host if client is not None else '-'}"
-    line, action = visible(question.text()).replace("\n", "\\n"), ACTIONS[name]
+    line, action = question.text(), ACTIONS[name]
+    logged = _logged(question)
     if action.previews:
         question = replace(question, options={**question.options, "--yes": True})
     fault, kept = "", Kept()
@@ -272,7 +275,7 @@ async def _do(view: View, name: str, question: Question) -> Response:
     except RocketMQError as error:
         fault = str(error)
     result = "failed" if fault else "done" if kept.code == 0 else f"exit code {kept.code}"
-    log.info("audit: %s %s: %s", who, result, line)
+    log.info("audit: %s %s: %s", who, result, logged)
     return view.page(
         "action.html",
         400 if fault else 200,
@@ -285,6 +288,18 @@ async def _do(view: View, name: str, question: Question) -> Response:
         fault=fault,
         step="done",
     )
+
+
+def _logged(question: Question) -> str:
+    """The command line on one line, without the values of options that are secret."""
+
+    def word(text: str) -> str:
+        name, equals, _ = text.partition("=")
+        is_secret = equals and any(part in name.lower() for part in SECRETS)
+        return f"{name}=***" if is_secret else text
+
+    kept = replace(question, words=tuple(map(word, question.words)))
+    return visible(kept.text()).replace("\n", "\\n")
 
 
 PAGES: dict[str, Handler] = {"/actions/{action}": form}

@@ -93,6 +93,10 @@ def test_waiting_messages_are_recalled(site: Site, visitor: Visitor) -> None:
 def test_options_are_changed(site: Site, visitor: Visitor) -> None:
     assert "Done." in visitor.act("set-config", option="fileReservedTime=71").text
     assert rows(site, "config", "get", "fileReservedTime")[0]["value"] == "71"
+    visitor.act("set-config", option="initAuthenticationUser=hidden-word")
+    log = site.console.log.read_text()
+    assert "config set 'initAuthenticationUser=***'" in log
+    assert "hidden-word" not in log
     refused = visitor.act("set-config", option="storePathRootDir=/tmp/x")
     assert refused.status_code == 400
 
