@@ -195,6 +195,8 @@ def explained(error: RocketMQError) -> tuple[int, str, str]:
     """Status, title, and what to do."""
     if isinstance(error, OnlyFireArrow):
         return 501, "Only FireArrow's brokers answer this", "Apache's brokers do not report it."
+    if isinstance(error, TooLarge):
+        return 413, "The form is too large", "Send less at once."
     if isinstance(error, ConfigError):
         return 400, "This cannot be asked", "Change the values and try again."
     if isinstance(error, TransportError | NoNameServer):
@@ -212,7 +214,7 @@ async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form; of several with one name the last. ConfigError: too many, or no form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":
-        raise ConfigError("the request is no form")
+        raise ConfigError("the request must be a form")
     body = await request.body()
     try:
         text = body.decode("utf-8")
@@ -236,14 +238,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        console, started = self._console, False
+        console = self._console
         console.used_s = time.monotonic()
         console.running += 1
 
         async def guarded(message: Message) -> None:
-            nonlocal started
             if message["type"] == "http.response.start":
-                started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
@@ -254,9 +254,6 @@ class Guard:
         try:
             answer = await self._refusal(scope)
             await (answer or self._app)(scope, _bounded(receive), guarded)
-        except TooLarge as error:
-            if not started:
-                await Response(str(error), 413)(scope, receive, guarded)
         finally:
             console.running -= 1
             console.used_s = time.monotonic()

@@ -91,7 +91,7 @@ async def serve(call: Call) -> int:
 
 
 def _listen(address: str, fd: int | None) -> socket.socket:
-    """ConfigError: it is no address, or cannot be used."""
+    """ConfigError: the address cannot be read or used."""
     if fd is not None:
         os.nice(NICENESS)  # the broker shares this machine
         return socket.socket(fileno=fd)
