@@ -308,6 +308,7 @@ class Extensions(LoopObject[extensions.Extensions]):
     close_connection = Verb(extensions.Extensions.close_connection)
     status = Verb(extensions.Extensions.status)
     history = Verb(extensions.Extensions.history)
+    log = Verb(extensions.Extensions.log)
     machine = Verb(extensions.Extensions.machine)
     set_quota = Verb(extensions.Extensions.set_quota)
     delete_quotas = Verb(extensions.Extensions.delete_quotas)

@@ -343,6 +343,7 @@ RULES: dict[int, Rule] = {
     RequestCode.LIST_REFUSALS: _cluster(GET),
     RequestCode.GET_STATUS: _cluster(GET),
     RequestCode.GET_HISTORY: _cluster(GET),
+    RequestCode.GET_LOG: _cluster(GET),
     RequestCode.LIST_CONNECTIONS: _cluster(GET),
     RequestCode.CLOSE_CONNECTION: _cluster(UPDATE),
     RequestCode.GET_MACHINE: _cluster(GET),

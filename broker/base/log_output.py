@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 QUEUE_CHARS_MAX = 1 << 20
 """Most characters of one output that wait; further ones are dropped."""
@@ -28,6 +29,8 @@ RETRY_S = 0.1
 REPEATS_SHOWN, REPEATS_S = 20, 10.0
 """Records of one kind that are logged within this time; further ones are counted."""
 KINDS_MAX = 1000
+KEPT_LINES_MAX, KEPT_CHARS_MAX = 2000, 2000
+"""Lines of the log that stay in memory, and characters of each."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 TEXT = logging.Formatter(FORMAT)
 
@@ -256,23 +259,53 @@ class _Repeats:
         self.count = 0
 
 
+class LogLine(NamedTuple):
+    """`number`: from 1 on in each process."""
+
+    number: int
+    at_ms: int
+    level: int
+    logger: str
+    text: str
+
+
 class LogHandler(logging.Handler):
-    """Writes records to `output`. After `count_repeats`, of records of one kind (with the same text before its
-    values are filled in), except those for debugging, REPEATS_SHOWN are written within REPEATS_S; the others are
-    counted."""
+    """Writes records to `output`, and keeps the last ones. After `count_repeats`, of records of one kind (with the same
+    text before its values are filled in), except those for debugging, REPEATS_SHOWN are written within REPEATS_S; the
+    others are counted."""
 
     def __init__(self, output: QueuedOutput) -> None:
         super().__init__()
         self.setFormatter(output.formatter)
         self._output = output
         self._kinds: dict[tuple[str, str], _Repeats] | None = None
+        self._kept: deque[LogLine] = deque(maxlen=KEPT_LINES_MAX)
+        self._count = 0
 
     def count_repeats(self) -> None:
         self._kinds = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._kinds is None or record.levelno < logging.INFO or self._is_shown(record, self._kinds):
-            self._output.write(self.format(record) + "\n")
+            self._write(record)
+
+    def lines(self) -> list[LogLine]:
+        """Those that are kept, oldest first. Any thread."""
+        self.acquire()
+        try:
+            return list(self._kept)
+        finally:
+            self.release()
+
+    def _write(self, record: logging.LogRecord) -> None:
+        """With the lock of this handler."""
+        self._output.write(self.format(record) + "\n")
+        self._count += 1
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + TEXT.formatException(record.exc_info)
+        at_ms = int(record.created * 1000)
+        self._kept.append(LogLine(self._count, at_ms, record.levelno, record.name, text[:KEPT_CHARS_MAX]))
 
     def handleError(self, record: logging.LogRecord) -> None:
         """A record that cannot be formatted: state it, without writing to the descriptor here."""
@@ -312,7 +345,7 @@ class LogHandler(logging.Handler):
                     record = logging.LogRecord(
                         kind[0], repeats.level, "", 0, text, (more, REPEATS_S, kind[1]), None
                     )
-                    self._output.write(self.format(record) + "\n")
+                    self._write(record)
             if any(repeats.count > REPEATS_SHOWN for repeats in kinds.values()):
                 self._output.call_later(self.report_repeats)
         finally:
@@ -353,6 +386,14 @@ def queue_outputs(level: int, formatter: logging.Formatter = TEXT, log_file: Log
             output.drain(max(until - time.monotonic(), 0))
 
     atexit.register(drain)
+
+
+def kept_lines() -> list[LogLine]:
+    """The last lines of this process's log, oldest first; none before `queue_outputs`. Any thread."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LogHandler):
+            return handler.lines()
+    return []
 
 
 def announce_ready(line: str) -> None:

@@ -1,15 +1,20 @@
-"""Requests of our own for what an operator sees: GET_STATUS (30008) and GET_HISTORY (30009). Loop thread.
+"""Requests of our own for what an operator sees: GET_STATUS (30008), GET_HISTORY (30009), GET_LOG (30022).
 
-Apache's broker does not have them and answers REQUEST_CODE_NOT_SUPPORTED.
+Apache's broker does not have them and answers REQUEST_CODE_NOT_SUPPORTED. Loop thread.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
+
+import orjson
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.log_output import LogLine, kept_lines
 from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.tables.paging import limit_of
 
 HOUR_MS = 3_600_000
 LATEST_MS = 1 << 62
@@ -29,7 +34,11 @@ class StatusHandler:
         self._history = history
 
     def routes(self) -> Routes:
-        return {RequestCode.GET_STATUS: self.status, RequestCode.GET_HISTORY: self.history}
+        return {
+            RequestCode.GET_STATUS: self.status,
+            RequestCode.GET_HISTORY: self.history,
+            RequestCode.GET_LOG: self.log,
+        }
 
     async def status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         return request.answer(body=await self._status())
@@ -46,3 +55,23 @@ class StatusHandler:
         except ValueError as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         return request.answer(body=body)
+
+    async def log(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """The last `limit` lines after the number `after`, of at least this `level`, oldest first."""
+        after, limit = request.integer_or("after", 0), limit_of(request)
+        name = request.text_or("level", "")
+        level = logging.getLevelNamesMapping().get(name, -1) if name else logging.NOTSET
+        if level < 0:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"level must be a name such as WARNING, not {name}")
+        kept = kept_lines()
+        if kept and after > kept[-1].number:  # of the process before
+            after = 0
+        meant = [line for line in kept if line.number > after and line.level >= level]
+        rows = list(map(_log_row, meant[-limit:]))
+        return request.answer(body=orjson.dumps({"lines": rows, "more": len(meant) > limit}))
+
+
+def _log_row(line: LogLine) -> dict[str, object]:
+    text = line.text.encode("utf-8", "replace").decode()  # no half of a pair, which JSON cannot have
+    level = logging.getLevelName(line.level)
+    return {"number": line.number, "atMs": line.at_ms, "level": level, "logger": line.logger, "text": text}

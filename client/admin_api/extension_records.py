@@ -143,6 +143,18 @@ class GroupQueueLag:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedLine:
+    """`number`: from 1 on in each process of the broker."""
+
+    number: int
+    at_ms: int
+    level: str
+    logger: str
+    text: str
+    broker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedRequest:
     """The last of `count` equal refusals of one address. `reason`: the name of the response code."""
 

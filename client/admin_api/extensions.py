@@ -19,6 +19,7 @@ from firearrow.client.admin_api.extension_records import (
     GroupQueueLag,
     HalfMessage,
     Listing,
+    LoggedLine,
     PendingTimer,
     PoppedMessage,
     QueueLock,
@@ -251,6 +252,14 @@ class Extensions(Uncopied):
         if last_ms is not None:
             ext["to"] = str(last_ms)
         return await self._object(RequestCode.GET_HISTORY, ext, broker)
+
+    async def log(
+        self, broker: str, *, after: int = 0, level: str = "", limit: int = 100
+    ) -> Listing[LoggedLine]:
+        """The last lines of the broker's log, oldest first. `after`: only those with larger numbers; `level`: the
+        least, such as WARNING."""
+        ext = {"after": str(after), "limit": str(limit)} | ({"level": level} if level else {})
+        return await self._list(LoggedLine, RequestCode.GET_LOG, "lines", ext, broker)
 
     async def machine(self, broker: str) -> dict[str, Any]:
         """What only the broker's machine can report: disks, fsync, open files, memory, addresses, clock, last

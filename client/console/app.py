@@ -77,6 +77,7 @@ NAV = (
     ("Clients", "/clients"),
     ("Users", "/users"),
     ("Config", "/config"),
+    ("Log", "/log"),
     ("Doctor", "/doctor"),
 )
 
@@ -139,12 +140,15 @@ class View:
 
     def values(self) -> dict[str, object]:
         """What every template has."""
-        session = self.session
+        session, given = self.session, dict(self.request.query_params)
+        here = self.request.url.path
         return {
             "view": self,
             "nav": NAV,
-            "here": self.request.url.path,
-            "query": dict(self.request.query_params),
+            "here": here,
+            "still": address(here, **given | {"live": ""}),
+            "lively": address(here, **given | {"live": "1"}),
+            "query": given,
             "user": "" if session is None else session.access.user,
             "token": "" if session is None else session.form_token(),
             "may_act": session is not None and not self.console.read_only,

@@ -17,6 +17,7 @@ from firearrow.client.base.errors import (
     TransportError,
 )
 from firearrow.client.base.times import now_ms, time_text
+from firearrow.client.cli.cluster.log import LEVELS
 from firearrow.client.cli.formats import is_system_group, members
 from firearrow.client.cli.groups.group import LAG_COLUMNS, MEMBER_COLUMNS
 from firearrow.client.cli.groups.group import TOPIC_COLUMNS as GROUP_TOPIC_COLUMNS
@@ -30,6 +31,7 @@ from firearrow.client.console.sessions import LoginRefused
 ROWS = 100
 """Of a table on one page."""
 LIMIT = 1000
+LOG_LINES = 500
 DOCTOR_S = 60.0
 """For how long a visitor sees what the doctor found before."""
 POINTS_MAX = 720
@@ -269,6 +271,13 @@ async def config(view: View) -> Response:
     return view.page("config.html", shown=Shown(view, Table(kept.table.columns, rows), "key"))
 
 
+async def log(view: View) -> Response:
+    """The last lines of the brokers' logs, newest first."""
+    kept = await view.ask("log", lines=LOG_LINES, level=view.get("level"), broker=view.get("broker"))
+    table = Table(kept.table.columns, kept.table.rows[::-1])
+    return view.page("log.html", shown=Shown(view, table, "text"), levels=LEVELS)
+
+
 async def waiting(view: View) -> Response:
     kept = await view.ask(
         "timer", "list", topic=view.get("topic"), _from=view.get("from"), to=view.get("to"), limit=LIMIT
@@ -397,6 +406,7 @@ PAGES: dict[str, Handler] = {
     "/groups": groups,
     "/groups/{group}": group,
     "/groups/{group}/members/{client:path}": member,
+    "/log": log,
     "/ordered": ordered,
     "/pop": pop,
     "/series": series,

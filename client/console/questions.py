@@ -15,7 +15,7 @@ from typing import Any
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.cli.cluster import config, status, top, user
+from firearrow.client.cli.cluster import config, log, status, top, user
 from firearrow.client.cli.command import Call, Command
 from firearrow.client.cli.contexts import Context
 from firearrow.client.cli.groups import clients, dlq, group
@@ -28,6 +28,7 @@ COMMANDS = {
     "config": config.declared,
     "dlq": dlq.declared,
     "group": group.declared,
+    "log": log.declared,
     "message": message.declared,
     "queue": queue.declared,
     "send": send.declared,
@@ -38,7 +39,6 @@ COMMANDS = {
     "tx": tx.declared,
     "user": user.declared,
 }
-WITHOUT_VERBS = frozenset({"doctor", "send", "status", "top"})
 NO_FILES = ("--ids",)
 """Options whose values name a file if they start with @."""
 VALUE_CHARS_MAX = 4096

@@ -300,6 +300,7 @@ CASES: dict[int, list[Case]] = {
         Code.LIST_REFUSALS,
         Code.GET_STATUS,
         Code.GET_HISTORY,
+        Code.GET_LOG,
         Code.LIST_CONNECTIONS,
         Code.GET_MACHINE,
         Code.GET_QUOTAS,

@@ -12,7 +12,7 @@ from tests.support.certificates import CertificateFiles
 PASSWORD = "a-secret-of-the-configuration"
 ANSWERS = (
     *(RequestCode.GET_BROKER_CONFIG, RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_NAMESRV_CONFIG),
-    *(RequestCode.GET_STATUS, RequestCode.GET_MACHINE, RequestCode.GET_HISTORY),
+    *(RequestCode.GET_STATUS, RequestCode.GET_MACHINE, RequestCode.GET_HISTORY, RequestCode.GET_LOG),
 )
 
 

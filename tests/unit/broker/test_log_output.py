@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.base.log_output import (
+    KEPT_CHARS_MAX,
+    KEPT_LINES_MAX,
     QUEUE_CHARS_MAX,
     REPEATS_SHOWN,
     JsonFormatter,
@@ -240,3 +242,16 @@ def test_the_log_goes_on_after_an_error_of_its_thread(pipe: tuple[int, int]) -> 
     print("goes on", file=output)
     while "goes on" not in (found := os.read(pipe[0], 4096).decode()):
         assert time.monotonic() < deadline, found
+
+
+def test_the_last_lines_are_kept(tmp_path: Path) -> None:
+    file = LogFile(str(tmp_path / "log"), 1 << 20, 1)
+    handler, logger = LogHandler(file), logging.Logger("kept")
+    logger.addHandler(handler)
+    for number in range(KEPT_LINES_MAX + 1):
+        logger.info("line %d", number)
+    logger.info("x" * (KEPT_CHARS_MAX + 1))
+    lines = handler.lines()
+    assert len(lines) == KEPT_LINES_MAX
+    assert (lines[0].number, lines[0].text) == (3, "line 2")
+    assert lines[-1].text == "x" * KEPT_CHARS_MAX
