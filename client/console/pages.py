@@ -19,7 +19,7 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.times import now_ms, time_text
 from firearrow.client.cli.cluster.log import LEVELS
 from firearrow.client.cli.formats import is_system_group, members
-from firearrow.client.cli.groups.group import LAG_COLUMNS, MEMBER_COLUMNS
+from firearrow.client.cli.groups.group import DIFF_COLUMNS, LAG_COLUMNS, MEMBER_COLUMNS
 from firearrow.client.cli.groups.group import TOPIC_COLUMNS as GROUP_TOPIC_COLUMNS
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.topics.topic import CONFIG_COLUMNS, QUEUE_COLUMNS
@@ -230,6 +230,20 @@ async def group(view: View) -> Response:
     )
 
 
+async def compared(view: View) -> Response:
+    """In what the subscriptions of the members differ, which each of them reports."""
+    name = view.part("group")
+    kept = await view.ask("group", "diff", name)
+    return view.page("compared.html", group=name, table=kept.table, columns=DIFF_COLUMNS, notes=kept.notes)
+
+
+async def producers(view: View) -> Response:
+    """Who sent the newest messages of a topic."""
+    name = view.part("topic")
+    kept = await view.ask("topic", "producers", name)
+    return view.page("producers.html", topic=name, shown=Shown(view, kept.table, "address"), notes=kept.notes)
+
+
 async def member(view: View) -> Response:
     """Threads and queues of one member, which it reports itself."""
     name, client = view.part("group"), view.part("client")
@@ -405,6 +419,7 @@ PAGES: dict[str, Handler] = {
     "/doctor": doctor,
     "/groups": groups,
     "/groups/{group}": group,
+    "/groups/{group}/compared": compared,
     "/groups/{group}/members/{client:path}": member,
     "/log": log,
     "/ordered": ordered,
@@ -413,6 +428,7 @@ PAGES: dict[str, Handler] = {
     "/sign-in": sign_in,
     "/topics": topics,
     "/topics/{topic}": topic,
+    "/topics/{topic}/producers": producers,
     "/transactions": transactions,
     "/users": users,
     "/users/{user}": user,

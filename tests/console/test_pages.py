@@ -9,9 +9,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from firearrow.client import blocking
+from firearrow.client.base.message import Message
 from firearrow.client.console.app import CSP, NAV
 from tests.console.conftest import Site
-from tests.console.running import HOSTILE, Visitor
+from tests.console.running import HOSTILE, Visitor, name_server
 from tests.support.command_line import here
 
 PAGES = [
@@ -20,6 +22,9 @@ PAGES = [
     "/topics/orders/messages",
     "/groups/billing",
     "/dead-letters/billing",
+    "/topics/orders/producers",
+    "/groups/billing/compared",
+    "/log?level=info",
     "/ordered?group=billing",
     "/pop?group=billing",
     "/transactions?discarded=1",
@@ -193,6 +198,15 @@ def test_memory_and_cpu(site: Site, visitor: Visitor) -> None:
     for _ in range(20):
         visitor.page("/topics")
     assert (cpu_s() - began) / 20 < 0.05
+
+
+def test_producers_are_those_who_sent_the_newest_messages(site: Site, visitor: Visitor) -> None:
+    with blocking.Producer("shop", name_server=name_server(site.broker)) as producer:
+        producer.send(Message("payments", b"one more"))
+        text = visitor.page("/topics/payments/producers")
+        assert ">shop</td>" in text
+    assert text.count("<tr><td") == 2  # with the one that has sent before
+    assert ">shop</td>" not in visitor.page("/topics/payments/producers")
 
 
 def test_curves_have_numbers(visitor: Visitor) -> None:

@@ -52,19 +52,23 @@ async def list_clients(call: Call) -> None:
     firearrow clients list
     firearrow clients list --group billing
     """
-    admin, group = await call.admin(), call.arguments.group
-    columns: Sequence[Column] = OURS
-    try:
-        found = await Extensions(admin).connections(limit=CONNECTIONS_MAX)
-        is_all = call.arguments.all
-        rows = [_our_row(each) for each in found if is_all or not (each.to_name_server or each.asks)]
-        if found.more:
-            call.output.note(f"of each broker only the oldest {CONNECTIONS_MAX} are listed")
-    except OnlyFireArrow:
-        rows, columns = await _clients_of_groups(admin), COLUMNS
+    group = call.arguments.group
+    columns, rows = await connected_clients(call, is_all=call.arguments.all)
     if group is not None:
         rows = [row for row in rows if group in (*row["groups"], *row["producerGroups"])]
     call.output.rows(columns, sorted(rows, key=lambda row: (row["clientId"], row["address"])))
+
+
+async def connected_clients(call: Call, *, is_all: bool) -> tuple[Sequence[Column], list[dict[str, Any]]]:
+    """Columns and rows. `is_all`: with connections to name servers, and those of this command."""
+    admin = await call.admin()
+    try:
+        found = await Extensions(admin).connections(limit=CONNECTIONS_MAX)
+    except OnlyFireArrow:
+        return COLUMNS, await _clients_of_groups(admin)
+    if found.more:
+        call.output.note(f"of each broker only the oldest {CONNECTIONS_MAX} are listed")
+    return OURS, [_our_row(each) for each in found if is_all or not (each.to_name_server or each.asks)]
 
 
 async def _clients_of_groups(admin: Admin) -> list[dict[str, Any]]:

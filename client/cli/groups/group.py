@@ -54,7 +54,7 @@ MEMBER_COLUMNS = (
 SEEK_COLUMNS = (
     *titled("topic", "broker"),
     Column("queueId", "QUEUE", Kind.COUNT),
-    *titled("from", "to", kind=Kind.COUNT),
+    *titled("from", "to", "skipped", "repeated", kind=Kind.COUNT),
 )
 DIFF_COLUMNS = (
     Column("clientId", "CLIENT"),
@@ -379,7 +379,7 @@ async def seek(call: Call) -> None:
     moves = [move for topic in topics for move in await _moves(admin, call, topic, when_ms)]
     if given.dry_run or not given.yes:
         call.output.rows(SEEK_COLUMNS, map(_move_row, moves))
-    if not call.may(f"move group {given.group} in {', '.join(topics)}"):
+    if not call.may(f"move group {given.group} in {', '.join(topics)}: {_sums(moves)}"):
         return
     if given.queue is None:
         moves = [move for topic in topics for move in await _reset(admin, call, topic, when_ms, moves)]
@@ -474,7 +474,18 @@ def _move_row(move: Move) -> dict[str, Any]:
         "queueId": queue.queue_id,
         "from": before,
         "to": after,
+        "skipped": None if before is None else max(after - before, 0),
+        "repeated": None if before is None else max(before - after, 0),
     }
+
+
+def _sums(moves: list[Move]) -> str:
+    """How many messages the group does not get, or gets again."""
+    steps = [after - before for _, before, after in moves if before is not None]
+    if not steps:
+        return "it has no offsets there yet"
+    skipped, repeated = sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0)
+    return f"it skips {skipped:,} messages and gets {repeated:,} again"
 
 
 # ---- pause and delete ----

@@ -1,4 +1,4 @@
-"""Manage topics: list, show, create, set, shrink, delete, purge, trim, export, import and copy them."""
+"""Manage topics: list, show, producers, create, set, shrink, delete, purge, trim, export, import and copy them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb,
 from firearrow.client.cli.formats import PERMISSIONS, is_of_user, members, pairs, perm_text
 from firearrow.client.cli.messages.selection import select_by
 from firearrow.client.cli.output import Column, Kind, titled
+from firearrow.client.cli.topics.producers import LOOKED_AT, list_producers
 from firearrow.client.cli.topics.shrink_topic import (
     UNREAD_COLUMNS,
     Unread,
@@ -64,6 +65,15 @@ def declared() -> Command:
     verb.argument("-l", "--long", action="store_true", help="show queues, messages and types")
     verb = command.verb("show", show)
     verb.argument("topic")
+    verb = command.verb("producers", producers)
+    verb.argument("topic")
+    verb.argument(
+        "--limit",
+        type=count,
+        default=LOOKED_AT,
+        metavar="N",
+        help=f"how many of the newest messages of each queue to look at (default {LOOKED_AT})",
+    )
     verb = command.verb("create", create)
     verb.argument("topic")
     verb.argument("--cluster", help="only at the masters of this cluster")
@@ -259,6 +269,15 @@ def _config_row(broker: str, config: TopicConfig) -> dict[str, Any]:
         "order": config.order,
         "attributes": [f"{key}={value}" for key, value in sorted(config.attributes.items())],
     }
+
+
+async def producers(call: Call) -> None:
+    """List who sent the newest messages of a topic, with the clients that are still connected from there.
+
+    firearrow topic producers orders
+    firearrow topic producers orders --limit 10000
+    """
+    await list_producers(call)
 
 
 async def create(call: Call) -> int:
