@@ -35,6 +35,15 @@ def open_locked(path: Path, what: str) -> IO[bytes]:
         file.close()  # the one that had the lock has deleted it
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a command has it open now."""
+    try:
+        with path.open("rb") as file:
+            return not _lock(file)
+    except OSError:
+        return False
+
+
 def _lock(file: IO[bytes]) -> bool:
     """False: another process has it."""
     try:

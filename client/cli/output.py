@@ -129,6 +129,9 @@ class Output:
         """A line on stdout, on a terminal and in a pipe."""
         sys.stdout.write(f"{line}\n")
 
+    def progress(self, done: int, total: int) -> None:
+        """How far a verb has come; the console shows it."""
+
     def flush(self) -> None:
         """For output that grows: each message appears when it comes."""
         sys.stdout.flush()

@@ -6,6 +6,7 @@ brokers decide what a visitor may see and do, by the visitor's own keys.
 - `__main__`: the process that `firearrow broker --console` starts
 - `actions`: what changes something: a form, a preview, a confirmation, a line in the log
 - `app`: what every request passes, and the errors that pages end with
+- `jobs`: actions that run on after their request
 - `message_pages`: searches, one message, what comes live, dead letters
 - `pages`: the other pages
 - `questions`: verbs of the command line, with what they print kept as values

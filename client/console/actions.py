@@ -4,21 +4,25 @@ A preview is the verb with `--dry-run`, the action is the same one with `--yes`.
 session has seen the preview of exactly these values. Loop thread.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from firearrow.client.base.errors import ConfigError, RocketMQError
 from firearrow.client.console.app import Handler, View, checked_form
+from firearrow.client.console.jobs import run
 from firearrow.client.console.questions import Kept, Question, Value, ask, declared, parsed
 from firearrow.client.console.rendering import visible
 
 log = logging.getLogger("firearrow.console")
 
 PROOF, STEP, FIELD = "proof", "step", "f."
+CHOSEN, IDS = "chosen", "--ids"
+"""A field of forms that choose messages by boxes, and what the boxes name."""
 BODY = "body"
 BODY_BYTES_MAX = 4 << 20
 SECRETS = ("password", "secret", "credential", "authenticationuser")
@@ -41,7 +45,7 @@ class Field(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Action:
     """A verb with the words and options that the console offers. `previews`: it has `--dry-run`. `is_dangerous`: it
-    deletes or skips something."""
+    deletes or skips something. `is_job`: it may take long."""
 
     title: str
     command: str
@@ -50,6 +54,7 @@ class Action:
     options: tuple[str, ...] = ()
     previews: bool = True
     is_dangerous: bool = False
+    is_job: bool = False
 
 
 SELECTION = ("--from", "--to", "--key", "--tag", "--ids", "--limit")
@@ -104,6 +109,7 @@ ACTIONS = {
         "redrive",
         ("group",),
         (*SELECTION, "--rate", "--to-topic", "--retry-topic", "--again"),
+        is_job=True,
     ),
     "drop": Action(
         "Drop dead letters",
@@ -112,6 +118,7 @@ ACTIONS = {
         ("group",),
         (*SELECTION, "--redriven", "--mark"),
         is_dangerous=True,
+        is_job=True,
     ),
     "resend": Action("Send a message again", "message", "resend", ("topic", "id"), ("--group", "--client")),
     "recall": Action("Recall a message", "timer", "recall", ("handle",), (), is_dangerous=True),
@@ -189,7 +196,10 @@ def question_of(name: str, values: Mapping[str, str]) -> Question:
 async def form(view: View) -> Response:
     """An empty form, or with the values of the address."""
     name = _known(view)
-    given = {key.removeprefix(FIELD): value for key, value in view.request.query_params.items()}
+    query = view.request.query_params
+    given = {key.removeprefix(FIELD): ",".join(query.getlist(key)) for key in query}
+    if view.get(CHOSEN) and not given.get(IDS):
+        raise ConfigError("choose dead letters first: mark the boxes in front of them")
     return _form_page(view, name, given)
 
 
@@ -269,6 +279,12 @@ async def _do(view: View, name: str, question: Question) -> Response:
     logged = _logged(question)
     if action.previews:
         question = replace(question, options={**question.options, "--yes": True})
+    if action.is_job:
+        job = view.console.jobs.start(view.access.user, action.title, question)
+        log.info("audit: %s job %d starts: %s", who, job.number, logged)
+        work = ask(question, view.access.context, view.access.admin, job.kept)
+        job.task = asyncio.create_task(run(job, work, f"{who} job {job.number}", logged))
+        return RedirectResponse(f"/jobs/{job.number}", 303)
     fault, kept = "", Kept()
     try:
         kept = await ask(question, view.access.context, view.access.admin)

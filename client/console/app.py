@@ -7,7 +7,7 @@ of this session. Loop thread.
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -32,6 +32,7 @@ from firearrow.client.base.errors import (
     RocketMQError,
     TransportError,
 )
+from firearrow.client.console.jobs import Jobs
 from firearrow.client.console.questions import Kept, Question, ask
 from firearrow.client.console.rendering import FOLDER, address, environment, visible
 from firearrow.client.console.sessions import Access, Gate, Session, Sessions, is_refusal
@@ -77,6 +78,7 @@ NAV = (
     ("Clients", "/clients"),
     ("Users", "/users"),
     ("Config", "/config"),
+    ("Jobs", "/jobs"),
     ("Log", "/log"),
     ("Doctor", "/doctor"),
 )
@@ -99,8 +101,12 @@ class Console:
     templates: Any = field(default_factory=environment)
     doctors: dict[str, tuple[float, Kept]] = field(default_factory=dict)
     """User → when the doctor last looked for it, and what it found."""
+    jobs: Jobs = field(default_factory=Jobs)
+    job_folders: Sequence[str] = ()
+    """Where Spark's jobs run."""
 
     async def close(self) -> None:
+        await self.jobs.close()
         await self.sessions.close()
         await self.gate.close()
 

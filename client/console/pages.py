@@ -19,11 +19,13 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.times import now_ms, time_text
 from firearrow.client.cli.cluster.log import LEVELS
 from firearrow.client.cli.formats import is_system_group, members
+from firearrow.client.cli.groups.dlq import RECEIPT_COLUMNS
 from firearrow.client.cli.groups.group import DIFF_COLUMNS, LAG_COLUMNS, MEMBER_COLUMNS
 from firearrow.client.cli.groups.group import TOPIC_COLUMNS as GROUP_TOPIC_COLUMNS
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.topics.topic import CONFIG_COLUMNS, QUEUE_COLUMNS
 from firearrow.client.console.app import Handler, View, checked_form, cookie_text, form_of
+from firearrow.client.console.jobs import COLUMNS as JOB_COLUMNS
 from firearrow.client.console.questions import Kept, Table
 from firearrow.client.console.rendering import Curve, address, bars, curve, path, thinned
 from firearrow.client.console.sessions import LoginRefused
@@ -292,6 +294,31 @@ async def log(view: View) -> Response:
     return view.page("log.html", shown=Shown(view, table, "text"), levels=LEVELS)
 
 
+async def jobs(view: View) -> Response:
+    """Those of this visitor, and those of commands on this machine."""
+    own = Table(JOB_COLUMNS, [job.row() for job in view.console.jobs.of(view.access.user)])
+    kept = await view.ask("jobs", "", *view.console.job_folders)
+    return view.page("jobs.html", own=own, shown=Shown(view, kept.table, "job"), notes=kept.notes)
+
+
+async def job(view: View) -> Response:
+    """One job, with the receipts that it has written."""
+    found = view.console.jobs.find(view.access.user, view.part("number"))
+    receipts = []
+    if found.question.command == "dlq":
+        kept = await view.ask("dlq", "receipts", found.question.words[0])
+        receipts = [row for row in kept.table.rows if row["atMs"] >= found.started_ms]
+    done, total = found.kept.reached
+    return view.page(
+        "job.html",
+        job=found,
+        line=found.question.text(),
+        done=done,
+        total=total,
+        receipts=Shown(view, Table(RECEIPT_COLUMNS, receipts[::-1]), "msgId"),
+    )
+
+
 async def waiting(view: View) -> Response:
     kept = await view.ask(
         "timer", "list", topic=view.get("topic"), _from=view.get("from"), to=view.get("to"), limit=LIMIT
@@ -421,6 +448,8 @@ PAGES: dict[str, Handler] = {
     "/groups/{group}": group,
     "/groups/{group}/compared": compared,
     "/groups/{group}/members/{client:path}": member,
+    "/jobs": jobs,
+    "/jobs/{number}": job,
     "/log": log,
     "/ordered": ordered,
     "/pop": pop,

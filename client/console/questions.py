@@ -22,12 +22,14 @@ from firearrow.client.cli.groups import clients, dlq, group
 from firearrow.client.cli.messages import message, send, timer, tx
 from firearrow.client.cli.output import Colour, Column, Output
 from firearrow.client.cli.topics import queue, topic
+from firearrow.client.cli.transfer import jobs
 
 COMMANDS = {
     "clients": clients.declared,
     "config": config.declared,
     "dlq": dlq.declared,
     "group": group.declared,
+    "jobs": jobs.declared,
     "log": log.declared,
     "message": message.declared,
     "queue": queue.declared,
@@ -55,7 +57,7 @@ class Table:
 
 
 class Kept(Output):
-    """Keeps what a verb prints. `code`: its exit code."""
+    """Keeps what a verb prints. `code`: its exit code; `reached`: how far it has come, and of how much."""
 
     def __init__(self) -> None:
         self.terminal, self.json, self.has_colours = False, True, False
@@ -63,6 +65,7 @@ class Kept(Output):
         self.records: list[Mapping[str, Any]] = []
         self.notes: list[str] = []
         self.code = 0
+        self.reached = (0, 0)
 
     @property
     def table(self) -> Table:
@@ -98,6 +101,9 @@ class Kept(Output):
 
     def painted(self, text: str, colour: Colour | None) -> str:
         return text
+
+    def progress(self, done: int, total: int) -> None:
+        self.reached = (done, total)
 
     def flush(self) -> None:
         pass
@@ -170,9 +176,9 @@ def parsed(question: Question) -> argparse.Namespace:
     return given
 
 
-async def ask(question: Question, context: Context, admin: Admin) -> Kept:
-    """What the verb prints. RocketMQError: as the verb raises it."""
-    given, kept = parsed(question), Kept()
+async def ask(question: Question, context: Context, admin: Admin, kept: Kept | None = None) -> Kept:
+    """What the verb prints, into `kept`. RocketMQError: as the verb raises it."""
+    given, kept = parsed(question), Kept() if kept is None else kept
     call = Call(given, context, kept, admin)
     try:
         kept.code = await given.verb.action(call) or 0

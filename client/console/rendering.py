@@ -113,6 +113,8 @@ def _href(row: Mapping[str, Any], name: str) -> str:
         return path("topics", row["topic"], "messages", value)
     if name == "user":
         return path("users", value)
+    if name == "job" and value.isdecimal():
+        return path("jobs", value)
     return ""
 
 

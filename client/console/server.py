@@ -42,6 +42,13 @@ def declared() -> Command:
     verb.argument(
         "--mask-bodies", action="store_true", help="show no bodies of messages, whatever a user may do"
     )
+    verb.argument(
+        "--jobs",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="show the jobs of `firearrow spark` that were run in this folder; may be repeated",
+    )
     verb.argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate; needs --tls-key")
     verb.argument("--tls-key", metavar="FILE", help="private key of --tls-cert")
     verb.argument("--fd", type=int, help=argparse.SUPPRESS)
@@ -72,6 +79,7 @@ async def serve(call: Call) -> int:
         gate,
         read_only=given.read_only,
         mask_bodies=given.mask_bodies,
+        job_folders=given.jobs,
         cookie=f"firearrow_console_{port}",
         secure=given.tls_cert is not None,
         is_loopback=ipaddress.ip_address(host).is_loopback,
@@ -171,7 +179,12 @@ async def _ending(console: Console, server: uvicorn.Server, given: argparse.Name
         while not server.should_exit:
             await asyncio.sleep(CHECK_S)
             idle_s = time.monotonic() - console.used_s
-            if given.idle is not None and not console.running and idle_s > given.idle:
+            if (
+                given.idle is not None
+                and not console.running
+                and not console.jobs.running
+                and idle_s > given.idle
+            ):
                 server.should_exit = True
 
     loop.add_reader(sys.stdin.fileno(), broker_ended)

@@ -25,6 +25,7 @@ PAGES = [
     "/topics/orders/producers",
     "/groups/billing/compared",
     "/log?level=info",
+    "/jobs",
     "/ordered?group=billing",
     "/pop?group=billing",
     "/transactions?discarded=1",

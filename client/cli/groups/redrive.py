@@ -93,6 +93,7 @@ class Redrive:
     again: bool
     unfound: Unfound
     counts: Counts = field(default_factory=Counts)
+    planned: int = 0
 
     @classmethod
     async def of(cls, call: Call, edits: Edits, receipts: Receipts) -> "Redrive":
@@ -114,11 +115,12 @@ class Redrive:
     # ---- what is to be sent ----
 
     async def plan(self) -> dict[str, int]:
-        """How many letters would go to which topic."""
+        """How many letters would go to which topic; their number is `planned`."""
         by_topic: Counter[str] = Counter()
         async with contextlib.aclosing(self._chosen(Counts())) as chosen:
             async for letter in chosen:
                 by_topic[self._goal(letter) or "unknown"] += 1
+        self.planned = by_topic.total()
         return dict(by_topic)
 
     async def check_edits(self) -> None:
@@ -181,6 +183,7 @@ class Redrive:
             async with contextlib.aclosing(self._blocks()) as blocks:
                 async for block in blocks:
                     await self._send(producer, pace, block)
+                    self._progress()
                     await self.letters.store_progress(self.progress.moved())
             await self.letters.store_progress(self.progress.moved())
         except RocketMQError as error:
@@ -201,6 +204,11 @@ class Redrive:
         wrong = trouble is not None or counts.failed or counts.without_topic or stored_less_safely
         return FOUND_TROUBLE if wrong else OK
 
+    def _progress(self) -> None:
+        counts = self.counts
+        done = counts.sent + counts.failed + counts.without_topic + counts.found + counts.left_out
+        self.call.output.progress(done, self.planned)
+
     async def _blocks(self) -> AsyncGenerator[list[ReceivedMessage], None]:
         block: list[ReceivedMessage] = []
         async with contextlib.aclosing(self._chosen(self.counts)) as chosen:
@@ -218,6 +226,7 @@ class Redrive:
         named = self.call.arguments.provenance
         self.receipts.note((letter for letter, _ in ready), Fate.SENDING, provenance=named)
         for number, (letter, message) in enumerate(ready):
+            self._progress()
             await pace.wait()
             try:
                 result = await producer.send(message)

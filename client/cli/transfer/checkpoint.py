@@ -21,6 +21,8 @@ from firearrow.client.cli.file_lock import open_locked, state_folder
 
 VERSION = 1
 FILE_BYTES_MAX = 256 << 20
+CHECKPOINTS = "checkpoints"
+"""Their folder in that of what commands note."""
 
 
 class Checkpoint:
@@ -33,7 +35,7 @@ class Checkpoint:
         self.state = state
         self._job = job
         self._arguments = dict(arguments)
-        self._lock = None if path is None else open_locked(_lock_of(path), f"topic {job}")
+        self._lock = None if path is None else open_locked(lock_of(path), f"topic {job}")
 
     @classmethod
     def open(
@@ -73,7 +75,7 @@ class Checkpoint:
         if self._lock is not None:
             assert self.path is not None
             with contextlib.suppress(OSError):
-                _lock_of(self.path).unlink()
+                lock_of(self.path).unlink()
             self._lock.close()
             self._lock = None
 
@@ -91,7 +93,7 @@ def checkpoint_path(given: str | None, job: str, arguments: Mapping[str, Any]) -
     if given is not None:
         return Path(given)
     digest = sha256(orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
-    return state_folder() / "checkpoints" / f"{job}-{digest}.json"
+    return state_folder() / CHECKPOINTS / f"{job}-{digest}.json"
 
 
 def new_job_id(job: str) -> str:
@@ -99,7 +101,7 @@ def new_job_id(job: str) -> str:
     return f"{job}-{secrets.token_hex(6)}"
 
 
-def _lock_of(path: Path) -> Path:
+def lock_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 

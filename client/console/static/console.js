@@ -43,6 +43,13 @@
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(draw, 200); });
   addEventListener("DOMContentLoaded", draw);
 
+  for (const all of document.querySelectorAll("[data-all]")) {
+    all.hidden = false;
+    all.addEventListener("change", () => {
+      for (const box of document.getElementsByName(all.dataset.all)) box.checked = all.checked;
+    });
+  }
+
   // "/" goes to the search, as on other consoles
   addEventListener("keydown", (event) => {
     const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
