@@ -45,6 +45,19 @@ class Users:
         info = {"username": name, "password": password, "userType": kind.value}
         await self._change(RequestCode.AUTH_CREATE_USER, {"username": name}, info)
 
+    async def change(
+        self,
+        name: str,
+        *,
+        password: str | None = None,
+        kind: UserType | None = None,
+        status: UserStatus | None = None,
+    ) -> None:
+        """What is None stays as it is."""
+        info = {"username": name, "password": password, "userType": kind, "userStatus": status}
+        given = {key: value for key, value in info.items() if value is not None}
+        await self._change(RequestCode.AUTH_UPDATE_USER, {"username": name}, given)
+
     async def delete(self, name: str) -> None:
         """The user's rules go as well."""
         await self._change(RequestCode.AUTH_DELETE_USER, {"username": name})

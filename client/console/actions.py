@@ -39,13 +39,15 @@ class Field(NamedTuple):
     is_flag: bool = False
     is_word: bool = False
     is_large: bool = False
+    is_secret: bool = False
     is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """A verb with the words and options that the console offers. `previews`: it has `--dry-run`. `is_dangerous`: it
-    deletes or skips something. `is_job`: it may take long."""
+    deletes or skips something. `is_job`: it may take long. `secret`: it needs a password, or the
+    option that it takes one."""
 
     title: str
     command: str
@@ -55,8 +57,10 @@ class Action:
     previews: bool = True
     is_dangerous: bool = False
     is_job: bool = False
+    secret: str = ""
 
 
+PASSWORD, NEEDED = "password", "needed"
 SELECTION = ("--from", "--to", "--key", "--tag", "--ids", "--limit")
 ACTIONS = {
     "create-topic": Action(
@@ -127,6 +131,10 @@ ACTIONS = {
     "roll-back": Action("Roll a transaction back", "tx", "rollback", ("id",), (), is_dangerous=True),
     "close-client": Action("Close a client", "clients", "close", ("client",), (), is_dangerous=True),
     "set-config": Action("Change an option", "config", "set", ("option",), ("--broker",)),
+    "add-user": Action("Add a user", "user", "add", ("name",), ("--super",), False, secret=NEEDED),
+    "set-user": Action(
+        "Change a user", "user", "set", ("name",), ("--type", "--status"), False, True, secret="--password"
+    ),
     "grant": Action(
         "Grant a right", "user", "grant", ("name", "resource", "actions"), ("--deny", "--from"), False
     ),
@@ -162,6 +170,10 @@ def fields_of(name: str, action: Action) -> list[Field]:
         )
     if action.command == "send":
         found.append(Field(BODY, "Body", "text of the message", is_large=True))
+    if action.secret:
+        is_needed = action.secret == NEEDED
+        help_ = "" if is_needed else "a new one, or empty: it stays as it is"
+        found.append(Field(PASSWORD, "Password", help_, is_secret=True, is_required=is_needed))
     return found
 
 
@@ -172,7 +184,7 @@ def question_of(name: str, values: Mapping[str, str]) -> Question:
     words: list[str] = []
     for field in fields_of(name, action):
         value = values.get(field.name, "")
-        if field.name == BODY:
+        if field.name == BODY or field.is_secret:
             continue
         if field.is_word:
             text = value.strip()
@@ -190,7 +202,12 @@ def question_of(name: str, values: Mapping[str, str]) -> Question:
         body = values.get(BODY, "").replace("\r\n", "\n").encode()
         if len(body) > BODY_BYTES_MAX:
             raise ConfigError(f"body: at most {BODY_BYTES_MAX:,} bytes")
-    return Question(action.command, action.verb, options, tuple(words), body)
+    secret = values.get(PASSWORD) if action.secret else None
+    if action.secret == NEEDED and not secret:
+        raise ConfigError("Password: give a value")
+    if secret and action.secret != NEEDED:
+        options[action.secret] = True
+    return Question(action.command, action.verb, options, tuple(words), body, secret or None)
 
 
 async def form(view: View) -> Response:
@@ -261,7 +278,12 @@ async def act(view: View) -> Response:
 
 def _signed(question: Question) -> str:
     return "\0".join(
-        (question.command, *question.arguments(), "" if question.body is None else question.body.hex())
+        (
+            question.command,
+            *question.arguments(),
+            "" if question.body is None else question.body.hex(),
+            question.secret or "",
+        )
     )
 
 

@@ -117,13 +117,15 @@ class Kept(Output):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`firearrow COMMAND VERB` with these options and words. `body`: of a message, which is never read from a file."""
+    """`firearrow COMMAND VERB` with these options and words. `body`: of a message, which is never read from a file.
+    `secret`: a password, which no command line has."""
 
     command: str
     verb: str = ""
     options: Mapping[str, Value] = field(default_factory=dict)
     words: Sequence[str] = ()
     body: bytes | None = None
+    secret: str | None = field(default=None, repr=False)
 
     def arguments(self) -> list[str]:
         """As they follow the command. ConfigError: a value is too long, or would name a file."""
@@ -173,6 +175,8 @@ def parsed(question: Question) -> argparse.Namespace:
         raise ConfigError(text or "these values cannot be used") from None
     if question.body is not None:
         given.body = question.body
+    if question.secret is not None:
+        given.secret = question.secret
     return given
 
 

@@ -13,7 +13,7 @@ from firearrow.client import blocking
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, Credentials
 from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, secured
-from tests.console.running import ConsoleProcess
+from tests.console.running import PROOF, ConsoleProcess
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import topic_ext
 
@@ -115,6 +115,31 @@ def test_bodies_are_for_those_who_may_consume(broker: BrokerProcess, tmp_path: P
             f"audit: user={READER[0]} address=127.0.0.1 failed: firearrow topic delete"
             in console.log.read_text()
         )
+
+
+def test_users_are_added_and_changed(console: ConsoleProcess) -> None:
+    """Passwords are typed twice, and in no page and no log."""
+    with console.visitor() as root, console.visitor() as added:
+        root.sign_in(ROOT, ROOT_PASSWORD)
+        seen = root.preview("add-user", name="clerk", password="clerk-word")
+        assert "once more" in seen.text
+        assert "clerk-word" not in seen.text
+        assert "give a value" in root.preview("add-user", name="clerk").text
+        assert "Done." in root.act("add-user", name="clerk", password="clerk-word").text
+        proof = PROOF.search(root.preview("set-user", name="clerk", password="other-word").text)
+        assert proof is not None
+        wrong = root.form({"name": "clerk", "password": "mistyped"}) | {"step": "confirm", "proof": proof[1]}
+        assert root.post("/actions/set-user", data=wrong).status_code == 400
+        assert added.sign_in("clerk", "clerk-word").status_code == 303
+        assert "Done." in root.act("set-user", name="clerk", password="other-word", __status="disable").text
+        assert added.sign_in("clerk", "clerk-word").status_code == 401
+        assert "Done." in root.act("set-user", name="clerk", __status="enable").text
+        assert added.sign_in("clerk", "other-word").status_code == 303
+        assert "name what changes" in root.act("set-user", name="clerk").text
+        assert "has no permission" in added.act("add-user", name="more", password="x").text
+    log = console.log.read_text()
+    assert "user set --status=disable --password clerk" in log
+    assert not {"clerk-word", "other-word", "mistyped"} & set(re.findall(r"[\w-]+", log))
 
 
 def test_masked_bodies(broker: BrokerProcess, tmp_path: Path) -> None:

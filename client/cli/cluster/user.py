@@ -1,8 +1,9 @@
-"""Manage users and their rules: add, delete, list, grant, revoke and check."""
+"""Manage users and their rules: add, set, delete, list, grant, revoke and check."""
 
 import getpass
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from firearrow._native.protocol.access_model import (
     Action,
@@ -33,6 +34,11 @@ def declared() -> Command:
     verb = command.verb("add", add)
     verb.argument("name", help="name of the user")
     verb.argument("--super", action="store_true", help="create a super user, who may do everything")
+    verb = command.verb("set", set_user)
+    verb.argument("name", help="name of the user")
+    verb.argument("--password", action="store_true", help="give it another password, which is asked for")
+    verb.argument("--type", choices=[each.value for each in UserType], help="make it this kind of user")
+    verb.argument("--status", choices=[each.value for each in UserStatus], help="let it log in, or not")
     verb = command.verb("delete", delete)
     verb.argument("name", help="name of the user").moving()
     verb = command.verb("list", list_users)
@@ -69,8 +75,26 @@ async def add(call: Call) -> None:
     """
     users = Users(await call.admin())
     kind = UserType.SUPER if call.arguments.super else UserType.NORMAL
-    await users.create(call.arguments.name, _password(call.arguments.name), kind)
+    await users.create(call.arguments.name, _password(call.arguments), kind)
     call.output.note(f"user {call.arguments.name} was added ({kind.value})")
+
+
+async def set_user(call: Call) -> None:
+    """Change a user: its password, its type, or whether it may log in. What is not named stays as it is.
+
+    firearrow user set app --password
+    firearrow user set app --status disable
+    """
+    given = call.arguments
+    if not (given.password or given.type or given.status):
+        raise ConfigError("name what changes: --password, --type or --status")
+    await Users(await call.admin()).change(
+        given.name,
+        password=_password(given) if given.password else None,
+        kind=UserType(given.type) if given.type else None,
+        status=UserStatus(given.status) if given.status else None,
+    )
+    call.output.note(f"user {given.name} was changed")
 
 
 async def delete(call: Call) -> None:
@@ -184,12 +208,15 @@ def _user_row(user: UserRecord) -> dict[str, str]:
     }
 
 
-def _password(name: str) -> str:
-    """Asked for on a terminal, else the first line of standard input: never an argument, which others can see."""
-    if not sys.stdin.isatty():
+def _password(given: Any) -> str:  # noqa: ANN401 (argparse's values)
+    """The console's `secret`. Else asked for on a terminal, or the first line of standard input: never an argument,
+    which others can see."""
+    if "secret" in given:
+        password = str(given.secret)
+    elif not sys.stdin.isatty():
         password = sys.stdin.readline().rstrip("\r\n")
     else:
-        password = getpass.getpass(f"password of {name}: ")
+        password = getpass.getpass(f"password of {given.name}: ")
         if getpass.getpass("once more: ") != password:
             raise ConfigError("the two passwords differ")
     if not password.strip():
