@@ -32,6 +32,7 @@ from firearrow.client.base.errors import (
     RocketMQError,
     TransportError,
 )
+from firearrow.client.cli.messages.body_formats import BodyFormat
 from firearrow.client.console.jobs import Jobs
 from firearrow.client.console.questions import Kept, Question, ask
 from firearrow.client.console.rendering import FOLDER, address, environment, visible
@@ -104,6 +105,8 @@ class Console:
     jobs: Jobs = field(default_factory=Jobs)
     job_folders: Sequence[str] = ()
     """Where Spark's jobs run."""
+    formats: Mapping[str, BodyFormat] = field(default_factory=dict)
+    """Topic → of its bodies."""
 
     async def close(self) -> None:
         await self.jobs.close()

@@ -28,9 +28,11 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.times import time_ms, time_text
 from firearrow.client.cli.command import Call
 from firearrow.client.cli.groups.dlq import RECEIPT_COLUMNS
+from firearrow.client.cli.messages.body_formats import BodyFormat, body_format
 from firearrow.client.cli.messages.message import PATH_COLUMNS, found_message
 from firearrow.client.cli.messages.message_view import (
     Decode,
+    Decoding,
     Wanted,
     body_text,
     message_row,
@@ -51,6 +53,7 @@ SCANNED_MAX, SCAN_S = 1_000_000, 60.0
 LIVE_MAX, LIVE_MESSAGES_MAX = 40, 2000
 BODY_SHOWN_BYTES = 64 << 10
 PREVIEW_CHARS = 160
+MESSAGE_PACK, SCHEMA = "msgpack", "schema"
 HIDDEN = "(hidden: this needs the right Sub on the topic)"
 
 
@@ -212,7 +215,8 @@ async def _rows(
     try:
         async with contextlib.aclosing(found) as each:
             async for message in each:
-                yield template.render(shown_row(message, may_read))
+                decode = view.console.formats.get(message.topic, Decode.AUTO)
+                yield template.render(shown_row(message, may_read, decode))
                 count += 1
                 if count == most:
                     notes.append(f"{most:,} messages were shown: load the page again to continue")
@@ -222,10 +226,10 @@ async def _rows(
     yield view.console.templates.get_template("message_end.html").render(count=count, notes=notes)
 
 
-def shown_row(message: ReceivedMessage, may_read: bool) -> dict[str, Any]:
+def shown_row(message: ReceivedMessage, may_read: bool, decode: Decoding = Decode.AUTO) -> dict[str, Any]:
     """The members of a row of the table."""
     row = message_row(message)
-    text = body_text(message) if may_read else HIDDEN
+    text = body_text(message, decode) if may_read else HIDDEN
     row["href"] = path("topics", message.topic, "messages", message.message_id)
     row["preview"] = text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}…"
     return row
@@ -287,7 +291,9 @@ async def may_read_bodies(view: View, topic: str) -> bool:
 
 async def message(view: View) -> Response:
     topic, name = view.part("topic"), view.part("id")
-    decode = view.get("decode") if view.get("decode") in list(Decode) else ""
+    formats = _formats(view, topic)
+    decode = view.get("decode", SCHEMA if SCHEMA in formats else "")
+    decode = decode if decode in (*Decode, *formats) else ""
     kept = await view.ask("message", "path", topic, name)
     found = await _message(view, topic, name)
     if found is None:
@@ -296,7 +302,9 @@ async def message(view: View) -> Response:
     row = message_row(found)
     properties = row.pop("properties")
     row.pop("body")
-    shown, encoding, size = _body(found, decode) if may_read else (HIDDEN, "", found.body_bytes)
+    shown, encoding, size = (
+        _body(found, decode, formats.get(decode)) if may_read else (HIDDEN, "", found.body_bytes)
+    )
     return view.page(
         "message.html",
         topic=topic,
@@ -309,7 +317,7 @@ async def message(view: View) -> Response:
         is_cut=may_read and size > BODY_SHOWN_BYTES,
         may_read=may_read,
         decode=decode,
-        decodes=[each.value for each in Decode],
+        decodes=[*(each.value for each in Decode), *formats],
         steps=kept,
         columns=PATH_COLUMNS,
     )
@@ -329,16 +337,33 @@ async def _message(view: View, topic: str, name: str) -> ReceivedMessage | None:
         return None
 
 
-def _body(found: ReceivedMessage, decode: str) -> tuple[str, str, int]:
+def _formats(view: View, topic: str) -> dict[str, BodyFormat]:
+    """By the names that visitors choose: never one that names a file."""
+    found = {}
+    with contextlib.suppress(ConfigError):  # its library is missing
+        if (message_pack := body_format(MESSAGE_PACK)) is not None:
+            found[MESSAGE_PACK] = message_pack
+    if (schema := view.console.formats.get(topic)) is not None:
+        found[SCHEMA] = schema
+    return found
+
+
+def _body(found: ReceivedMessage, decode: str, format_: BodyFormat | None) -> tuple[str, str, int]:
     """As text, its encoding, its bytes. Without a choice JSON is indented."""
     try:
         body = found.body
     except RocketMQError as unreadable:
         return str(unreadable), "unreadable", found.body_bytes
+    if format_ is not None:
+        try:
+            text = _indented(format_.decoded(body))
+        except ValueError as error:
+            return _hex_dump(body[:BODY_SHOWN_BYTES]), f"hex, because {error}", len(body)
+        return text[:BODY_SHOWN_BYTES], format_.name, len(body)
     cut = body[:BODY_SHOWN_BYTES]
     if not decode and len(body) <= BODY_SHOWN_BYTES and body[:1] in (b"{", b"["):
         with contextlib.suppress(orjson.JSONDecodeError):
-            return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode(), "JSON", len(body)
+            return _indented(orjson.loads(body)), "JSON", len(body)
     if decode in ("", Decode.AUTO, Decode.TEXT, Decode.JSON):
         try:
             return cut.decode("utf-8", "strict" if decode != Decode.TEXT else "replace"), "text", len(body)
@@ -350,6 +375,10 @@ def _body(found: ReceivedMessage, decode: str) -> tuple[str, str, int]:
 
         return base64.b64encode(cut).decode(), "base64", len(body)
     return _hex_dump(cut), "hex", len(body)
+
+
+def _indented(value: Any) -> str:  # noqa: ANN401 (JSON)
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
 def _hex_dump(body: bytes) -> str:

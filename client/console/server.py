@@ -16,6 +16,7 @@ import uvicorn
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.cli.command import Call, Command, positive
 from firearrow.client.cli.contexts import chosen_context
+from firearrow.client.cli.messages.body_formats import NAMES, BodyFormat, body_format
 from firearrow.client.console import actions, message_pages, pages
 from firearrow.client.console.app import Console, application
 from firearrow.client.console.sessions import Gate
@@ -41,6 +42,13 @@ def declared() -> Command:
     verb.argument("--read-only", action="store_true", help="offer no actions")
     verb.argument(
         "--mask-bodies", action="store_true", help="show no bodies of messages, whatever a user may do"
+    )
+    verb.argument(
+        "--schema",
+        action="append",
+        default=[],
+        metavar="TOPIC=FORMAT",
+        help=f"format of the bodies of a topic: {NAMES}; may be repeated",
     )
     verb.argument(
         "--jobs",
@@ -80,6 +88,7 @@ async def serve(call: Call) -> int:
         read_only=given.read_only,
         mask_bodies=given.mask_bodies,
         job_folders=given.jobs,
+        formats=dict(map(_format_of, given.schema)),
         cookie=f"firearrow_console_{port}",
         secure=given.tls_cert is not None,
         is_loopback=ipaddress.ip_address(host).is_loopback,
@@ -96,6 +105,15 @@ async def serve(call: Call) -> int:
         await console.close()
         listening.close()
     return 0
+
+
+def _format_of(text: str) -> tuple[str, BodyFormat]:
+    """The topic, and the format of its bodies. ConfigError."""
+    topic, _, name = text.partition("=")
+    found = body_format(name)
+    if not topic or found is None:
+        raise ConfigError(f"--schema: {text!r} is not TOPIC=FORMAT with a format of {NAMES}")
+    return topic, found
 
 
 def _listen(address: str, fd: int | None) -> socket.socket:

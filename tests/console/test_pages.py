@@ -13,7 +13,7 @@ from firearrow.client import blocking
 from firearrow.client.base.message import Message
 from firearrow.client.console.app import CSP, NAV
 from tests.console.conftest import Site
-from tests.console.running import HOSTILE, Visitor, name_server
+from tests.console.running import HOSTILE, ConsoleProcess, Visitor, name_server
 from tests.support.command_line import here
 
 PAGES = [
@@ -173,6 +173,30 @@ def test_hostile_messages_are_text(site: Site, visitor: Visitor) -> None:
             assert "\x1b" not in text, path
     shown = visitor.page("/topics/payments/messages")
     assert "&lt;script&gt;document.title=&#39;hacked&#39;&lt;/script&gt;" in shown
+
+
+def test_bodies_of_a_schema(site: Site, tmp_path: Path) -> None:
+    """Avro and MessagePack: by choice, and by themselves where the console has the topic's schema."""
+    msgpack = pytest.importorskip("msgpack")
+    (tmp_path / "item.avsc").write_text(
+        '{"type": "record", "name": "Item", "fields": [{"name": "lamp", "type": "long"}]}'
+    )
+    with blocking.Producer("formats", name_server=name_server(site.broker)) as producer:
+        avro = producer.send(Message("avro", b"\x54", keys=["a"])).message_id
+        packed = producer.send(Message("packed", msgpack.packb({"lamp": "<b>"}))).message_id
+    assert site.broker.name_server is not None
+    schema = f"avro=avro:{tmp_path}/item.avsc"
+    with (
+        ConsoleProcess(site.broker.name_server, tmp_path, "--schema", schema) as console,
+        console.visitor() as it,
+    ):
+        assert "&#34;lamp&#34;: 42" in it.page(f"/topics/avro/messages/{avro}")
+        assert "&#34;lamp&#34;:42" in it.page("/topics/avro/messages")
+        assert "54" in it.page(f"/topics/avro/messages/{avro}?decode=hex")
+        shown = it.page(f"/topics/packed/messages/{packed}?decode=msgpack")
+        assert "&#34;lamp&#34;: &#34;&lt;b&gt;&#34;" in shown
+        for name in (f"avro:{tmp_path}/item.avsc", "protobuf:/etc/passwd:x", "schema"):
+            assert "lamp&#34;: " not in it.page(f"/topics/packed/messages/{packed}?decode={name}")
 
 
 def test_a_first_page_is_small(visitor: Visitor) -> None:

@@ -19,7 +19,7 @@ from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb,
 from firearrow.client.cli.groups.dead_letters import DeadLetters, stored_progress
 from firearrow.client.cli.groups.edits import Edits, edit_by
 from firearrow.client.cli.groups.receipts import Receipts, receipts_path
-from firearrow.client.cli.messages.message_view import Decode, body_text, message_row, whole_row
+from firearrow.client.cli.messages.message_view import body_text, decode_by, message_row, whole_row
 from firearrow.client.cli.messages.selection import Selection, Unfound, select_by
 from firearrow.client.cli.output import Column, Kind, titled
 
@@ -81,7 +81,7 @@ def declared() -> Command:
     verb.argument("group", help=GROUP)
     verb.argument("file", nargs="?", help="new file to write (default: the output)")
     select_by(verb).arguments(shared("--rate", type=positive))
-    verb.argument("--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="format of bodies")
+    decode_by(verb)
     verb = command.verb("drop", drop)
     verb.argument("group", help=GROUP).moving()
     select_by(verb).arguments(shared("--rate", type=positive))

@@ -12,8 +12,8 @@ from firearrow.client.base.errors import ClientError, ConfigError, TransportErro
 from firearrow.client.base.times import time_ms
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb, count
 from firearrow.client.cli.messages.message_view import (
-    Decode,
     Wanted,
+    decode_by,
     pattern,
     print_message,
     print_messages,
@@ -33,9 +33,7 @@ def declared() -> Command:
     """The command with its verbs."""
     command = Command("message", __doc__)
     verb = command.verb("get", get)
-    _topic_and_id(verb).argument(
-        "--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="format of the body"
-    )
+    decode_by(_topic_and_id(verb))
     verb = command.verb("find", find)
     verb.argument("topic")
     verb.argument("--key", help="find messages by key, in the key index")

@@ -1,5 +1,6 @@
 """Messages as rows, lines and by a template, with their bodies decoded; and which messages are meant."""
 
+import argparse
 import base64
 import re
 import zlib
@@ -13,6 +14,8 @@ import orjson
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError, RocketMQError
 from firearrow.client.base.times import time_text
+from firearrow.client.cli.command import Verb
+from firearrow.client.cli.messages.body_formats import NAMES, BodyFormat, body_format
 from firearrow.client.cli.output import Column, Kind, Output, printable, titled
 
 COLUMNS = (
@@ -49,7 +52,34 @@ class Decode(StrEnum):
     BASE64 = "base64"
 
 
-def message_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[str, Any]:
+Decoding = Decode | BodyFormat
+"""What --decode names. A body that is not of the named format is shown as by AUTO."""
+
+
+def decode_by(verb: Verb) -> Verb:
+    """Add `--decode`."""
+    known = ", ".join(each.value for each in Decode)
+    return verb.argument(
+        "--decode",
+        type=_decoding,
+        default=Decode.AUTO,
+        metavar="FORMAT",
+        help=f"format of bodies: {known}, {NAMES}",
+    )
+
+
+def _decoding(text: str) -> Decoding:
+    try:
+        found = Decode(text) if text in list(Decode) else body_format(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found is None:
+        known = ", ".join(each.value for each in Decode)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a format: use {known}, {NAMES}")
+    return found
+
+
+def message_row(message: ReceivedMessage, decode: Decoding = Decode.AUTO) -> dict[str, Any]:
     """The members of a message in JSON. `bodyEncoding` says what a body is that is not its text."""
     row: dict[str, Any] = {
         "topic": message.topic,
@@ -75,7 +105,7 @@ def message_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[
     return row | ({"bodyEncoding": encoding} if encoding else {})
 
 
-def whole_row(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> dict[str, Any]:
+def whole_row(message: ReceivedMessage, decode: Decoding = Decode.AUTO) -> dict[str, Any]:
     """All that a broker has of a message: `message_row`, and what only copies and forensics need. `bodyCrc` is that of
     the body as it was sent, `sysFlag` shows how it is stored."""
     row = message_row(message, decode) | {
@@ -93,8 +123,13 @@ def body_crc(body: bytes) -> int:
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
-def _decoded(body: bytes, decode: Decode) -> tuple[Any, str | None]:
+def _decoded(body: bytes, decode: Decoding) -> tuple[Any, str | None]:
     match decode:
+        case BodyFormat():
+            try:
+                return decode.decoded(body), "json"
+            except ValueError:
+                return _decoded(body, Decode.AUTO)
         case Decode.HEX:
             return body.hex(), "hex"
         case Decode.BASE64:
@@ -113,7 +148,7 @@ def _decoded(body: bytes, decode: Decode) -> tuple[Any, str | None]:
                 return base64.b64encode(body).decode(), "base64"
 
 
-def body_text(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> str:
+def body_text(message: ReceivedMessage, decode: Decoding = Decode.AUTO) -> str:
     """The body for people; ends of lines are kept."""
     try:
         shown, encoding = _decoded(message.body, decode)
@@ -124,7 +159,7 @@ def body_text(message: ReceivedMessage, decode: Decode = Decode.AUTO) -> str:
     return message.body.hex(" ") if decode is not Decode.BASE64 and encoding == "base64" else str(shown)
 
 
-def message_line(message: ReceivedMessage, decode: Decode) -> str:
+def message_line(message: ReceivedMessage, decode: Decoding) -> str:
     """One line: time, place, tag, keys and body."""
     words = [
         time_text(message.store_timestamp),
@@ -149,7 +184,7 @@ def print_messages(output: Output, messages: list[ReceivedMessage]) -> None:
     output.rows(COLUMNS, map(message_row if output.json else table_row, messages))
 
 
-def print_message(output: Output, message: ReceivedMessage, decode: Decode) -> None:
+def print_message(output: Output, message: ReceivedMessage, decode: Decoding) -> None:
     """One whole message."""
     row = message_row(message, decode)
     if not output.json:
@@ -193,7 +228,7 @@ class Template:
                 raise ConfigError(f"--format: {{{name}}} is no field; known: {known} property:NAME")
         self._text = re.sub(r"\\[nt0\\]", lambda found: ESCAPES[found[0]], text)
 
-    def fill(self, message: ReceivedMessage, decode: Decode, clean: Callable[[str], str] = str) -> str:
+    def fill(self, message: ReceivedMessage, decode: Decoding, clean: Callable[[str], str] = str) -> str:
         """`clean` gets each value."""
         row = message_row(message, decode)
 
@@ -261,7 +296,7 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
         raise ConfigError(f"--grep: {text!r} is not a regular expression: {error}") from None
 
 
-def printer(output: Output, decode: Decode, template: str | None) -> Callable[[ReceivedMessage], None]:
+def printer(output: Output, decode: Decoding, template: str | None) -> Callable[[ReceivedMessage], None]:
     """What prints each message as it comes. ConfigError: the template has an unknown field."""
     if template is not None:
         filled = Template(template)

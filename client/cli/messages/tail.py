@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command, count
-from firearrow.client.cli.messages.message_view import Decode, Wanted, pattern, printer
+from firearrow.client.cli.messages.message_view import Wanted, decode_by, pattern, printer
 from firearrow.client.cli.messages.queue_reader import From, Start, TopicReader, last_of
 
 TOPICS_MAX = 100
@@ -32,7 +32,7 @@ def declared() -> Command:
     )
     verb.argument("--key", help="only messages with this key")
     verb.argument("--grep", metavar="REGEX", help="only bodies that match this regular expression")
-    verb.argument("--decode", type=Decode, choices=list(Decode), default=Decode.AUTO, help="format of bodies")
+    decode_by(verb)
     verb.argument(
         "--format", metavar="TEMPLATE", help=r"template of a line, such as '{time} {queueId}:{offset} {body}'"
     )
