@@ -30,14 +30,16 @@ STOP_S = 3.0
 
 
 class ConsoleProcess:
-    """`idle_s`: after how long without a visit the child ends."""
+    """`name_servers`: as `--namesrv` takes them."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, name_servers: str, idle_s: int
+        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, name_servers: str, options: Options
     ) -> None:
         self._loop = loop
         self._listening = listening
-        self._arguments = ["--namesrv", name_servers, "--idle", str(idle_s), "--fd", str(listening.fileno())]
+        self._arguments = ["--idle", str(options.console_idle_ms // 1000), "--fd", str(listening.fileno())]
+        self._arguments += ["--namesrv", name_servers]
+        self._arguments += ["--context", options.console_context] if options.console_context else []
         self._child: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -126,7 +128,7 @@ async def console(
     text = ";".join(
         f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in name_servers
     )
-    process = ConsoleProcess(loop, listening, text, options.console_idle_ms // 1000)
+    process = ConsoleProcess(loop, listening, text, options)
     process.wait()
     try:
         yield process.address
@@ -149,10 +151,10 @@ def _check(options: Options, host: str, name_servers: list[Address], *, requires
         )
     if not name_servers:
         raise StartError("the console needs a name server: set --namesrv-listen or --namesrv")
-    if requires_tls:
+    if requires_tls and not options.console_context:
         raise StartError(
-            "the console of this process connects without TLS, which tls.server.mode=enforcing refuses: run "
-            "`firearrow console --context NAME` with a context that has certificates"
+            "the console connects without TLS, which tls.server.mode=enforcing refuses: set consoleContext to a "
+            "context with certificates, which `firearrow context add` makes"
         )
 
 

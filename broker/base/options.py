@@ -473,6 +473,8 @@ class Options:
     # console
     console_listen: str = _option("", "consoleListen")
     """Where a visit starts the web console of `firearrow[console]`, as HOST:PORT; empty: nowhere."""
+    console_context: str = _option("", "consoleContext")
+    """The context of `firearrow context` whose certificates the console uses; `tls.server.mode=enforcing` needs it."""
     console_idle_ms: int = _option(600_000, "consoleIdleTimeout", low=1000, high=NO_LIMIT)
     """Ends the console's process after so long without a visit."""
     # users and rules

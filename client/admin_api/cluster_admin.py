@@ -156,8 +156,11 @@ class Operations(Uncopied):
         Brokers from 5.0 on ignore an offset after a reset that no member has seen yet: there it is reset again.
         """
         await self._admin.update_offset(group, queue, offset)
-        if await self._admin.offset(group, queue) == offset:
-            return
+        if await self._admin.offset(group, queue) != offset:
+            await self.reset_queue(group, queue, offset)
+
+    async def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Let the group continue there in one queue; a member that has it does so from its next pull on (5.0)."""
         wrapped = replace(queue, topic=self._wrap(queue.topic))
         ext = {
             "topic": wrapped.topic,
@@ -169,6 +172,29 @@ class Operations(Uncopied):
         }
         answer = await self._admin.calls.ask_master(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         check(answer, queue.broker_name)
+
+    async def unlock_queue(self, group: str, queue: MessageQueue, client_id: str) -> None:
+        """Take the lock of this member on a queue that is consumed in order away. A member that is connected locks it
+        again, unless another one does so first."""
+        wrapped = replace(queue, topic=self._wrap(queue.topic))
+        body = {"clientId": client_id, "consumerGroup": self._wrap(group), "mqSet": [wrapped]}
+        raw = fastjson.dumps(body | {"onlyThisBroker": False}, is_sorted=False)
+        await self._admin.calls.ask_broker(queue.broker_name, RequestCode.UNLOCK_BATCH_MQ, raw)
+
+    async def make_dead_letter(self, group: str, message: ReceivedMessage) -> None:
+        """Store a copy of the message among the dead letters of the group."""
+        ext = {
+            "offset": str(message.physical_offset),
+            "group": self._wrap(group),
+            "delayLevel": "-1",
+            "originMsgId": message.message_id,
+            "originTopic": self._wrap(message.topic),
+            "unitMode": "false",
+            "bname": message.broker_name,
+        }
+        queue = MessageQueue(ext["originTopic"], message.broker_name, message.queue_id)
+        answer = await self._admin.calls.ask_master(queue, RequestCode.CONSUMER_SEND_MSG_BACK, ext)
+        check(answer, message.broker_name)
 
     async def set_request_mode(
         self, topic: str, group: str, mode: RequestMode, pop_share_queues: int = 0

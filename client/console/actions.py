@@ -131,6 +131,15 @@ ACTIONS = {
     "roll-back": Action("Roll a transaction back", "tx", "rollback", ("id",), (), is_dangerous=True),
     "close-client": Action("Close a client", "clients", "close", ("client",), (), is_dangerous=True),
     "set-config": Action("Change an option", "config", "set", ("option",), ("--broker",)),
+    "unlock-queue": Action("Unlock a queue", "queue", "unlock", ("group", "topic", "queue"), ("--broker",)),
+    "park-head": Action(
+        "Park the message at the head of a queue",
+        "queue",
+        "park",
+        ("group", "topic", "queue"),
+        ("--broker",),
+        is_dangerous=True,
+    ),
     "add-user": Action("Add a user", "user", "add", ("name",), ("--super",), False, secret=NEEDED),
     "set-user": Action(
         "Change a user", "user", "set", ("name",), ("--type", "--status"), False, True, secret="--password"

@@ -16,7 +16,7 @@ from firearrow.client.base.errors import (
     OnlyFireArrow,
     TransportError,
 )
-from firearrow.client.base.times import now_ms, time_text
+from firearrow.client.base.times import time_text
 from firearrow.client.cli.cluster.log import LEVELS
 from firearrow.client.cli.formats import is_system_group, members
 from firearrow.client.cli.groups.dlq import RECEIPT_COLUMNS
@@ -320,20 +320,30 @@ async def job(view: View) -> Response:
 
 
 async def waiting(view: View) -> Response:
-    kept = await view.ask(
-        "timer", "list", topic=view.get("topic"), _from=view.get("from"), to=view.get("to"), limit=LIMIT
-    )
+    try:
+        kept, lag = await asyncio.gather(
+            view.ask(
+                *("timer", "list"),
+                topic=view.get("topic"),
+                _from=view.get("from"),
+                to=view.get("to"),
+                limit=LIMIT,
+            ),
+            view.ask("timer", "lag"),
+        )
+    except OnlyFireArrow as error:  # Apache's brokers report how late they are
+        kept, lag = Kept(), await view.ask("timer", "lag")
+        kept.note(str(error))
     times = [row["dueMs"] for row in kept.table.rows]
     begin, end = (min(times), max(times) + 1) if times else (0, 1)
     table = Table([column for column in kept.table.columns if column.name != "recallHandle"], kept.table.rows)
-    late = max((now_ms() - due for due in times if due < now_ms()), default=0)
     return view.page(
         "waiting.html",
         shown=Shown(view, table, "topic"),
         bars=bars(times, begin, end) if times else [],
         begin=time_text(begin),
         end=time_text(end),
-        late=late,
+        lag=lag.table,
         notes=kept.notes,
     )
 

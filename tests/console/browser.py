@@ -29,7 +29,7 @@ AXE_PACKAGE = "axe-core@4.14.1"
 
 
 @contextmanager
-def chromium(*, dark: bool = False, javascript: bool = True, waits: bool = True) -> Iterator[Chrome]:
+def chromium(*, dark: bool = False, waits: bool = True) -> Iterator[Chrome]:
     """`waits`: for the end of a page."""
     options = ChromeOptions()
     options.page_load_strategy = "normal" if waits else "none"
@@ -38,14 +38,9 @@ def chromium(*, dark: bool = False, javascript: bool = True, waits: bool = True)
         for argument in (*ARGUMENTS, f"--user-data-dir={profile}"):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        if not javascript:
-            options.add_experimental_option(
-                "prefs", {"profile.managed_default_content_settings.javascript": 2}
-            )
         browser = Chrome(options, Service(DRIVER or ""))
         try:
-            theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
+            theme(browser, dark=dark)
             browser.set_window_size(*WIDE)
             browser.set_page_load_timeout(60)
             yield browser
@@ -62,6 +57,12 @@ def axe_script() -> str:
         command = ["npm", "install", "--no-save", "--prefix", str(folder), AXE_PACKAGE]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
     return script.read_text("utf-8")
+
+
+def theme(browser: Chrome, *, dark: bool) -> None:
+    """That the system of the visitor has."""
+    feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
 def size(browser: Chrome, width: int, height: int) -> None:

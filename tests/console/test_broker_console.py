@@ -1,5 +1,6 @@
 """`firearrow broker --console`: a child that runs only while it is visited, and ends with the broker."""
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from firearrow.client.local_broker import LocalBrokerError
 from tests.auth.secured import ROOT, ROOT_PASSWORD, options
 from tests.console.running import Visitor
 from tests.support.broker_process import WAYS, BrokerProcess
+from tests.support.certificates import CertificateFiles
 from tests.support.eventually import eventually
 
 
@@ -21,7 +23,10 @@ from tests.support.eventually import eventually
 def broker_with_console(folder: Path, *arguments: str) -> Iterator[tuple[BrokerProcess, str]]:
     """The broker, and where its console can be visited."""
     with BrokerProcess(
-        folder / "store", *arguments, environment={"XDG_STATE_HOME": str(folder)}, way=WAYS["engine"]
+        folder / "store",
+        *arguments,
+        environment={"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
+        way=WAYS["engine"],
     ) as broker:
         assert broker.process.stdout is not None
         line = broker.process.stdout.readline()
@@ -85,6 +90,32 @@ def test_with_users_it_asks_for_a_login(tmp_path: Path) -> None:
     ):
         assert visitor.get("/topics").headers["location"].startswith("/sign-in")
         assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 303
+        assert "<h1>Topics</h1>" in visitor.page("/topics")
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    """With the certificates of a context, and a client's own."""
+    files = CertificateFiles(tmp_path)
+    context = {
+        "tls": True,
+        "authority": files.path("authority.pem"),
+        "certificate": files.path("client.pem"),
+        "key": files.path("client.key"),
+    }
+    folder = tmp_path / "firearrow"
+    folder.mkdir()
+    text = json.dumps({"current": "", "contexts": {"secure": context}})
+    (folder / "contexts.json").write_text(text)
+    secure = (
+        *("--set", f"tls.server.certPath={files.path('server.pem')}"),
+        *("--set", f"tls.server.keyPath={files.path('server.key')}"),
+        *("--set", f"tls.server.trustCertPath={files.path('authority.pem')}"),
+        *("--set", "tls.server.authClient=true", "--set", "tls.server.need.client.auth=require"),
+    )
+    with pytest.raises(LocalBrokerError, match="set consoleContext to a context"):
+        BrokerProcess(tmp_path / "store", "--console", "127.0.0.1:0", *secure, way=WAYS["engine"])
+    words = ("--console", "127.0.0.1:0", "--set", "consoleContext=secure", *secure)
+    with broker_with_console(tmp_path, *words) as (_, url), Visitor(url) as visitor:
         assert "<h1>Topics</h1>" in visitor.page("/topics")
 
 

@@ -59,6 +59,9 @@ OWN_SETTINGS = frozenset(
 AUTH_NAMES = ("Enabled", "MetadataProvider", "Provider", "Strategy", "Whitelist")
 OUR_KEYS = frozenset(
     (
+        "consoleContext",
+        "consoleIdleTimeout",
+        "consoleListen",
         "haMasterAddress",
         "haAllowedAddresses",
         "haSecret",

@@ -1,11 +1,12 @@
-"""List timer and delayed messages that are not due yet, and recall one."""
+"""List timer and delayed messages that are not due yet, recall one, and show how late they are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ConfigError, check
 from firearrow.client.base.times import now_ms, time_ms, time_text
-from firearrow.client.cli.command import Call, Command, count
+from firearrow.client.cli.command import Call, Command, count, of_each
 from firearrow.client.cli.formats import members
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.send.recall import RecallHandle, recall
@@ -23,6 +24,12 @@ COLUMNS = (
     Column("recallHandle", "RECALL HANDLE"),
 )
 
+LAG_COLUMNS = (
+    Column("broker", "BROKER"),
+    Column("lateMs", "LATE", Kind.AGE),
+    *titled("waiting", "unsorted", "storedPerSecond", "deliveredPerSecond", kind=Kind.COUNT),
+)
+
 
 def declared() -> Command:
     """The command with its verbs."""
@@ -37,6 +44,7 @@ def declared() -> Command:
         "handle", metavar="HANDLE", help="handle that the send returned, or `firearrow timer list` shows"
     )
     verb.moving()
+    command.verb("lag", lag)
     return command
 
 
@@ -66,6 +74,37 @@ async def list_pending(call: Call) -> None:
     call.output.rows(COLUMNS, rows[: given.limit])
     if listing.more or len(rows) > given.limit:
         call.output.note("there are more: --limit shows them")
+
+
+async def lag(call: Call) -> None:
+    """Show how late the brokers deliver timer messages: how far they are behind, and what waits to be sorted.
+
+    firearrow timer lag
+    firearrow timer lag --json
+    """
+    admin = await call.admin()
+    brokers = list(await admin.calls.masters())
+    found = await of_each(brokers, admin.broker_runtime)
+    call.output.rows(LAG_COLUMNS, map(_lag_row, brokers, found))
+
+
+def _lag_row(broker: str, runtime: Mapping[str, str]) -> dict[str, Any]:
+    """None: the broker does not report it, as those before 5.0."""
+
+    def number(name: str, factor: int = 1) -> float | None:
+        try:
+            return round(float(runtime[name]) * factor, 1)
+        except (KeyError, ValueError):
+            return None
+
+    return {
+        "broker": broker,
+        "lateMs": number("timerReadBehind", 1000),
+        "waiting": number("timerCongestNum"),
+        "unsorted": number("timerOffsetBehind"),
+        "storedPerSecond": number("timerEnqueueTps"),
+        "deliveredPerSecond": number("timerDequeueTps"),
+    }
 
 
 async def recall_one(call: Call) -> None:

@@ -14,6 +14,9 @@ from firearrow.broker.base.config_keys import apache_defaults, apache_keys
 from firearrow.broker.base.options import Options, options_by_key
 
 OURS = {
+    "consoleContext",
+    "consoleIdleTimeout",
+    "consoleListen",
     "haAllowedAddresses",
     "haSecret",
     "proxyProtocolTrustedAddresses",
