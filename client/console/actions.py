@@ -40,6 +40,7 @@ class Field(NamedTuple):
     is_word: bool = False
     is_large: bool = False
     is_secret: bool = False
+    hint: str = ""
     is_required: bool = False
 
 
@@ -175,6 +176,7 @@ def fields_of(name: str, action: Action) -> list[Field]:
                 is_flag=known_as.nargs == 0,
                 is_word=each in action.words,
                 is_required=each in action.words and (name, each) not in OPTIONAL_WORDS,
+                hint=str(known_as.metavar or "") if known_as.option_strings else "",
             )
         )
     if action.command == "send":

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from firearrow.client.base.names import DLQ
-from firearrow.client.base.times import age_text, time_text
+from firearrow.client.base.times import age_text, now_ms, time_text
 from firearrow.client.cli.output import CAPITAL, Colour, Column, Kind, bytes_text
 
 FOLDER = Path(__file__).parent
@@ -63,6 +63,15 @@ def shortened(text: str, most: int = CELL_CHARS) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def short_time(at_ms: int) -> str:
+    """Of today the time, of other days the date as well; where the console runs."""
+    if not at_ms:
+        return "–"
+    day, _, time = time_text(at_ms).partition("T")
+    is_today = day == time_text(now_ms()).partition("T")[0]
+    return time[:12] if is_today else f"{day} {time[:8]}"
+
+
 def value_text(value: object, kind: Kind = Kind.TEXT) -> str:
     if value is None or value == "":
         return "–"
@@ -99,7 +108,9 @@ def cell(row: Mapping[str, Any], column: Column) -> Cell:
     if column.name in ("groups", "topics") and isinstance(value, list | tuple) and value:
         parts = [Part(visible(each), path(column.name, str(each))) for each in value]
         return Cell(parts, "", " ".join(kinds))
-    short = shortened(text)
+    kinds += ["body"] if column.name == "body" else []
+    is_time = column.kind is Kind.TIME and isinstance(value, int)
+    short = short_time(value) if is_time else shortened(text)
     return Cell([Part(short, _href(row, column.name))], text if short != text else "", " ".join(kinds))
 
 
@@ -202,6 +213,7 @@ def environment() -> Environment:
         "visible": visible,
         "words": words,
         "shortened": shortened,
+        "short_time": short_time,
         "dead_letters": DLQ,
         "Kind": Kind,
     }

@@ -19,7 +19,7 @@ from firearrow.client.base.message import Message
 from tests.console.browser import CHROMIUM, DRIVER, PHONE, WIDE, axe_script, chromium, size, theme
 from tests.console.conftest import Site
 from tests.console.running import HOSTILE, name_server
-from tests.console.screenshots import PAGES
+from tests.console.screenshots import shown_pages
 from tests.console.shown_data import fill_more
 
 pytestmark = pytest.mark.skipif(
@@ -32,6 +32,11 @@ WAIT_S = 30
 def clients(site: Site) -> Iterator[None]:
     with fill_more(site.broker):
         yield
+
+
+@pytest.fixture(scope="module")
+def pages(site: Site, clients: None) -> dict[str, str]:
+    return shown_pages(site.broker, site.console, site.ids)
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +90,15 @@ def faults(browser: Chrome, run: str) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(site: Site, browser: Chrome) -> None:
-    """Each page is loaded once; of the rules only that of the contrast depends on the theme."""
+def test_every_page_is_accessible_and_fits_a_phone(
+    site: Site, browser: Chrome, pages: dict[str, str]
+) -> None:
+    """In both themes: each page is loaded once, and of the rules only that of the contrast depends on the theme."""
     axe, found = axe_script(), {}
-    for name, path in PAGES.items():
+    for name, path in pages.items():
         theme(browser, dark=False)
         with quiet(browser):
-            browser.get(site.console.url + path.format(id=site.ids[3]))
+            browser.get(site.console.url + path)
         browser.execute_script(axe)
         serious: list[object] = list(faults(browser, "document"))
         theme(browser, dark=True)
@@ -179,11 +186,11 @@ def test_an_action(site: Site, browser: Chrome) -> None:
         assert "2" in browser.find_element(By.XPATH, "//h2[text()='Settings']/following::td[2]").text
 
 
-def test_without_javascript(site: Site, browser: Chrome) -> None:
+def test_without_javascript(site: Site, browser: Chrome, pages: dict[str, str]) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        for name, path in PAGES.items():
-            browser.get(site.console.url + path.format(id=site.ids[3]))
+        for name, path in pages.items():
+            browser.get(site.console.url + path)
             assert browser.find_element(By.TAG_NAME, "h1").text, name
         browser.get(site.console.url)
         assert not browser.find_element(By.ID, "theme").is_displayed()

@@ -93,7 +93,8 @@ def _lag_row(broker: str, runtime: Mapping[str, str]) -> dict[str, Any]:
 
     def number(name: str, factor: int = 1) -> float | None:
         try:
-            return round(float(runtime[name]) * factor, 1)
+            value = float(runtime[name]) * factor
+            return int(value) if value.is_integer() else round(value, 1)
         except (KeyError, ValueError):
             return None
 

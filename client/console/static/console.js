@@ -20,9 +20,10 @@
     });
   }
 
-  let drawn = [];
+  let drawn = [], round = 0;
   async function draw() {
     if (!window.uPlot) return;
+    const mine = ++round;
     drawn.forEach((each) => each.destroy());
     drawn = [];
     const style = getComputedStyle(root), colour = (name) => style.getPropertyValue(name).trim();
@@ -31,6 +32,7 @@
       const answer = await fetch(box.dataset.series, { headers: { Accept: "application/json" } });
       if (!answer.ok) continue;
       const { times, values } = await answer.json();
+      if (mine !== round) return;  // it was started again meanwhile
       if (!times.length) continue;
       box.querySelector("svg")?.remove();
       const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 } };
