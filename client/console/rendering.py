@@ -109,8 +109,7 @@ def cell(row: Mapping[str, Any], column: Column) -> Cell:
         parts = [Part(visible(each), path(column.name, str(each))) for each in value]
         return Cell(parts, "", " ".join(kinds))
     kinds += ["body"] if column.name == "body" else []
-    is_time = column.kind is Kind.TIME and isinstance(value, int)
-    short = short_time(value) if is_time else shortened(text)
+    short = short_time(value) if column.kind is Kind.TIME and isinstance(value, int) else shortened(text)
     return Cell([Part(short, _href(row, column.name))], text if short != text else "", " ".join(kinds))
 
 

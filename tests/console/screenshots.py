@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from firearrow.client import blocking
 from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, secured
 from tests.console.browser import PHONE, WIDE, chromium, size
-from tests.console.running import ConsoleProcess, fill, name_server
+from tests.console.running import ConsoleProcess, Visitor, fill, name_server
 from tests.console.shown_data import fill_more
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
@@ -57,6 +57,16 @@ USERS = {"users-known": "/users", "user": "/users/app?what=send&resource=orders"
 """At a broker that has users."""
 DRAWN_S, LOADED_S = 0.5, 20.0
 """Until curves are drawn, and parts are loaded at the latest."""
+
+
+STEPS = 3
+"""Of the history, for curves."""
+
+
+def known(visitor: Visitor, series: str) -> int:
+    """How many values of its history there are."""
+    values = visitor.get(f"/series?name={series}").json()["values"]
+    return sum(value is not None for value in values)
 
 
 def shown_pages(broker: BrokerProcess, console: ConsoleProcess, ids: list[str]) -> dict[str, str]:
@@ -110,8 +120,8 @@ def main(folder: Path) -> None:
         assert broker.name_server is not None
         with fill_more(broker), ConsoleProcess(broker.name_server, Path(made)) as console:
             pages = shown_pages(broker, console, ids)
-            with console.visitor() as visitor:  # the first step of the history
-                eventually(lambda: visitor.get("/series?name=in.messages_per_s").json()["times"], 60)
+            with console.visitor() as visitor:
+                eventually(lambda: known(visitor, "in.messages_per_s") >= STEPS, 90)
             for kind, browser in browsers.items():
                 for name, path in pages.items():
                     take(browser, folder / f"{name}-{kind}.png", console.url + path, WIDE)

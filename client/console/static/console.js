@@ -37,7 +37,7 @@
       box.querySelector("svg")?.remove();
       const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 } };
       drawn.push(new uPlot({ width: box.clientWidth, height: 160, legend: { show: true },
-        series: [{}, { label: "value", stroke: colour("--accent"), width: 1.5 }], axes: [axis, { ...axis, size: 60 }] },
+        series: [{}, { label: "value", stroke: colour("--accent"), width: 1.5, points: { show: values.filter((each) => each !== null).length < 60, size: 4 } }], axes: [axis, { ...axis, size: 60 }] },
         [times, values], box));
     }
   }
