@@ -46,9 +46,7 @@ class LiteServices:
         offsets = tables.offsets
         pop_service = PopService(store, appender, offsets, orders, config, clock, context.stats)
         pops = LitePops(pop_service, orders, events, context.stats)
-        ack_service = AckService(
-            store, appender, offsets, orders, config, clock, context.stats.events, self._unblocked
-        )
+        ack_service = AckService(context, appender, orders, self._unblocked)
         self.acks = LiteAcks(
             store,
             tables.groups,

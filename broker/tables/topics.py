@@ -83,8 +83,9 @@ class TopicConfig:
 
     @property
     def is_refused(self) -> bool:
-        """A compaction topic with batch queues, of Apache's broker: compaction there loses messages of batches."""
-        return self.is_compacted and self.has_batch_queues
+        """A compaction topic of Apache's broker with batch queues, whose messages compaction loses there, or with lite
+        topics, whose messages would leave the log."""
+        return self.is_compacted and (self.has_batch_queues or self.is_lite)
 
     def to_object(self) -> dict[str, object]:
         return {
@@ -339,7 +340,8 @@ class TopicTable:
         current = None if known is None else known.attributes
         merged = replace(config, attributes=apply_changes(TOPIC_ATTRIBUTES, current, config.attributes))
         if merged.is_refused:
-            raise InvalidAttribute("cleanup.policy=COMPACTION does not go together with queue.type=BatchCQ")
+            other = "queue.type=BatchCQ" if merged.has_batch_queues else f"{MESSAGE_TYPE}={LITE}"
+            raise InvalidAttribute(f"cleanup.policy=COMPACTION does not go together with {other}")
         return merged
 
     def _put(self, configs: list[TopicConfig]) -> None:

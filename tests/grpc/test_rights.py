@@ -243,14 +243,17 @@ def test_who_may_not_learns_no_topic_from_an_offset(broker: BrokerProcess, alice
                     root.ask(RequestCode.PULL_MESSAGE, pull_ext("secret", queue_id=queue_id)).body
                 )
             ]
-        answers = [
-            forward(mallory, "guesses", with_log_offset(receipt, str(hidden[0]))),
-            end(mallory, "own", entry.transaction_id),
-        ]
-    for code, text in answers:
-        assert code == "UNAUTHORIZED", text
-        assert "secret" not in text
-        assert "hidden" not in text
+        there, nowhere = (
+            forward(mallory, "guesses", with_log_offset(receipt, str(offset)))
+            for offset in (hidden[0], 1 << 40)
+        )
+        ended = end(mallory, "own", entry.transaction_id)
+    text = "the message at offset {} is another one, or deleted"
+    assert there == ("INVALID_RECEIPT_HANDLE", text.format(hidden[0]))
+    assert nowhere == ("INVALID_RECEIPT_HANDLE", text.format(1 << 40))
+    assert ended[0] == "UNAUTHORIZED"
+    assert "secret" not in ended[1]
+    assert "hidden" not in ended[1]
     with SignedSocket(broker.address, MALLORY, f"{MALLORY}-word") as mallory:
         for code, ext in (
             (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(hidden[0])}),
