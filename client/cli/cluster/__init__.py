@@ -1,7 +1,8 @@
-"""`firearrow status`, `top`, `config`, `replica`, `promote`, `user`, `quota` and `bench`.
+"""`firearrow status`, `top`, `log`, `config`, `replica`, `promote`, `user`, `quota` and `bench`.
 
 - `bench`: a quick load on the brokers
 - `config`: broker options
+- `log`: the last lines of the brokers' logs
 - `promotion`: makes a slave the master
 - `quota`: quotas, and what was used of them
 - `replica`: masters and slaves: how far each slave is

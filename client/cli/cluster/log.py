@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def log(call: Call) -> None:
-    """Show the last lines of the brokers' logs, which they keep in memory, and with --follow the next ones.
+    """Show the last lines of the brokers' logs, which they keep in memory. With --follow the next ones come as well.
 
     firearrow log --level warning
     firearrow log --broker broker-a --follow

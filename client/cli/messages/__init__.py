@@ -1,5 +1,7 @@
 """`firearrow message`, `tail`, `send`, `timer` and `tx`.
 
+- `avro_body`: bodies in Avro, read by a schema
+- `body_formats`: formats of bodies that need a library or a schema
 - `half_messages`: half messages: which are open; found by id, ended by an operator
 - `message`: messages: get, find, their path, send again
 - `message_path`: what brokers know of one message: stored, due, delivered, retried, dead

@@ -77,7 +77,7 @@ async def list_pending(call: Call) -> None:
 
 
 async def lag(call: Call) -> None:
-    """Show how late the brokers deliver timer messages: how far they are behind, and what waits to be sorted.
+    """Show how late the brokers deliver timer messages. Messages that are not sorted by their times yet are counted.
 
     firearrow timer lag
     firearrow timer lag --json

@@ -272,7 +272,7 @@ def _config_row(broker: str, config: TopicConfig) -> dict[str, Any]:
 
 
 async def producers(call: Call) -> None:
-    """List who sent the newest messages of a topic, with the clients that are still connected from there.
+    """List who sent the newest messages of a topic. Those that are still connected are shown with their clients.
 
     firearrow topic producers orders
     firearrow topic producers orders --limit 10000
