@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from firearrow.client.base.errors import ConfigError, RocketMQError
 from firearrow.client.console.app import Handler, View, checked_form
 from firearrow.client.console.jobs import run
-from firearrow.client.console.questions import Kept, Question, Value, ask, declared, parsed
+from firearrow.client.console.questions import EDITED, Kept, Question, Value, ask, declared, parsed
 from firearrow.client.console.rendering import visible
 
 log = logging.getLogger("firearrow.console")
@@ -61,6 +61,7 @@ class Action:
     secret: str = ""
 
 
+CHANGED = ("--property", "--remove-property")
 PASSWORD, NEEDED = "password", "needed"
 SELECTION = ("--from", "--to", "--key", "--tag", "--ids", "--limit")
 ACTIONS = {
@@ -113,7 +114,7 @@ ACTIONS = {
         "dlq",
         "redrive",
         ("group",),
-        (*SELECTION, "--rate", "--to-topic", "--retry-topic", "--again"),
+        (*SELECTION, "--rate", "--to-topic", "--retry-topic", "--again", EDITED, *CHANGED),
         is_job=True,
     ),
     "drop": Action(
@@ -175,6 +176,7 @@ def fields_of(name: str, action: Action) -> list[Field]:
                 tuple(map(str, known_as.choices or ())),
                 is_flag=known_as.nargs == 0,
                 is_word=each in action.words,
+                is_large=each == EDITED,
                 is_required=each in action.words and (name, each) not in OPTIONAL_WORDS,
                 hint=str(known_as.metavar or "") if known_as.option_strings else "",
             )
@@ -204,7 +206,9 @@ def question_of(name: str, values: Mapping[str, str]) -> Question:
             words += [text] if text else []
         elif field.is_flag:
             options[field.name] = value == "1"
-        elif field.name in ("--key", "--property", "--attribute", "--to-topic", "--tag") and "\n" in value:
+        elif field.is_large:
+            options[field.name] = value.replace("\r\n", "\n")
+        elif field.name in ("--key", *CHANGED, "--attribute", "--to-topic", "--tag") and "\n" in value:
             options[field.name] = [line.strip() for line in value.splitlines() if line.strip()]
         else:
             options[field.name] = value.strip()
@@ -340,14 +344,15 @@ async def _do(view: View, name: str, question: Question) -> Response:
 
 
 def _logged(question: Question) -> str:
-    """The command line on one line, without the values of options that are secret."""
+    """The command line on one line, without bodies and the values of options that are secret."""
 
     def word(text: str) -> str:
         name, equals, _ = text.partition("=")
         is_secret = equals and any(part in name.lower() for part in SECRETS)
         return f"{name}=***" if is_secret else text
 
-    kept = replace(question, words=tuple(map(word, question.words)))
+    options = {name: "***" if name == EDITED and value else value for name, value in question.options.items()}
+    kept = replace(question, options=options, words=tuple(map(word, question.words)))
     return visible(kept.text()).replace("\n", "\\n")
 
 

@@ -40,10 +40,11 @@ from firearrow.client.cli.messages.message_view import (
     tags_of,
 )
 from firearrow.client.cli.messages.queue_reader import From, Span, Start, TopicReader, last_of
+from firearrow.client.cli.messages.resending import message_again
 from firearrow.client.console.app import Handler, View
 from firearrow.client.console.pages import Shown
 from firearrow.client.console.questions import Kept, Question, parsed
-from firearrow.client.console.rendering import path
+from firearrow.client.console.rendering import address, path
 from firearrow.client.console.sessions import is_refusal
 
 LIMIT, LIMIT_MAX = 50, 1000
@@ -52,6 +53,7 @@ LOOKED_AT = 10_000
 SCANNED_MAX, SCAN_S = 1_000_000, 60.0
 LIVE_MAX, LIVE_MESSAGES_MAX = 40, 2000
 BODY_SHOWN_BYTES = 64 << 10
+ADDRESS_CHARS_MAX = 8192
 PREVIEW_CHARS = 160
 MESSAGE_PACK, SCHEMA = "msgpack", "schema"
 HIDDEN = "(hidden: this needs the right Sub on the topic)"
@@ -70,6 +72,8 @@ class Search:
     until_ms: int
     tags: str | None
     sql: str | None
+    json: tuple[list[str], str] | None
+    """A path in a JSON body, and the value there."""
 
     @classmethod
     def of(cls, view: View) -> "Search":
@@ -81,7 +85,10 @@ class Search:
         name, equals, value = view.get("property").partition("=")
         if view.get("property") and not (name and equals):
             raise ConfigError("property: write NAME=VALUE")
-        is_filtered = bool(text or sql or tags or name)
+        json_path, json_equals, json_value = view.get("json").partition("=")
+        if view.get("json") and not (json_path and json_equals):
+            raise ConfigError("JSON path: write PATH=VALUE, such as order.items.0.price=5")
+        is_filtered = bool(text or sql or tags or name or json_path)
         start = Start.parse(view.get("from") or f"-{LOOKED_AT if is_filtered else limit}")
         until_ms = time_ms(view.get("to")) if view.get("to") else 0
         key = view.get("key")
@@ -93,12 +100,18 @@ class Search:
             tags=tags_of(tags),
         )
         queue = _number(view.get("queue"), "queue", 0, 1 << 16)
-        return cls(start, wanted, limit, queue, (name, value) if name else None, until_ms, tags, sql)
+        own = (name, value) if name else None
+        json = (json_path.strip().split("."), json_value.strip()) if json_path else None
+        return cls(start, wanted, limit, queue, own, until_ms, tags, sql, json)
 
     def __call__(self, message: ReceivedMessage) -> bool:
         if self.own is not None and message.get_property(self.own[0]) != self.own[1]:
             return False
-        return self.wanted(message)
+        return self.wanted(message) and (self.json is None or _has_at(message, *self.json))
+
+    @property
+    def reads_bodies(self) -> bool:
+        return self.wanted.grep is not None or self.json is not None
 
     @property
     def is_newest(self) -> bool:
@@ -107,7 +120,18 @@ class Search:
     @property
     def is_filtered(self) -> bool:
         wanted = self.wanted
-        return bool(wanted.grep or self.tags or self.sql or self.own or wanted.keys)
+        return bool(wanted.grep or self.tags or self.sql or self.own or wanted.keys or self.json)
+
+
+def _has_at(message: ReceivedMessage, names: list[str], wanted: str) -> bool:
+    """Whether the body is JSON that has this value there: a text as it is, others as JSON writes them."""
+    try:
+        value = orjson.loads(message.body)
+        for name in names:
+            value = value[int(name)] if isinstance(value, list) else value[name]
+    except (ValueError, LookupError, TypeError, RocketMQError):
+        return False
+    return wanted == (value if isinstance(value, str) else orjson.dumps(value).decode())
 
 
 def _number(text: str, name: str, least: int, most: int) -> int | None:
@@ -128,8 +152,8 @@ async def messages(view: View) -> Response:
         return RedirectResponse(path("topics", topic, "messages", view.get("id")), 303)
     search = Search.of(view)
     may_read = await may_read_bodies(view, topic)
-    if search.wanted.grep is not None and not may_read:
-        raise ConfigError("text: to search in bodies, the right Sub on the topic is needed")
+    if search.reads_bodies and not may_read:
+        raise ConfigError("text, JSON path: to search in bodies, the right Sub on the topic is needed")
     notes: list[str] = []
     found = await _found(view, topic, search, notes)
     return _streamed(
@@ -317,10 +341,31 @@ async def message(view: View) -> Response:
         is_cut=may_read and size > BODY_SHOWN_BYTES,
         may_read=may_read,
         decode=decode,
+        edit=_edit_address(topic, found) if may_read else "",
         decodes=[*(each.value for each in Decode), *formats],
         steps=kept,
         columns=PATH_COLUMNS,
     )
+
+
+def _edit_address(topic: str, found: ReceivedMessage) -> str:
+    """Of a form to send it again with changes; "": its body is too long for that, or is not text."""
+    try:
+        again = message_again(found, topic)
+        body = bytes(again.body).decode()
+    except (UnicodeDecodeError, RocketMQError):
+        return ""
+    own = [f"{name}={value}" for name, value in again.properties.items()]
+    fields = {
+        "topic": topic,
+        "body": body,
+        "--tag": again.tags or "",
+        "--key": "\n".join(again.keys),
+        "--property": "\n".join(own),
+        "--shard": again.sharding_key or "",
+    }
+    made = address("/actions/send", **{f"f.{name}": value for name, value in fields.items()})
+    return made if len(made) <= ADDRESS_CHARS_MAX else ""
 
 
 async def _message(view: View, topic: str, name: str) -> ReceivedMessage | None:

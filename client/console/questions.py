@@ -41,9 +41,10 @@ COMMANDS = {
     "tx": tx.declared,
     "user": user.declared,
 }
-NO_FILES = ("--ids",)
+EDITED = "--body"
+NO_FILES = ("--ids", EDITED)
 """Options whose values name a file if they start with @."""
-VALUE_CHARS_MAX = 4096
+VALUE_CHARS_MAX, BODY_CHARS_MAX = 4096, 1 << 20
 
 Value = str | int | bool | Sequence[str] | None
 
@@ -149,10 +150,11 @@ class Question:
 
 
 def _check_value(name: str, text: str) -> None:
-    if len(text) > VALUE_CHARS_MAX:
-        raise ConfigError(f"{name}: at most {VALUE_CHARS_MAX} characters")
+    most = BODY_CHARS_MAX if name == EDITED else VALUE_CHARS_MAX
+    if len(text) > most:
+        raise ConfigError(f"{name}: at most {most:,} characters")
     if name in NO_FILES and text.lstrip().startswith("@"):
-        raise ConfigError(f"{name}: write ids; files of this machine cannot be named here")
+        raise ConfigError(f"{name}: it cannot start with @, which names a file of this machine")
 
 
 def declared(command: str) -> Command:

@@ -1,7 +1,9 @@
 """Actions against a real broker: a preview that changes nothing, a confirmation, a line in the log."""
 
+import html
 import re
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -70,6 +72,17 @@ def test_messages_are_sent(site: Site, visitor: Visitor) -> None:
     assert rows(site, "tail", "sent", "--from", "start", "-e") == []
 
 
+def test_a_message_is_edited_and_sent(site: Site, visitor: Visitor) -> None:
+    page = visitor.page(f"/topics/orders/messages/{site.ids[4]}")
+    edit = re.search(r'href="(/actions/send\?[^"]+)">Edit and send', page)
+    assert edit is not None
+    fields = parse_qs(html.unescape(edit[1]).partition("?")[2])
+    assert fields["f.body"] == ['{"id": 4, "item": "lamp"}']
+    assert (fields["f.--tag"], fields["f.--key"]) == (["new"], ["k4"])
+    form = visitor.page(html.unescape(edit[1]))
+    assert "&#34;item&#34;: &#34;lamp&#34;" in form
+
+
 def test_groups_are_moved(site: Site, visitor: Visitor) -> None:
     moved = visitor.act("seek-group", group="billing", topic="orders", __to="end")
     assert "Done." in moved.text, moved.text[-1500:]
@@ -108,6 +121,7 @@ def test_options_are_changed(site: Site, visitor: Visitor) -> None:
         ("drop", {"group": "billing", "__ids": "@/etc/passwd"}),
         ("redrive", {"group": "billing", "__ids": " @/etc/passwd"}),
         ("redrive", {"group": "--filter=touch x"}),
+        ("redrive", {"group": "billing", "__body": "@/etc/passwd"}),
         ("redrive", {"group": "billing", "__filter": "touch x", "__receipts": "/tmp/x", "__limit": "x"}),
         ("create-topic", {"topic": "x", "__queues": "many"}),
         ("create-topic", {"topic": "x" * 5000}),

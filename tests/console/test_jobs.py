@@ -45,6 +45,11 @@ def test_chosen_letters_are_sent_again(tmp_path: Path) -> None:
             log = console.log.read_text()
             assert "job 1 starts: firearrow dlq redrive" in log
             assert "job 1 done: firearrow dlq redrive" in log
+            # a letter with another body, which no log has
+            edited = visitor.act("redrive", group="billing", __ids=ids[1], __body='{"id": "edited"}\n')
+            eventually(lambda: "Done: 1 of 1." in visitor.page(edited.headers["location"]))
+            assert "edited" in visitor.page("/topics/orders/messages?json=id%3Dedited")
+            assert "edited" not in console.log.read_text()
             # others, who have no letters to choose: a job that fails
             missing = other.act("redrive", group="billing", __ids="0" * 32)
             eventually(lambda: "Done in part" in other.page(missing.headers["location"]))

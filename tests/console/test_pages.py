@@ -123,6 +123,9 @@ def test_searches(site: Site, visitor: Visitor) -> None:
     assert found("text=%22id%22%3A+13") == [site.ids[13]]
     assert found("text=(.*)*") == []  # a text, not a pattern
     assert found("tag=other") == []
+    assert found("json=id%3D13") == [site.ids[13]]
+    assert found("json=item%3Dlamp&from=start&limit=2") == site.ids[:2]
+    assert found("json=item.0%3Dl") == []
     assert found("tag=new&from=start&limit=3") == site.ids[:3]
     assert found("sql=" + quote("TAGS = 'new'") + "&from=start") == site.ids[:20]
     assert found("property=KEYS%3Dk4") == [site.ids[4]]
@@ -133,7 +136,7 @@ def test_searches(site: Site, visitor: Visitor) -> None:
     assert found("from=-1h&to=-30m") == []
     answer = visitor.get(f"/topics/orders/messages?id={site.ids[3]}")
     assert answer.headers["location"] == f"/topics/orders/messages/{site.ids[3]}"
-    for wrong in ("queue=x", "limit=100000", "from=yesterday", "property=x", "tag=a&sql=b"):
+    for wrong in ("queue=x", "limit=100000", "from=yesterday", "property=x", "json=x", "tag=a&sql=b"):
         assert "cannot be asked" in visitor.page(f"/topics/orders/messages?{wrong}", 400)
 
 
