@@ -90,9 +90,8 @@ class Jobs:
         """A job without its task. ConfigError: too many run."""
         if self.running >= RUNNING_MAX:
             raise ConfigError(f"{RUNNING_MAX} jobs run now: wait until one has ended")
-        for number in [number for number, job in self._by_number.items() if job.ended_ms][
-            : -KEPT_MAX or None
-        ]:
+        ended = [number for number, job in self._by_number.items() if job.ended_ms]
+        for number in ended[:-KEPT_MAX]:
             del self._by_number[number]
         job = Job(next(self._numbers), user, title, question)
         self._by_number[job.number] = job
