@@ -6,6 +6,7 @@ from typing import Any
 
 from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.times import time_text
 from firearrow.client.cli.command import Call, Command, count
 from firearrow.client.cli.formats import members
 from firearrow.client.cli.output import Colour, Column, Kind, titled
@@ -73,7 +74,8 @@ async def log(call: Call) -> None:
             if call.output.json:
                 call.output.json_line(row)
             else:
-                call.output.rows(COLUMNS, [row])
+                time = time_text(row["atMs"])
+                call.output.shown(f"{time} {row['level']} {row['broker']} {row['logger']}: {row['text']}")
 
 
 async def _fresh(
