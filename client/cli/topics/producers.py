@@ -11,7 +11,6 @@ from firearrow.client.cli.groups.clients import connected_clients
 from firearrow.client.cli.messages.queue_reader import From, Start, TopicReader
 from firearrow.client.cli.output import Column, Kind, titled
 
-LOOKED_AT = 1000
 COLUMNS = (
     Column("clientId", "CLIENT"),
     *titled("address", "language", "version"),

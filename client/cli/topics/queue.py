@@ -11,7 +11,6 @@ from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command
 from firearrow.client.cli.formats import members
-from firearrow.client.cli.messages.queue_reader import Span, TopicReader
 from firearrow.client.cli.output import Column, Kind, titled
 
 STUCK_MS = 60_000
@@ -82,6 +81,8 @@ async def park(call: Call) -> int:
         firearrow queue park billing orders 3 --dry-run
         firearrow queue park billing orders 3 --yes
     """
+    from firearrow.client.cli.messages.queue_reader import Span, TopicReader  # noqa: PLC0415 (reads messages)
+
     admin, lock = await call.admin(), await _lock(call)
     if lock.head_offset < 0:
         call.output.note(f"queue {_name(lock)} has no message that is not consumed")

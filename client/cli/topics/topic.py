@@ -16,7 +16,6 @@ from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call, Command, Verb,
 from firearrow.client.cli.formats import PERMISSIONS, is_of_user, members, pairs, perm_text
 from firearrow.client.cli.messages.selection import select_by
 from firearrow.client.cli.output import Column, Kind, titled
-from firearrow.client.cli.topics.producers import LOOKED_AT, list_producers
 from firearrow.client.cli.topics.shrink_topic import (
     UNREAD_COLUMNS,
     Unread,
@@ -27,6 +26,8 @@ from firearrow.client.cli.topics.shrink_topic import (
     unread_text,
 )
 
+LOOKED_AT = 1000
+"""Of a queue's newest messages, for their producers."""
 TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE")
 LIST_COLUMNS = (
     *titled("topic", "brokers"),
@@ -277,6 +278,8 @@ async def producers(call: Call) -> None:
     firearrow topic producers orders
     firearrow topic producers orders --limit 10000
     """
+    from firearrow.client.cli.topics.producers import list_producers  # noqa: PLC0415 (reads messages)
+
     await list_producers(call)
 
 
