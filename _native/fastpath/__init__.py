@@ -1,6 +1,7 @@
 """Plain sends and pulls without a Python object for each message; all other requests go to the handlers.
 
 - `access_check`: signatures and rights of plain sends and pulls
+- `ack_templates`: acknowledgements of popped messages that differ in one number
 - `arrivals`: notifies of queues with messages that readers could not see before
 - `batch_items`: the items of a batch body, read in place
 - `fast_connection`: a connection that offers each request to the fast path first

@@ -1,11 +1,14 @@
-# AckTemplates: acknowledgements of popped messages without a Python object for each, of gRPC and of remoting.
+# AckTemplates: acknowledgements of popped messages without a Python object for each, of gRPC and of
+# remoting.
 #
-# The acknowledgements of one check point are the same message but for the queue offset that they acknowledge, which
-# stands in the body and in the unique key. The complete path checks and stores the first one, and leaves it here as a
-# template, by its key: group, topic, queue, and the receipt handle without what is of one message alone. So every rule
-# and every byte of the format is the complete path's. A template is dropped when topics or options change.
+# The acknowledgements of one check point are the same message but for the queue offset that they
+# acknowledge, which stands in the body and in the unique key. The complete path checks and stores the first
+# one, and leaves it here as a template, by its key: group, topic, queue, and the receipt handle without
+# what is of one message alone. So every rule and every byte of the format is the complete path's. A
+# template is dropped when topics or options change.
 #
-# Not handled here, and nothing was staged: whatever the complete path would refuse, or do more for than store it.
+# Not handled here, and nothing was staged: whatever the complete path would refuse, or do more for than
+# store it.
 #
 # Thread: the loop's.
 

@@ -26,7 +26,8 @@ cdef class AckTemplate:
 
 
 cdef class AckTemplates:
-    """`host`: the broker's address as in records. `stored(group, topic, count)`: that many acknowledgements were staged."""
+    """`host`: the broker's address as in records. `stored(group, topic, count)`: that many acknowledgements
+    were staged."""
 
     def __cinit__(
         self,
@@ -62,8 +63,8 @@ cdef class AckTemplates:
         int64_t visible_ms,
     ):
         # type: (...) -> None
-        """The complete path has stored an acknowledgement: in this queue, with these bytes before and after the
-        offset."""
+        """The complete path has stored an acknowledgement: in this queue, with these bytes before and after
+        the offset."""
         cdef AckTemplate template = AckTemplate.__new__(AckTemplate)
         template.group, template.topic, template.queue_id = group, topic, queue_id
         template.name = topic.encode("utf-8", "replace")
@@ -94,8 +95,8 @@ cdef class AckTemplates:
 
     def put(self, bytes key not None, int64_t offset):
         # type: (...) -> int
-        """Stage the acknowledgement of a message. Returns the end of the log; -1: it is left to the complete path.
-        PutRefused."""
+        """Stage the acknowledgement of a message. Returns the end of the log; -1: it is left to the complete
+        path. PutRefused."""
         cdef int64_t now_ms = self.clock.now_ms()
         cdef AckTemplate template = self.find(key, offset, now_ms)
         return -1 if template is None else self.stage(template, offset, now_ms)

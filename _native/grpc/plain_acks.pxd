@@ -1,10 +1,12 @@
-# PlainAcks: the calls of AckMessage on one connection that need no Python object: one entry, whose receipt handle is the
-# newest of its message, in a queue of the topic itself, from a client whose calls the complete path has let through. The
-# acknowledgement is stored by the templates that remoting uses as well (fastpath/ack_templates.pxd).
+# PlainAcks: the calls of AckMessage on one connection that need no Python object: one entry, whose receipt
+# handle is the newest of its message, in a queue of the topic itself, from a client whose calls the
+# complete path has let through. The acknowledgement is stored by the templates that remoting uses as well
+# (fastpath/ack_templates.pxd).
 #
-# AckRules: what all connections share. `owners`: the clients, by id and user, for whom messages are renewed; `find`: the
-# MessageReceiptHandle of such a message; `ended`: called with it once the message is acknowledged. `failed(reply, code,
-# remark)`: the reply to an acknowledgement that was not stored, or not confirmed in time.
+# AckRules: what all connections share. `owners`: the clients, by id and user, for whom messages are
+# renewed; `find`: the MessageReceiptHandle of such a message; `ended`: called with it once the message is
+# acknowledged. `failed(reply, code, remark)`: the reply to an acknowledgement that was not stored, or not
+# confirmed in time.
 #
 # Ownership: an AckCall lives until its reply is sent; it owns its stream. Thread: the loop's.
 

@@ -150,7 +150,7 @@ cdef class AckRules:
         RequestTimes times not None,
         owners,  # type: Collection[tuple[str, str]]
         find,  # type: Callable[[tuple[str, str], tuple[str, str, int, int]], object]
-        ended,  # type: Callable[[object], None]
+        ended,  # type: Callable[..., None]
         failed,  # type: Callable[[bytes, int, str | None], bytes]
     ):
         # type: (...) -> None
@@ -257,7 +257,7 @@ cdef class AckCall(AnsweredCall):
         cdef AckRules rules = self.acks.rules
         cdef bytes message
         if remark is None and code != FLUSH_DISK_TIMEOUT:
-            return self.answered(reply, length)  # as of a handler: the copies of slaves are the sends' matter
+            return self.answered(reply, length)  # as of a handler: only sends state missing copies
         message = PyBytes_FromStringAndSize(<const char *> reply + PREFIX_BYTES, length - PREFIX_BYTES)
         rules.times.refused(KIND_ACK, code, 1)
         try:

@@ -285,10 +285,10 @@ cdef class MessageStore:
         int64_t now_ms,
     ):
         # type: (...) -> tuple[str, int, int, int] | None
-        """Stage a record of the topic `source` again, with more properties, also one that readers do not see yet.
-        `targets`: topic and queue by how its properties end, from `start` on. Returns its topic and queue, the end of
-        the log, and the bytes of its record. None: it has no target, or its properties contain one of `without`: it is
-        left to `put`. PutRefused."""
+        """Stage a record of the topic `source` again, with more properties, also one that readers do not see.
+        `targets`: topic and queue by how its properties end, from `start` on. Returns its topic and queue,
+        the end of the log, and the bytes of its record. None: it has no target, or its properties contain one
+        of `without`: it is left to `put`. PutRefused."""
         cdef RecordView view
         cdef Message message
         cdef bytes properties, topic
@@ -305,7 +305,8 @@ cdef class MessageStore:
                 return None
         topic = self.checked_topic(target[0], target[1])
         # copies: the log's files may be unmapped while the record is staged
-        body, born_host, store_host = bytes_of(&view.body), bytes_of(&view.born_host), bytes_of(&view.store_host)
+        body, born_host = bytes_of(&view.body), bytes_of(&view.born_host)
+        store_host = bytes_of(&view.store_host)
         properties += added
         message.topic, message.queue_id = text_of(topic), target[1]
         message.body, message.properties = text_of(body), text_of(properties)

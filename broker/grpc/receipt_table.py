@@ -24,7 +24,7 @@ AHEAD_MS = 10_000
 HANDLE_BYTES = 1024
 """Of memory that a handle counts for, beside its names; its row of the file is shorter."""
 CLIENT_PARTS = 4
-"""A client gets at most one of so many parts of the memory: others can still be renewed for."""
+"""A client gets at most 1 / CLIENT_PARTS of the memory: messages of others are renewed as well."""
 ROWS = 50
 """Of a piece of the file."""
 

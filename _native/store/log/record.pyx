@@ -221,9 +221,8 @@ class Record:
     @property
     def properties(self):
         # type: (...) -> dict[str, str]
-        return property_pairs(
-            <const uint8_t *> PyBytes_AS_STRING(self.properties_bytes), PyBytes_GET_SIZE(self.properties_bytes)
-        )
+        text = self.properties_bytes
+        return property_pairs(<const uint8_t *> PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
 
 cdef dict property_pairs(const uint8_t *at, Py_ssize_t length):
