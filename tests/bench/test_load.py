@@ -275,5 +275,5 @@ def test_a_server_is_warm_when_its_rate_is_steady(windows: list[int], needed: in
 
 
 def test_the_best_round_of_a_server_counts() -> None:
-    slow, quick = Sample(10, 1, 2, 3, 4, 50, 6), Sample(20, 2, 3, 4, 5, 40, 5)
-    assert figures([slow, quick]) == Sample(20, 2, 3, 4, 5, 50, 6)
+    slow, quick = Sample(10, 1, 2, 3, 4, 50, 6, resets=1), Sample(20, 2, 3, 4, 5, 40, 5, resets=2)
+    assert figures([slow, quick]) == Sample(20, 2, 3, 4, 5, 50, 6, resets=3)
