@@ -4,6 +4,8 @@ Loads nothing that only clients of gRPC need: the broker's table of receipt hand
 """
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import ResponseCode
@@ -65,34 +67,62 @@ def expect(answer: RemotingCommand) -> RemotingCommand:
     return answer
 
 
+class NameRules(NamedTuple):
+    """Which names clients may use. The words are those of Apache's proxy."""
+
+    code: str
+    kind: str
+    whose: str
+    chars_max: int
+    fault: Callable[[str], str | None]
+    is_system: Callable[[str], bool]
+    system: str
+
+
+TOPIC_NAMES = NameRules(
+    "ILLEGAL_TOPIC",
+    "topic",
+    "The specified topic",
+    TOPIC_CHARS_MAX,
+    name_rules.topic_fault,
+    name_rules.is_system_topic,
+    "cannot access system topic",
+)
+GROUP_NAMES = NameRules(
+    "ILLEGAL_CONSUMER_GROUP",
+    "group",
+    "the specified group",
+    GROUP_CHARS_MAX,
+    name_rules.group_fault,
+    name_rules.is_system_group,
+    "cannot use system consumer group",
+)
+
+
+def _checked(name: str, rules: NameRules) -> str:
+    """GrpcRefusal."""
+    text = ""
+    if not name.strip():
+        text = f"{rules.whose} is blank"
+    elif len(name) > rules.chars_max:
+        text = f"{rules.whose} is longer than {rules.kind} max length {rules.chars_max}."
+    elif rules.fault(name) is not None:
+        text = f"{rules.whose}[{name}] contains illegal characters, allowing only {name_rules.ALPHABET}"
+    elif rules.is_system(name):
+        text = rules.system
+    if text:
+        raise GrpcRefusal(rules.code, text)
+    return name
+
+
 def topic_name(name: str) -> str:
     """A topic that clients may name. GrpcRefusal."""
-    if not name.strip():
-        raise GrpcRefusal("ILLEGAL_TOPIC", "The specified topic is blank")
-    if len(name) > TOPIC_CHARS_MAX:
-        text = f"The specified topic is longer than topic max length {TOPIC_CHARS_MAX}."
-        raise GrpcRefusal("ILLEGAL_TOPIC", text)
-    if name_rules.topic_fault(name) is not None:
-        text = f"The specified topic[{name}] contains illegal characters, allowing only {name_rules.ALPHABET}"
-        raise GrpcRefusal("ILLEGAL_TOPIC", text)
-    if name_rules.is_system_topic(name):
-        raise GrpcRefusal("ILLEGAL_TOPIC", "cannot access system topic")
-    return name
+    return _checked(name, TOPIC_NAMES)
 
 
 def group_name(name: str) -> str:
     """A consumer group that clients may name. GrpcRefusal."""
-    if not name.strip():
-        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", "the specified group is blank")
-    if len(name) > GROUP_CHARS_MAX:
-        text = f"the specified group is longer than group max length {GROUP_CHARS_MAX}."
-        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", text)
-    if name_rules.group_fault(name) is not None:
-        text = f"the specified group[{name}] contains illegal characters, allowing only {name_rules.ALPHABET}"
-        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", text)
-    if name_rules.is_system_group(name):
-        raise GrpcRefusal("ILLEGAL_CONSUMER_GROUP", "cannot use system consumer group")
-    return name
+    return _checked(name, GROUP_NAMES)
 
 
 def lite_topic_name(name: str) -> str:

@@ -229,10 +229,7 @@ class SendHandler:
         self._write_batch.reply_after(
             put.end, (send_request.topic, queue_id), peer, answer, waits=waits, is_send=True
         )
-        self._note(send_request, answer, ext, put, len(put.physical_offsets))
-        self._put_counts(send_request, _type_of(properties)).add(
-            len(put.physical_offsets), put.end - put.physical_offset
-        )
+        self._note_batch(send_request, properties, answer, ext, put, len(put.physical_offsets))
 
     def _put_inner_batch(
         self,
@@ -266,6 +263,17 @@ class SendHandler:
         answer = None if request.is_oneway else request.answer()
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         put = self._appender.put(message, plain=True, peer=peer, answer=answer, waits=waits, is_send=True)
+        self._note_batch(send_request, properties, answer, ext, put, count)
+
+    def _note_batch(
+        self,
+        send_request: SendRequest,
+        properties: dict[str, str],
+        answer: RemotingCommand | None,
+        ext: dict[str, str],
+        put: PutResult,
+        count: int,
+    ) -> None:
         self._note(send_request, answer, ext, put, count)
         self._put_counts(send_request, _type_of(properties)).add(count, put.end - put.physical_offset)
 
