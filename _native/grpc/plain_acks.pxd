@@ -3,10 +3,11 @@
 # complete path has let through. The acknowledgement is stored by the templates that remoting uses as well
 # (fastpath/ack_templates.pxd).
 #
-# AckRules: what all connections share. `owners`: the clients, by id and user, for whom messages are
-# renewed; `find`: the MessageReceiptHandle of such a message; `ended`: called with it once the message is
-# acknowledged. `failed(reply, code, remark)`: the reply to an acknowledgement that was not stored, or not
-# confirmed in time.
+# AckRules: what all connections share. `may_use(group, topic)`: whether clients of gRPC may use these
+# names. `owners`: the clients, by id and user, for whom messages are renewed; `find`: the
+# MessageReceiptHandle of such a message; `ended`: called with it once the message is acknowledged.
+# `failed(reply, code, remark)`: the reply to an acknowledgement that was not stored, or not confirmed in
+# time.
 #
 # Ownership: an AckCall lives until its reply is sent; it owns its stream. Thread: the loop's.
 
@@ -33,7 +34,7 @@ cdef class AckRules:
     cdef Sender sender
     cdef AckTemplates templates
     cdef RequestTimes times               # of gRPC
-    cdef object owners, find, ended, failed
+    cdef object may_use, owners, find, ended, failed
 
 
 @cython.final

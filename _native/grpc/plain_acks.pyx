@@ -148,6 +148,7 @@ cdef class AckRules:
         Sender sender not None,
         AckTemplates templates not None,
         RequestTimes times not None,
+        may_use,  # type: Callable[[str, str], bool]
         owners,  # type: Collection[tuple[str, str]]
         find,  # type: Callable[[tuple[str, str], tuple[str, str, int, int]], object]
         ended,  # type: Callable[..., None]
@@ -155,7 +156,8 @@ cdef class AckRules:
     ):
         # type: (...) -> None
         self.sender, self.templates, self.times = sender, templates, times
-        self.owners, self.find, self.ended, self.failed = owners, find, ended, failed
+        self.may_use, self.owners, self.find = may_use, owners, find
+        self.ended, self.failed = ended, failed
 
 
 cdef class PlainAcks(PlainCalls):
@@ -183,6 +185,10 @@ cdef class PlainAcks(PlainCalls):
             check_point_key(&request), request.queue_offset, rules.templates.clock.now_ms()
         )
         if template is None:
+            return False
+        if template.for_grpc == 0:
+            template.for_grpc = 1 if rules.may_use(template.group, template.topic) else -1
+        if template.for_grpc < 0:             # a client of remoting has made it
             return False
         if client.owner in rules.owners:
             renewed = rules.find(

@@ -29,7 +29,9 @@ class AcknowledgingMethods:
         """Of acknowledgements that need none of this (see plain_acks.pxd)."""
         renewals = self._context.renewals
         times = self._context.clients.times
-        return AckRules(sender, templates, times, renewals.owners, renewals.find, renewals.remove, _failed)
+        return AckRules(
+            sender, templates, times, _may_use, renewals.owners, renewals.find, renewals.remove, _failed
+        )
 
     def _names(self, call: Call, request: ProtoMessage) -> tuple[str, str]:
         """Group and topic, whose messages the client may acknowledge. GrpcRefusal."""
@@ -131,6 +133,15 @@ class AcknowledgingMethods:
             call.finish(call.method.response(status=messages.status("OK", "0")))  # as Apache's proxy has it
 
         call.ask(receipt.dead_letter(group, request.message_id), forwarded)
+
+
+def _may_use(group: str, topic: str) -> bool:
+    try:
+        group_name(group)
+        topic_name(topic)
+    except GrpcRefusal:
+        return False
+    return True
 
 
 def _failed(reply: bytes, code: int, remark: str | None) -> bytes:

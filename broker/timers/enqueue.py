@@ -188,6 +188,7 @@ class TimerEnqueue(SliceLoop):
         """Deliver messages that are due already. Raises PutRefused if not even the first can be put."""
         last: PutResult | None = None
         done = 0
+        self._delivery.begin_slice()
         for entry, properties, _, _ in messages:
             record = None if properties is None else self._delivery.record(entry.physical_offset)
             try:

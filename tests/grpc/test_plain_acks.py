@@ -139,6 +139,21 @@ def test_what_is_not_plain_is_answered_as_before(
         assert code(stranger, found[5]) == "OK"
 
 
+def test_names_that_only_clients_of_remoting_may_use_are_refused(
+    socket: ClientSocket, caller: GrpcCaller
+) -> None:
+    """Also after one of them has acknowledged a message of the same check point."""
+    assert caller.ack("G", "T", *received(caller, 1)).status.code == OK  # the client is known
+    group, [message] = "CID_RMQ_SYS_G", received(caller, 1)
+    own = message.system_properties
+    ext = {"consumerGroup": group, "topic": "T", "queueId": "0", "offset": str(own.queue_offset)}
+    assert socket.ask(RequestCode.ACK_MESSAGE, ext | {"extraInfo": own.receipt_handle}).code == 0
+    entry = {"message_id": own.message_id, "receipt_handle": own.receipt_handle}
+    for _ in range(2):
+        refused = caller.call("AckMessage", group={"name": group}, topic={"name": "T"}, entries=[entry])
+        assert refused.status.code == messages.CODES["ILLEGAL_CONSUMER_GROUP"]
+
+
 def test_messages_that_are_renewed_end_with_their_acknowledgement(
     socket: ClientSocket, caller: GrpcCaller
 ) -> None:
