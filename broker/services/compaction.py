@@ -34,6 +34,7 @@ from firearrow._native.store.log.compaction_log import (
 )
 from firearrow._native.store.message_store import GetStatus, MessageStore
 from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.process import ServiceThread, lower_priority
 from firearrow.broker.tables.json_fields import members_or_none
 from firearrow.broker.tables.topics import TopicTable
@@ -84,7 +85,21 @@ class CompactionService:
         self._thread = ServiceThread(self.name, lower_priority, lazy=True)
 
     def start(self, *, killed: bool) -> None:
-        """Open what is there. OSError, ValueError: a file cannot be read or settled."""
+        """Open what is there. StartError."""
+        try:
+            self._load(killed)
+        except OSError as error:
+            what = f"{error.filename or self._store.root}: {error.strerror or error}"
+            raise StartError(
+                f"compacted messages cannot be opened ({what}): free disk space, or set its permissions"
+            ) from None
+        self._topics.listen(self._changed)
+        self._tasks = [
+            self._loop.create_task(self._keep_copying()),
+            self._loop.create_task(self._keep_compacting()),
+        ]
+
+    def _load(self, killed: bool) -> None:
         self._positions = _load_positions(os.path.join(self._store.root, POSITIONS))
         with suppress(FileNotFoundError):
             shutil.rmtree(os.path.join(self._store.root, DELETED_FOLDER))
@@ -94,11 +109,6 @@ class CompactionService:
             self._look_at(name)
             for queue_id in _queue_folders(os.path.join(self._store.root, LOG_FOLDER, name)):
                 self._open((name, queue_id), verify=killed)
-        self._topics.listen(self._changed)
-        self._tasks = [
-            self._loop.create_task(self._keep_copying()),
-            self._loop.create_task(self._keep_compacting()),
-        ]
 
     async def stop(self) -> None:
         """Copy and sync the rest: Apache's broker does not copy what was stored before a clean stop."""
@@ -107,11 +117,13 @@ class CompactionService:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        try:
-            self._repair()
-            await self._sync()
-        except OSError as error:
-            log.error("messages could not be copied for compaction, the next start copies them: %s", error)
+            try:
+                self._repair()
+                await self._sync()
+            except OSError as error:
+                log.error(
+                    "messages could not be copied for compaction, the next start copies them: %s", error
+                )
         self._thread.shutdown()
 
     def is_alive(self) -> bool:
@@ -136,6 +148,8 @@ class CompactionService:
         return opened
 
     def _register(self, queue: Queue, opened: CompactionLog) -> None:
+        if queue in self._logs:
+            opened.dirty |= self._logs[queue].dirty
         self._logs[queue] = opened
         self._copied[queue] = opened.end
 
@@ -185,8 +199,8 @@ class CompactionService:
         """Forget a topic and move its files away, for the thread to delete."""
         for queue in [queue for queue in self._logs if queue[0] == name]:
             del self._logs[queue], self._copied[queue]
-            self._complete.discard(queue)
             self._positions.pop(_position_name(queue), None)
+        self._complete = {queue for queue in self._complete if queue[0] != name}
         away = os.path.join(self._store.root, DELETED_FOLDER)
         for folder in (LOG_FOLDER, QUEUE_FOLDER):
             path = os.path.join(self._store.root, folder, name)
@@ -208,8 +222,13 @@ class CompactionService:
             stop = self._store.reader.min_offset(*queue) if self._store.next_offset(*queue) >= 0 else NO_LIMIT
             if stop and self._fetch is None:
                 return False
-            if stop:
-                await self._fetch_until(queue, stop)
+            try:
+                if stop:
+                    await self._fetch_until(queue, stop)
+            except PermissionError as error:
+                log.error(
+                    "older messages of compaction topic %s stay at the master only: %s", queue[0], error
+                )
             self._complete.add(queue)
         return True
 
@@ -260,17 +279,19 @@ class CompactionService:
     async def _copy(self) -> bool:
         """Copy what is confirmed of the queues that have grown: whether of all. OSError: some cannot be copied."""
         grown, self._grown = self._grown, set()
+        left: set[Queue] = set()
         failed: OSError | None = None
         for queue in sorted(grown):
             try:
                 if not await self._copy_queue(queue):
-                    self._grown.add(queue)
+                    left.add(queue)
             except OSError as error:  # continue with the other queues
-                self._grown.add(queue)
+                left.add(queue)
                 failed = error
+        self._grown |= left
         if failed is not None:
             raise failed
-        return not self._grown & grown
+        return not left
 
     async def _copy_queue(self, queue: Queue) -> bool:
         if self._config.options.is_slave and queue not in self._logs and not await self._fetched(queue):

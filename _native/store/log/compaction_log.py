@@ -98,6 +98,8 @@ class FileWriter:
         the last one of `files` is there."""
         at, log_bytes, entries, changed = -1, bytearray(), bytearray(), None
         for record, tags_code in records:
+            if len(record) + BLANK.size > self.sizes.log:
+                continue  # no file has space for it; Apache leaves it out as well
             file = changed or (self.files[-1] if self.files else None)
             if file is None or not self._fits(file, len(record)):
                 if changed is not None:

@@ -139,14 +139,16 @@ class Master:
         peer.oneway(RemotingCommand.request(code, dict(ext), oneway=True))
 
     async def compacted(self, topic: str, queue_id: int, offset: int) -> tuple[bytes, int] | None:
-        """Messages of a compaction topic from an offset on, and the offset after them; None: there is none. OSError."""
+        """Messages of a compaction topic from an offset on, and the offset after them; None: there is none. OSError;
+        PermissionError: our user may not read the topic."""
         ext = COMPACTED_PULL | {"topic": topic, "queueId": str(queue_id), "queueOffset": str(offset)}
         try:
             answer = await self.ask(RequestCode.PULL_MESSAGE, ext)
         except MasterError as error:
             if error.code in NOTHING_THERE:
                 return None
-            raise ConnectionError(str(error)) from None
+            is_refused = error.code == ResponseCode.NO_PERMISSION
+            raise (PermissionError if is_refused else ConnectionError)(str(error)) from None
         return answer.body, answer.integer("nextBeginOffset")
 
     async def log_range(self) -> LogRange:

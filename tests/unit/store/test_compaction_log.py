@@ -399,3 +399,34 @@ def test_a_replacement_that_apaches_broker_left_half_done(
         again = opened(tmp_path, lines=[])
         assert offsets(again) == want
         assert not {name for name in files(tmp_path) if "compacting" in name or name.endswith(".delete")}
+
+
+def test_what_fits_into_no_file_is_left_out(
+    tmp_path: Path, records: Callable[[Iterable[Sent]], list[bytes]]
+) -> None:
+    log = opened(tmp_path)
+    fill(log, records([("k", b"1"), ("k", bytes(5000)), ("k", b"3")]))
+    assert offsets(log) == [0, 2]
+    assert {len(data) for data in files(tmp_path).values()} == {*SIZES}
+
+
+def test_entries_are_made_again_around_a_damaged_record(
+    tmp_path: Path, records: Callable[[Iterable[Sent]], list[bytes]]
+) -> None:
+    log = opened(tmp_path)
+    fill(log, records(keys(40)))
+    _, entry = next(log.entries(3))
+    path = Path(log.log_folder) / ("0" * 20)
+    data = bytearray(path.read_bytes())
+    data[entry.at + 4] ^= 1
+    path.write_bytes(data)
+    assert offsets(log) == [n for n in range(40) if n != 3]
+    assert log.damaged
+    with pytest.raises(OSError, match="do not lead to their records"):
+        compacted(log)
+    lines: list[str] = []
+    again = CompactionLog.open(str(tmp_path), "T", 0, SIZES, verify=True, whole=True, report=lines.append)
+    assert len(lines) == 1
+    replace(again, compacted(again))
+    assert not again.damaged
+    assert 3 not in offsets(again)
