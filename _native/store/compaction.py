@@ -27,6 +27,8 @@ KEY_BYTES = 192
 KEYS_MIN = 100
 RUN_BYTES, RUN_ENTRIES = 1 << 20, 128
 """Records are read in pieces of this size, or one by one if they are larger; other threads go on after each piece."""
+READ_BYTES = 1 << 15
+"""Of records that follow each other, for one answer."""
 AT_FLAG_BYTE, STORE_V6, BODY_AT = 39, 0x20, 84
 
 Limits = tuple[int, int, int]
@@ -47,14 +49,19 @@ def get(
     filters). OSError."""
     bytes_max, count_max, entries_max = min(max_bytes, limits[0]), min(max_count, limits[1]), limits[2]
     status, next_offset, body, count = GetStatus.NO_MATCHED_MESSAGE, offset, bytearray(), 0
+    read, start, data = -1, 0, b""
     for number, (base, entry) in enumerate(log.entries(offset)):
         if number >= entries_max or (count and (count >= count_max or len(body) + entry.size > bytes_max)):
             break
         next_offset = entry.offset + 1
         if tags is not None and _code(entry.tags_code) not in tags:
             continue
-        record = log.message(base, entry)
-        if record is not None and (accept is None or accept(memoryview(record))):
+        if base != read or not start <= entry.at <= start + len(data) - entry.size:
+            read, start, data = base, entry.at, log.records(base, entry.at, max(entry.size, READ_BYTES))
+        record = data[entry.at - start : entry.at - start + entry.size]
+        if len(record) < entry.size or not leads_to(entry, record):
+            log.damaged = True
+        elif accept is None or accept(memoryview(record)):
             body += record
             count += 1
             status = GetStatus.FOUND

@@ -345,15 +345,8 @@ class CompactionLog(FileWriter):
     def record(self, offset: int) -> bytes | None:
         """The message at an offset. OSError."""
         for base, entry in self.entries(offset):
-            return self.message(base, entry) if entry.offset == offset else None
-        return None
-
-    def message(self, base: int, entry: Entry) -> bytes | None:
-        """The record of an entry; None: the entry is `damaged`, or the record is. OSError."""
-        record = self._read(base, entry.at, entry.size)
-        if leads_to(entry, record) and len(record) == entry.size:
-            return record
-        self.damaged = True
+            record = self._read(base, entry.at, entry.size) if entry.offset == offset else b""
+            return record if leads_to(entry, record) and len(record) == entry.size else None
         return None
 
     def records(self, base: int, at: int, length: int) -> bytes:
