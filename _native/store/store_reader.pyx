@@ -30,8 +30,9 @@ from firearrow._native.store.recovery.entry_repair cimport repair_entry
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.compaction import get as get_compacted
-from firearrow._native.store.log.compaction_log import CompactionLog
 from firearrow._native.store.log.results import QueueEntry
+
+# type: from firearrow._native.store.log.compaction_log import CompactionLog
 
 QUEUE_ID_MAX = 65535
 COMPARED_MAX = 65536  # type: int
@@ -128,12 +129,9 @@ cdef class StoreReader:
                 self.limits.bytes_in_memory, self.limits.count_in_memory,
                 self.limits.filter_bytes // ENTRY_BYTES,
             )
-            return get_compacted(
-                log, queue_offset, self.max_offset(topic, queue_id), max_count, max_bytes, limits, tags, accept
-            )
-        got = get_message(
-            self.log, queue, &self.limits, queue_offset, max_count, max_bytes, tags, accept
-        )
+            high = self.max_offset(topic, queue_id)
+            return get_compacted(log, queue_offset, high, max_count, max_bytes, limits, tags, accept)
+        got = get_message(self.log, queue, &self.limits, queue_offset, max_count, max_bytes, tags, accept)
         if log is not None:
             got.min_offset = log.first
         return got

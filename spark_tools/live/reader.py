@@ -149,7 +149,7 @@ class LiveReader:
     # ---- inside ----
 
     def _unless_compacted(self, on_data_loss: OnDataLoss) -> OnDataLoss:
-        """In a compaction topic offsets without a message are no loss."""
+        """In a compaction topic it is right that offsets have no message."""
 
         def lost(part: QueueRange, why: str) -> None:
             if not self._is_compacted(part.queue.topic):

@@ -1,4 +1,4 @@
-"""Reading a compaction topic from its broker: offsets without a message are no loss."""
+"""Reading a compaction topic from its broker: it is right that offsets have no message."""
 
 from pathlib import Path
 
