@@ -61,7 +61,7 @@ class GroupConfig:
 
     @property
     def lite_topic(self) -> str:
-        """The topic whose lite topics the group consumes; empty: it is no group of lite topics."""
+        """The topic whose lite topics the group consumes; empty: it consumes none."""
         return self.attributes.get(LITE_TOPIC, "")
 
     @property

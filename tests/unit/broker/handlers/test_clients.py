@@ -236,7 +236,7 @@ def test_pulling_consumers_are_skipped_where_they_are_rejected() -> None:
         (beat(client="x" * 1025), "clientID"),
         (beat({"consumeType": 1}), "groupName"),
         (beat(consumer(consumeType="EAGERLY")), "consumeType"),
-        (beat(consumer(messageModel=2)), "messageModel"),
+        (beat(consumer(messageModel=3)), "messageModel"),
         (beat(consumer("G", {"subString": "*"})), "topic"),
         (beat(consumer("G", subscription("T", subVersion="x"))), "subVersion"),
         (beat(consumer("G", subscription("T", codeSet=["x"]))), "codeSet"),
