@@ -36,12 +36,18 @@ SHARED = "firearrow._native.base.cython_shared"
 SHARED_C = ROOT / "_native" / "base" / "cython_shared.c"
 """What Cython would add to each module, memory views above all, is compiled once: a third of the code less."""
 COLD = (
-    "base/cython_shared.c", "fastpath/ack_templates.c", "grpc/plain_acks.c", "metrics/", "offline/",
-    "replication/read_ahead.c", "store/files/", "store/group_commit.c", "store/log/journal_page.c",
-    "store/log/queue_check.c", "store/recovery/", "store/store_cleaner.c", "store/store_reader.c", "store_checks/",
+    "base/cython_shared.c", "base/offset_text.c", "fastpath/ack_templates.c", "grpc/plain_acks.c", "metrics/",
+    "offline/", "replication/read_ahead.c", "store/files/", "store/group_commit.c", "store/log/journal_page.c",
+    "store/log/queue_check.c", "store/recovery/", "store/store_cleaner.c", "store_checks/",
 )  # fmt: skip
 """What computes nothing for each message, or only copies its text: -Os compiles it in two thirds of the time of -O3, to
 two thirds of the size."""
+if os.environ.get("FIREARROW_COMMANDS_ONLY") == "1":
+    COLD += (
+        "columnar/", "store/log/received_message.c", "wire/fast_send.c", "wire/message_properties.c",
+        "wire/pending_calls.c", "wire/send_request.c", "wire/unique_ids.c",
+    )  # fmt: skip
+"""The Debian package has the client for the command line only, which computes little for each message."""
 NAMES_ONLY = "_native/wire/codes.c"
 """Makes enums when it is imported: with -O3 ten seconds of the C compiler and 600 KB."""
 SANITIZE = os.environ.get("FIREARROW_SANITIZE") == "1"

@@ -41,7 +41,7 @@ mkdir -p "$library" "$root/usr/lib/firearrow/bin" "$root/usr/bin" "$root/DEBIAN"
 # the wheel, without modules of an earlier build that have another name now, and without what only debuggers read
 rm -rf build/lib.* build/temp.*
 CFLAGS="-fno-asynchronous-unwind-tables -fno-unwind-tables -falign-functions=1 -falign-jumps=1 -falign-loops=1 ${CFLAGS:-}" LDFLAGS="-Wl,-z,noseparate-code -Wl,-z,pack-relative-relocs ${LDFLAGS:-}" \
-    $python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir "$work" .
+    FIREARROW_COMMANDS_ONLY=1 $python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir "$work" .
 rm -rf build/lib.* build/temp.*  # other programs build with other flags
 
 # its dependencies, which have none themselves
