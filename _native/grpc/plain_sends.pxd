@@ -6,8 +6,8 @@
 # none; asked once until `forget_topics`. `failed(reply, code, remark)`: the reply to a message that was not stored, or
 # not confirmed in time.
 #
-# LetThrough: a client that may make plain calls, as its headers name it: the id, and how it logs in. The same headers mean the same
-# client until it ends (`forget`), or until users and rules change (`generation` of the AccessCheck).
+# LetThrough: a client that may make plain calls, as its headers name it: the id, and how it logs in. The same headers
+# mean the same client until it ends (`forget`), or until users and rules change (`generation` of the AccessCheck).
 #
 # Ownership: a SendCall lives until its reply is sent; it owns its stream. Thread: the loop's.
 

@@ -1,5 +1,5 @@
-# Writes fields of protobuf's messages at a pointer. The caller has reserved the capacity; each function returns the end of
-# what it wrote. Inline: each module that cimports them compiles its own copies. Any thread.
+# Writes fields of protobuf's messages at a pointer. The caller has reserved the capacity; each function returns
+# the end of what it wrote. Inline: each module that cimports them compiles its own copies. Any thread.
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy

@@ -44,9 +44,9 @@ cdef struct Known:
 
 
 cdef class ReceivedMessages:
-    """`name`: of the topic; `topic`: its Resource, serialized. `head`: of a receipt handle, the words from the pop's time to the revive queue.
-    `starts`: where the pop began to read, by queue. `fields`: names of properties that become other fields than here,
-    and `hidden`: names that clients do not get."""
+    """`name`: of the topic; `topic`: its Resource, serialized. `head`: of a receipt handle, the words from the pop's
+    time to the revive queue. `starts`: where the pop began to read, by queue. `fields`: names of properties that become
+    other fields than here, and `hidden`: names that clients do not get."""
 
     cdef bytes name, topic, head, broker
     cdef dict starts
@@ -76,8 +76,8 @@ cdef class ReceivedMessages:
 
     def encode(self, bytes records not None, Py_ssize_t at, int reconsumed_max):
         # type: (...) -> tuple[bytes, bytes, int, int] | None
-        """The ReceiveMessageResponse with the record at this position, its receipt handle, and the size of the record and
-        of its body. None: also if the message was delivered more often than `reconsumed_max`; -1: no limit."""
+        """The ReceiveMessageResponse with the record at this position, its receipt handle, and the size of the record
+        and of its body. None: also if the message was delivered more often than `reconsumed_max`; -1: no limit."""
         cdef RecordView view
         cdef Known known
         cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(records) + at
@@ -93,7 +93,9 @@ cdef class ReceivedMessages:
         ):
             return None
         handle = self.receipt_handle(&view)
-        if handle is None or len(handle) > HANDLE_MAX or known.unique_key.length == 0 or known.unique_key.length > ID_MAX:
+        if handle is None or len(handle) > HANDLE_MAX:
+            return None
+        if known.unique_key.length == 0 or known.unique_key.length > ID_MAX:
             return None
         return self.response(&view, &known, handle), handle, view.size, view.body.length
 

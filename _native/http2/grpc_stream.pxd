@@ -9,8 +9,8 @@
 # whose capacity grows with what has come, never with what L claims. Answers wait in `unsent` until HTTP/2's
 # windows take them. What comes once the status was given is dropped, and so are trailers of the client.
 #
-# `held`, of which the owner knows: what the stream has in memory, headers, `partial`, `unsent`, and the last message, which a call
-# may keep until it ends.
+# `held`, of which the owner knows: what the stream has in memory, headers, `partial`, `unsent`, and the last message,
+# which a call may keep until it ends.
 #
 # Ownership: the session owns the stream until HTTP/2 has closed it; `call` is whom it belongs to in Python,
 # and gets `message(bytes)`, `half_closed()` when the client sends no more, and `cancelled()` once when the

@@ -1,8 +1,8 @@
 """ProtoFields: counts the fields of a message of protobuf before it is parsed.
 
-An empty field takes two bytes of a message and a hundred of memory once it is parsed: a request of 100 MB could take the
-memory of the machine. What is in a string, in bytes or in a field that the message does not have is not counted. Bytes that
-are no message count until where they are wrong; the parser refuses them. Any thread.
+An empty field takes two bytes of a message and a hundred of memory once it is parsed: a request of 100 MB could take
+the memory of the machine. What is in a string, in bytes or in a field that the message does not have is not counted.
+Bytes that are no message count until where they are wrong; the parser refuses them. Any thread.
 """
 
 from libc.stdint cimport uint8_t, uint64_t

@@ -7,8 +7,8 @@
 #
 # `next_frame` borrows the window and keeps nothing. A negative result means that the frame boundary is lost,
 # or that no reply is possible: close the connection. A header of the PROXY protocol never is a frame: it
-# reads as one of 1.3 GB (version 1) or with a header of 854,609 bytes (version 2). Nor does the preface of HTTP/2, which
-# reads as one of 1.3 GB. Any thread.
+# reads as one of 1.3 GB (version 1) or with a header of 854,609 bytes (version 2). Nor does the preface of HTTP/2,
+# which reads as one of 1.3 GB. Any thread.
 
 from libc.stdint cimport uint8_t
 

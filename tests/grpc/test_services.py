@@ -125,7 +125,9 @@ def test_answers_that_are_not_read_end_the_call(channel: grpc.Channel) -> None:
     asked = request(file_containing_symbol=messages.SERVICE)
     taken, before = [], -1
     call = info((taken.append(n) or asked for n in range(2000)), timeout=60)
-    while before < len(taken):  # requests are taken until the answers to them, which are not read, are too many
+    while before < len(
+        taken
+    ):  # requests are taken until the answers to them, which are not read, are too many
         before = len(taken)
         time.sleep(0.5)
     with pytest.raises(grpc.RpcError) as refused:
