@@ -33,7 +33,7 @@ cdef class AckTemplate:
     cdef Py_ssize_t body_at, properties_at
     cdef int64_t visible_ms               # when the messages become visible again
     cdef int64_t count                    # acknowledgements that are not reported yet
-    cdef int for_grpc                     # 1: its clients may use these names, -1: they may not, 0: not known yet
+    cdef int for_grpc                     # 1: its clients may use these names, -1: not, 0: not known yet
 
 
 @cython.final

@@ -51,5 +51,5 @@ cdef class PlainAcks(PlainCalls):
 cdef class AckCall(AnsweredCall):
     cdef GrpcStream stream
     cdef PlainAcks acks
-    cdef object renewed                   # the MessageReceiptHandle that ends with the message; None: there is none
+    cdef object renewed                   # the MessageReceiptHandle that ends with the message, or None
     cdef int64_t since_ns

@@ -223,7 +223,7 @@ cdef class PlainAcks(PlainCalls):
 
 
 cdef bint is_newest(object renewed, const AckRequest *request) except -1:
-    """Whether the client has the newest handle of the message: the broker has not renewed it since its pop."""
+    """Whether the client has the newest handle of the message: it was not renewed since its pop."""
     return renewed.times == 0 and renewed.receipt.handle.pop_ms == request.pop_ms
 
 
