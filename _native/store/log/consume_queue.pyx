@@ -392,15 +392,21 @@ cdef class ConsumeQueue:
     cdef int extend_buffer(self, int64_t entry) except -1:
         """Move the tail to `entry`, in memory. A larger buffer is another one: others may read this one."""
         cdef Py_ssize_t count = 0
+        cdef bytearray larger
         if self.buffer is not None:
             count = PyByteArray_GET_SIZE(self.buffer) // self.entry_bytes
         if entry >= count:
             count = min(max(2 * count, entry + 1), self.buffered_max())
             larger = bytearray(count * self.entry_bytes)
-            if self.buffer is None:
+            if self.files:                    # they were made meanwhile
+                return self.extend_to(entry)
+            if self.buffer is None:           # no other thread runs from here on: no object is made
                 self.pending.queues.append(self)
             else:
-                larger[:len(self.buffer)] = self.buffer
+                memcpy(
+                    PyByteArray_AS_STRING(larger), PyByteArray_AS_STRING(self.buffer),
+                    PyByteArray_GET_SIZE(self.buffer),
+                )
             self.buffer = larger
         self.tail, self.tail_seen = <uint8_t *> PyByteArray_AS_STRING(self.buffer), unmappings
         self.tail_from, self.tail_until = 0, count
@@ -416,11 +422,12 @@ cdef class ConsumeQueue:
             if self.buffer is None:
                 return 0
             file = Segment(self, 0, self.file_bytes)
+            files = [file]
             os.makedirs(self.folder, exist_ok=True)
             file.open_file(True, True)
             with nogil:
                 status = file.reserve(1, RESERVE_STEP_MAX)
-            if status == 0:                   # no other thread runs from here on
+            if status == 0:                   # no other thread runs from here on: no object is made
                 length = self.end_entry * self.entry_bytes
                 status = file.write_at(0, <uint8_t *> PyByteArray_AS_STRING(self.buffer), length)
             file.release_fd()
@@ -428,7 +435,7 @@ cdef class ConsumeQueue:
                 file.discard()
                 raise OSError(-status, os.strerror(-status), file.path)
             file.writable_map = True          # it is to be synced
-            self.files = [file]
+            self.files = files
             self.pending.retired.append(self.buffer)
             self.buffer = None
             self.tail_until = self.tail_from
