@@ -156,7 +156,7 @@ async def _console(base: Foundation, ports: Ports, running: AsyncExitStack) -> A
     if ports.naming is not None:
         host, port = ports.naming
         name_servers = [("127.0.0.1" if host in ANY_HOST else host, port)]
-    started = console(base.loop, base.options, name_servers, requires_tls=base.tls.enforcing)
+    started = console(base.loop, base.options, name_servers, base.tls.settings)
     return await running.enter_async_context(started)
 
 

@@ -11,13 +11,15 @@ import contextlib
 import importlib.util
 import logging
 import socket
+import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, is_loopback
+from firearrow.broker.base.tls import TlsSettings, server_name
 
 log = logging.getLogger("firearrow.console")
 
@@ -30,16 +32,18 @@ STOP_S = 3.0
 
 
 class ConsoleProcess:
-    """`name_servers`: as `--namesrv` takes them."""
+    """`idle_s`: after how long without a visit the child ends. `connecting`: its arguments to reach brokers."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, name_servers: str, options: Options
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        idle_s: int,
+        connecting: Sequence[str],
     ) -> None:
         self._loop = loop
         self._listening = listening
-        self._arguments = ["--idle", str(options.console_idle_ms // 1000), "--fd", str(listening.fileno())]
-        self._arguments += ["--namesrv", name_servers]
-        self._arguments += ["--context", options.console_context] if options.console_context else []
+        self._arguments = [*connecting, "--idle", str(idle_s), "--fd", str(listening.fileno())]
         self._child: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -110,15 +114,14 @@ async def console(
     loop: asyncio.AbstractEventLoop,
     options: Options,
     name_servers: list[Address],
-    *,
-    requires_tls: bool,
+    tls: TlsSettings,
 ) -> AsyncIterator[Address]:
     """The console can be visited; where. StartError."""
     host, _, port = options.console_listen.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise StartError(f"consoleListen must be HOST:PORT, not {options.console_listen!r}")
-    _check(options, host, name_servers, requires_tls=requires_tls)
+    _check(options, host, name_servers, tls)
     try:
         listening = _listen(host, int(port))
     except OSError as error:
@@ -128,7 +131,8 @@ async def console(
     text = ";".join(
         f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in name_servers
     )
-    process = ConsoleProcess(loop, listening, text, options)
+    connecting = ["--namesrv", text, *_certificates(options, tls)]
+    process = ConsoleProcess(loop, listening, options.console_idle_ms // 1000, connecting)
     process.wait()
     try:
         yield process.address
@@ -136,7 +140,16 @@ async def console(
         await process.stop()
 
 
-def _check(options: Options, host: str, name_servers: list[Address], *, requires_tls: bool) -> None:
+def _certificates(options: Options, tls: TlsSettings) -> list[str]:
+    """Those of the context; else the broker's own is what the child trusts, under whichever address it reaches it."""
+    if options.console_context:
+        return ["--context", options.console_context]
+    if tls.mode != "enforcing":
+        return []
+    return ["--authority", tls.server.certificate, f"--server-name={server_name(tls.server.certificate)}"]
+
+
+def _check(options: Options, host: str, name_servers: list[Address], tls: TlsSettings) -> None:
     """StartError: it would be open to others, or could not reach the broker."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -151,10 +164,15 @@ def _check(options: Options, host: str, name_servers: list[Address], *, requires
         )
     if not name_servers:
         raise StartError("the console needs a name server: set --namesrv-listen or --namesrv")
-    if requires_tls and not options.console_context:
+    if (
+        tls.mode == "enforcing"
+        and not options.console_context
+        and (tls.made or tls.client_auth is ssl.CERT_REQUIRED)
+    ):
         raise StartError(
-            "the console connects without TLS, which tls.server.mode=enforcing refuses: set consoleContext to a "
-            "context with certificates, which `firearrow context add` makes"
+            "the console has no certificate of its own, and trusts the file of tls.server.certPath: without the one or "
+            "with tls.server.need.client.auth=require set consoleContext to a context with certificates, which "
+            "`firearrow context add` makes"
         )
 
 

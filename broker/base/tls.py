@@ -304,6 +304,16 @@ def validity(path: str) -> Validity | None:
         return None
 
 
+def server_name(path: str) -> str:
+    """A name that the first certificate in this file is for; "": none is known."""
+    decode = getattr(getattr(ssl, "_ssl", None), "_test_decode_cert", None)
+    try:
+        names = dict(decode(path)).get("subjectAltName", ()) if decode is not None else ()
+    except (ssl.SSLError, OSError):
+        names = ()
+    return next((str(name) for kind, name in names if kind in ("DNS", "IP Address") and "*" not in name), "")
+
+
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
     """Versions and cipher suites. TlsFault."""
     names = [name.strip() for name in settings.protocols.split(",") if name.strip()] or list(VERSIONS)

@@ -69,6 +69,10 @@ class ServerTls:
             raise StartError(str(fault)) from None
         self._warn_of_expiry()
 
+    @property
+    def settings(self) -> TlsSettings:
+        return self._settings
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read the files again whenever they change. Connections that exist keep what they have."""
         if self._watched and self._watching is None:

@@ -29,11 +29,15 @@ class Context:
     authority: str = ""
     certificate: str = ""
     key: str = ""
+    server_name: str = ""
 
     def client_options(self) -> ClientOptions:
         keys = Credentials(self.access_key, self.secret_key) if self.access_key else None
         tls = TlsOptions(
-            authority=self.authority or None, certificate=self.certificate or None, key=self.key or None
+            authority=self.authority or None,
+            certificate=self.certificate or None,
+            key=self.key or None,
+            server_name=self.server_name or None,
         )
         return ClientOptions(
             name_server=self.namesrv,
@@ -78,7 +82,7 @@ def load_contexts() -> Contexts:
 def save_contexts(contexts: Contexts) -> None:
     """Replace the file. ConfigError: it cannot be written."""
     path = contexts_file()
-    values = {name: asdict(context) for name, context in contexts.by_name.items()}
+    values = {name: _values(context) for name, context in contexts.by_name.items()}
     text = orjson.dumps({"current": contexts.current, "contexts": values}, option=orjson.OPT_INDENT_2)
     new = f"{path}.new"
     try:
@@ -92,6 +96,12 @@ def save_contexts(contexts: Contexts) -> None:
         os.rename(new, path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _values(context: Context) -> dict[str, object]:
+    """Without `server_name`, which older commands do not know, unless it is set."""
+    values = asdict(context)
+    return values if context.server_name else {name: values[name] for name in values if name != "server_name"}
 
 
 def chosen_context(name: str | None, namesrv: str | None) -> Context:

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import uvicorn
 
@@ -81,7 +82,10 @@ async def serve(call: Call) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     log.setLevel(logging.INFO)
     listening = _listen(given.listen, given.fd)
-    gate = Gate(chosen_context(given.context, given.namesrv), given.timeout)
+    context = chosen_context(given.context, given.namesrv)
+    if given.authority is not None:  # the certificate of the broker that started this process
+        context = replace(context, tls=True, authority=given.authority, server_name=given.server_name)
+    gate = Gate(context, given.timeout)
     host, port = listening.getsockname()[:2]
     console = Console(
         gate,
@@ -165,10 +169,9 @@ async def _run(console: Console, listening: socket.socket, given: argparse.Names
             lifespan="off",
             ws="none",
             loop="none",
-            http="h11",
+            http=Connection,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=REQUESTS_MAX,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_S,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,

@@ -70,6 +70,10 @@ def made_context(options: TlsOptions) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=options.authority)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"TlsOptions.authority={options.authority}: {_words(error)}") from None
+    if (
+        options.authority is not None
+    ):  # it may be the server's own certificate; Python 3.13 takes that by itself
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not options.verify:
         context.check_hostname = False

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 
 from firearrow.client.local_broker import LocalBrokerError
 from tests.auth.secured import ROOT, ROOT_PASSWORD, options
@@ -117,6 +118,32 @@ def test_over_tls(tmp_path: Path) -> None:
     words = ("--console", "127.0.0.1:0", "--set", "consoleContext=secure", *secure)
     with broker_with_console(tmp_path, *words) as (_, url), Visitor(url) as visitor:
         assert "<h1>Topics</h1>" in visitor.page("/topics")
+
+
+ENFORCING = ("--set", "tls.server.mode=enforcing", "--console", "127.0.0.1:0")
+
+
+def test_a_broker_that_wants_tls(tmp_path: Path) -> None:
+    """The child trusts the broker's certificate, also one that has no name of this machine."""
+    files = CertificateFiles(tmp_path / "tls")
+    own = files.authority.issue_cert("broker.example", key_type=trustme.KeyType.ECDSA)
+    own.private_key_pem.write_to_path(files.path("server.key"))
+    own.cert_chain_pems[0].write_to_path(files.path("server.pem"))
+    with (
+        broker_with_console(tmp_path, *ENFORCING, *files.arguments, *options()) as (broker, url),
+        Visitor(url) as visitor,
+    ):
+        assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 303
+        assert "<h1>Topics</h1>" in visitor.page("/topics")
+        assert "Done." in visitor.act("create-topic", topic="made").text
+        assert broker.stop() == 0
+
+
+def test_a_certificate_that_is_made_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(LocalBrokerError, match="set consoleContext to a context"):
+        BrokerProcess(
+            tmp_path / "store", *ENFORCING, "--set", "tls.test.mode.enable=true", way=WAYS["engine"]
+        )
 
 
 @pytest.mark.parametrize(
