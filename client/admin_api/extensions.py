@@ -251,7 +251,8 @@ class Extensions(Uncopied):
             ext["from"] = str(first_ms)
         if last_ms is not None:
             ext["to"] = str(last_ms)
-        return await self._object(RequestCode.GET_HISTORY, ext, broker)
+        answers = await self._ask(RequestCode.GET_HISTORY, ext, broker)
+        return read(answers[broker].body, _history)
 
     async def log(
         self, broker: str, *, after: int = 0, level: str = "", limit: int = 100
@@ -316,3 +317,12 @@ class Extensions(Uncopied):
             if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise OnlyFireArrow(address) from None
             raise
+
+
+def _history(answer: Members) -> dict[str, Any]:
+    series = {
+        str(name): [float(value) if isinstance(value, int | float) else None for value in values]
+        for name, values in answer.members("series").pairs()
+        if isinstance(values, list)
+    }
+    return {"fromMs": answer.number("fromMs"), "stepMs": answer.number("stepMs"), "series": series}

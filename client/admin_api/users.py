@@ -5,9 +5,10 @@ cluster.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from firearrow._native.protocol.access_model import (
     Acl,
@@ -22,6 +23,8 @@ from firearrow._native.protocol.access_model import (
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Users:
             answer = await self._admin.calls.ask(
                 address, RequestCode.AUTH_LIST_USER, {"filter": part} if part else {}
             )
-            found += [_user(broker, info) for info in _parsed(answer.body, [])]
+            found += _read(answer.body, partial(_users, broker), [])
         return found
 
     async def get(self, name: str) -> dict[str, UserRecord | None]:
@@ -77,8 +80,7 @@ class Users:
         found: dict[str, UserRecord | None] = {}
         for broker, address in (await self._masters()).items():
             answer = await self._admin.calls.ask(address, RequestCode.AUTH_GET_USER, {"username": name})
-            info = _parsed(answer.body, None)
-            found[broker] = None if info is None else _user(broker, info)
+            found[broker] = _read(answer.body, partial(_user, broker), None)
         return found
 
     async def acls(self, name: str) -> dict[str, Acl]:
@@ -88,7 +90,7 @@ class Users:
             answer = await self._admin.calls.ask(
                 address, RequestCode.AUTH_GET_ACL, {"subject": f"User:{name}"}
             )
-            found[broker] = _acl(name, _parsed(answer.body, {}))
+            found[broker] = _read(answer.body, partial(_acl, name), Acl(name, {}))
         return found
 
     async def grant(
@@ -129,8 +131,17 @@ class Users:
         await self._admin.calls.ask_masters(code, ext, raw, self._cluster)
 
 
-def _parsed(body: bytes, default: Any) -> Any:  # noqa: ANN401
-    return json.loads(body) if body else default
+def _read(body: bytes, reader: Callable[[Any], T], default: T) -> T:
+    """`default`: without a body, or `null`. ClientError: it is none that a broker sends."""
+    try:
+        value = json.loads(body) if body else None
+        return default if value is None else reader(value)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ClientError(f"the answer cannot be read: {error}") from error
+
+
+def _users(broker: str, infos: list[dict[str, Any]]) -> list[UserRecord]:
+    return [_user(broker, info) for info in infos]
 
 
 def _user(broker: str, info: dict[str, Any]) -> UserRecord:

@@ -4,13 +4,14 @@ The guard adds the headers of security, bounds bodies, finds the session and ref
 of this session. Loop thread.
 """
 
+import asyncio
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -22,6 +23,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.base.errors import (
     BrokerError,
     ClientError,
@@ -33,15 +36,19 @@ from firearrow.client.base.errors import (
     TransportError,
 )
 from firearrow.client.cli.messages.body_formats import BodyFormat
+from firearrow.client.console.forms import BODY_BYTES_MAX, LOGIN_BYTES_MAX, Bodies, TooLarge, form_of
 from firearrow.client.console.jobs import Jobs
 from firearrow.client.console.questions import Kept, Question, ask
-from firearrow.client.console.rendering import FOLDER, address, environment, visible
+from firearrow.client.console.rendering import FOLDER, address, environment, shortened, visible
 from firearrow.client.console.sessions import Access, Gate, Session, Sessions, is_refusal
 
 log = logging.getLogger("firearrow.console")
 
-BODY_BYTES_MAX = 6 << 20
-FIELDS_MAX = 200
+PAGE_S = 90.0
+"""Until a page is made, or its first part."""
+ERROR_CHARS_MAX = 2000
+KIND_S, KIND_WAIT_S = 60.0, 2.0
+"""How often brokers are asked whether they are Apache's, and for how long a page waits for the answer."""
 TOKEN_FIELD = "csrf"
 CSP = "; ".join(
     (
@@ -83,6 +90,8 @@ NAV = (
     ("Log", "/log"),
     ("Doctor", "/doctor"),
 )
+ONLY_FIREARROW = ("/waiting", "/transactions", "/ordered", "/pop", "/log")
+"""Pages that Apache's brokers do not answer."""
 
 
 @dataclass(slots=True)
@@ -100,6 +109,10 @@ class Console:
     used_s: float = field(default_factory=time.monotonic)
     running: int = 0
     templates: Any = field(default_factory=environment)
+    is_apache: bool = False
+    """No broker is FireArrow's: what only FireArrow's answer is greyed out."""
+    kind_until_s: float = 0.0
+    bodies: Bodies = field(default_factory=Bodies)
     doctors: dict[str, tuple[float, Kept]] = field(default_factory=dict)
     """User → when the doctor last looked for it, and what it found."""
     jobs: Jobs = field(default_factory=Jobs)
@@ -107,6 +120,21 @@ class Console:
     """Where Spark's jobs run."""
     formats: Mapping[str, BodyFormat] = field(default_factory=dict)
     """Topic → of its bodies."""
+
+    async def learn_kind(self, admin: Admin) -> None:
+        """Whether all brokers are Apache's; what is known counts while they do not answer."""
+        now = time.monotonic()
+        if now < self.kind_until_s:
+            return
+        self.kind_until_s = now + KIND_S
+        try:
+            async with asyncio.timeout(KIND_WAIT_S):
+                masters = await admin.calls.masters()
+                asked = (Extensions(admin).log(name, limit=1) for name in masters)
+                answers = await asyncio.gather(*asked, return_exceptions=True)
+        except (RocketMQError, OSError, TimeoutError):
+            return
+        self.is_apache = bool(answers) and all(isinstance(each, OnlyFireArrow) for each in answers)
 
     async def close(self) -> None:
         await self.jobs.close()
@@ -154,6 +182,8 @@ class View:
         return {
             "view": self,
             "nav": NAV,
+            "is_apache": self.console.is_apache,
+            "only_firearrow": ONLY_FIREARROW,
             "here": here,
             "still": address(here, **given | {"live": ""}),
             "lively": address(here, **given | {"live": "1"}),
@@ -176,8 +206,18 @@ def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         console: Console = request.app.state.console
         view = View(console, request, request.scope.get("session_of_console"))
         try:
-            return await handler(view)
+            async with asyncio.timeout(PAGE_S):
+                if view.session is not None:
+                    await console.learn_kind(view.access.admin)
+                return await handler(view)
+        except TimeoutError:
+            return error_page(
+                view, TransportError(f"the brokers have not answered all within {PAGE_S:.0f} s")
+            )
         except RocketMQError as error:
+            if view.session is not None and await console.gate.has_ended(view.access, error):
+                await console.sessions.end(request.cookies.get(console.cookie, ""))
+                return RedirectResponse(_sign_in_address(request), 303)
             return error_page(view, error)
         except Exception:
             log.exception("the page %s failed", visible(request.url.path))
@@ -189,18 +229,23 @@ def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     return endpoint
 
 
+def _sign_in_address(request: Request) -> str:
+    """It leads back to the page; a form is not sent again."""
+    return address("/sign-in", next=request.url.path if request.method == "GET" else "")
+
+
 def error_page(view: View, error: RocketMQError) -> Response:
     status, title, advice = explained(error)
     if isinstance(error, BrokerError) and is_refusal(error):
-        view.console.gate.has_users = True
+        view.console.gate.has_users = None  # they may have users now
     needs_login = status == 403 and view.session is not None and not view.access.user
     return view.page(
         "error.html",
         status,
         title=title,
-        text=str(error),
+        text=shortened(str(error), ERROR_CHARS_MAX),
         advice=advice,
-        sign_in=address("/sign-in", next=view.request.url.path) if needs_login else "",
+        sign_in=_sign_in_address(view.request) if needs_login else "",
     )
 
 
@@ -221,23 +266,6 @@ def explained(error: RocketMQError) -> tuple[int, str, str]:
     if isinstance(error, BrokerError):
         return 502, "A broker refused the request", ""
     return 404 if isinstance(error, ClientError) else 500, "Nothing was found", ""
-
-
-async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; of several with one name the last. ConfigError: too many, or no form."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if kind != "application/x-www-form-urlencoded":
-        raise ConfigError("the request must be a form")
-    body = await request.body()
-    try:
-        text = body.decode("utf-8")
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))
-    except (UnicodeDecodeError, ValueError):
-        raise ConfigError("the form cannot be read") from None
-
-
-class TooLarge(ConfigError):
-    """The body of a request has over BODY_BYTES_MAX bytes."""
 
 
 class Guard:
@@ -266,7 +294,9 @@ class Guard:
 
         try:
             answer = await self._refusal(scope)
-            await (answer or self._app)(scope, _bounded(receive), guarded)
+            most = LOGIN_BYTES_MAX if scope["path"] == "/sign-in" else BODY_BYTES_MAX
+            with console.bodies.bounded(receive, most) as bounded:
+                await (answer or self._app)(scope, bounded, guarded)
         finally:
             console.running -= 1
             console.used_s = time.monotonic()
@@ -283,7 +313,7 @@ class Guard:
             return None
         session = console.sessions.find(request.cookies.get(console.cookie, ""))
         cookie = ""
-        if session is None and console.gate.has_users is None:
+        if console.gate.has_users is None and (session is None or not session.access.user):
             try:
                 await console.gate.look()
             except (ClientError, OSError) as error:
@@ -297,8 +327,7 @@ class Guard:
         if cookie:
             scope["new_cookie_of_console"] = cookie
         if session is None and not path.startswith(PUBLIC):
-            goal = address("/sign-in", next=path if request.method == "GET" else "")
-            return RedirectResponse(goal, 303)
+            return RedirectResponse(_sign_in_address(request), 303)
         if request.method == "POST" and not _same_origin(request):
             return Response("The form was sent by another site.", 403)
         return None
@@ -335,25 +364,13 @@ def cookie_text(console: Console, token: str) -> str:
 
 
 def _same_origin(request: Request) -> bool:
-    """By what browsers send; clients that send neither have no cookies of others."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
+    """By what browsers send; clients that send neither have no cookies of others. Sec-Fetch-Site first: a proxy may
+    have given the request another Host."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
     origin = request.headers.get("origin")
     return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
-
-
-def _bounded(receive: Receive) -> Receive:
-    received = 0
-
-    async def bounded() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > BODY_BYTES_MAX:
-            raise TooLarge(f"a form may have {BODY_BYTES_MAX} bytes")
-        return message
-
-    return bounded
 
 
 async def checked_form(view: View) -> Mapping[str, str]:

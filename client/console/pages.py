@@ -24,7 +24,8 @@ from firearrow.client.cli.groups.group import DIFF_COLUMNS, LAG_COLUMNS, MEMBER_
 from firearrow.client.cli.groups.group import TOPIC_COLUMNS as GROUP_TOPIC_COLUMNS
 from firearrow.client.cli.output import Column, Kind, titled
 from firearrow.client.cli.topics.topic import CONFIG_COLUMNS, QUEUE_COLUMNS
-from firearrow.client.console.app import Handler, View, checked_form, cookie_text, form_of
+from firearrow.client.console.app import Handler, View, checked_form, cookie_text
+from firearrow.client.console.forms import form_of
 from firearrow.client.console.jobs import COLUMNS as JOB_COLUMNS
 from firearrow.client.console.questions import Kept, Table
 from firearrow.client.console.rendering import Curve, address, bars, curve, path, thinned
@@ -145,18 +146,21 @@ def _facts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, object, Kind, s
     def known(name: str) -> list[Any]:
         return [row[name] for row in rows if row.get(name) is not None]
 
+    def total(name: str) -> float | None:
+        return round(sum(found), 1) if (found := known(name)) else None
+
     oldest = max(
         (row for row in rows if row.get("oldestUnreadMs")), key=lambda r: r["oldestUnreadMs"], default={}
     )
     group = oldest.get("oldestUnreadGroup") or ""
     return [
-        ("Messages in per second", round(sum(known("inPerSecond")), 1), Kind.COUNT, ""),
-        ("Messages out per second", round(sum(known("outPerSecond")), 1), Kind.COUNT, ""),
+        ("Messages in per second", total("inPerSecond"), Kind.COUNT, ""),
+        ("Messages out per second", total("outPerSecond"), Kind.COUNT, ""),
         ("Disk used, %", max(known("diskPercent"), default=None), Kind.COUNT, ""),
         ("Disk full in", min(known("diskFullMs"), default=None), Kind.AGE, ""),
-        ("Unread messages", sum(known("unread")) if known("unread") else None, Kind.COUNT, "/groups"),
+        ("Unread messages", total("unread"), Kind.COUNT, "/groups"),
         ("Oldest unread", oldest.get("oldestUnreadMs"), Kind.AGE, path("groups", group) if group else ""),
-        ("Stored today", sum(known("storedToday")), Kind.COUNT, "/topics"),
+        ("Stored today", total("storedToday"), Kind.COUNT, "/topics"),
     ]
 
 
@@ -271,20 +275,21 @@ async def clients(view: View) -> Response:
 
 async def config(view: View) -> Response:
     kept = await view.ask("config", "get")
-    changed: set[tuple[str, str]] = set()
+    changed: set[tuple[str, str]] | None = set()
     try:
         for broker in sorted({row["broker"] for row in kept.table.rows}):
             options = (await Extensions(view.access.admin).status(broker)).get("options", {})
             changed |= {(broker, key) for key in options}
     except (OnlyFireArrow, BrokerError):
-        changed = {(row["broker"], row["key"]) for row in kept.table.rows}
+        changed = None  # defaults are not known
     only_changed = view.get("changed") == "1"
     rows = [
-        {**row, "changed": (row["broker"], row["key"]) in changed}
+        {**row, "changed": None if changed is None else (row["broker"], row["key"]) in changed}
         for row in kept.table.rows
-        if not only_changed or (row["broker"], row["key"]) in changed
+        if not only_changed or changed is None or (row["broker"], row["key"]) in changed
     ]
-    return view.page("config.html", shown=Shown(view, Table(kept.table.columns, rows), "key"))
+    shown = Shown(view, Table(kept.table.columns, rows), "key")
+    return view.page("config.html", shown=shown, has_defaults=changed is not None)
 
 
 async def log(view: View) -> Response:

@@ -20,13 +20,13 @@ from firearrow.client.cli.contexts import chosen_context
 from firearrow.client.cli.messages.body_formats import NAMES, BodyFormat, body_format
 from firearrow.client.console import actions, message_pages, pages
 from firearrow.client.console.app import Console, application
+from firearrow.client.console.connections import Connection
 from firearrow.client.console.sessions import Gate
 
 log = logging.getLogger("firearrow.console")
 
 LISTEN = "127.0.0.1:8088"
 KEEP_ALIVE_S = 20
-REQUESTS_MAX = 200
 HEAD_BYTES_MAX = 32 << 10
 CHECK_S = 1.0
 STOP_S = 2
@@ -61,6 +61,8 @@ def declared() -> Command:
     verb.argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate; needs --tls-key")
     verb.argument("--tls-key", metavar="FILE", help="private key of --tls-cert")
     verb.argument("--fd", type=int, help=argparse.SUPPRESS)
+    verb.argument("--authority", help=argparse.SUPPRESS)
+    verb.argument("--server-name", default="", help=argparse.SUPPRESS)
     verb.argument("--idle", type=positive, help=argparse.SUPPRESS)
     return command
 

@@ -4,7 +4,9 @@ Passwords are the brokers' own: a login is a signed request, and what a visitor 
 get each request signed with the visitor's keys. Sessions are in memory only. Loop thread.
 """
 
+import contextlib
 import hmac
+import ipaddress
 import re
 import secrets
 import time
@@ -12,18 +14,21 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
 from firearrow.client.admin_api.admin import Admin
-from firearrow.client.base.errors import BrokerError, ClientError, TransportError
+from firearrow.client.base.errors import BrokerError, ClientError, RocketMQError, TransportError
 from firearrow.client.cli.contexts import Context
 
-SESSIONS_MAX = 1000
+SESSIONS_MAX, SESSIONS_OF_USER_MAX = 1000, 20
 SESSION_IDLE_S = 8 * 3600.0
-FAILURES_MAX, FAILURES_S = 5, 60.0
-"""Failed logins of an address or of a user name, before further ones wait."""
+FAILURES_S = 60.0
+PAIR_MAX, ADDRESS_MAX, NAME_MAX = 5, 20, 200
+"""Failed logins within FAILURES_S, before further ones wait: of a name from an address, of an address, of a name. The
+last is large: strangers elsewhere must not keep the user out by a few."""
 COUNTED_MAX = 4096
 TOKEN_BYTES = 32
 NAME_CHARS_MAX = 255
 NO_PERMISSION, SYSTEM_ERROR = 16, 1
 OF_RIGHTS = re.compile(r"has no permission|No default permission|topic-no-permission", re.IGNORECASE)
+OF_WAITS = re.compile(r"too many failed logins")
 OF_LOGINS = re.compile(
     r"username cannot be null|No accessKey is configured|check signature failed|is not found|is disabled|No acl config",
     re.IGNORECASE,
@@ -96,8 +101,13 @@ class Sessions:
         return session
 
     async def open(self, access: Access) -> tuple[str, Session]:
+        """Of a user who has too many, and then of all, the one that was not used for longest ends."""
         token, session = secrets.token_urlsafe(TOKEN_BYTES), Session(access)
         self._by_token[token] = session
+        if access.user:
+            own = [each for each, found in self._by_token.items() if found.access.user == access.user]
+            for oldest in own[:-SESSIONS_OF_USER_MAX]:
+                await self.end(oldest)
         while len(self._by_token) > SESSIONS_MAX:
             _, dropped = self._by_token.popitem(last=False)
             await _leave(dropped)
@@ -118,32 +128,45 @@ async def _leave(session: Session) -> None:
 
 
 class Failures:
-    """Failed logins by address and by name. A name's count keeps others out of guessing from many addresses."""
+    """Failed logins by address, by name, and by both."""
 
     def __init__(self) -> None:
-        self._times: OrderedDict[str, list[float]] = OrderedDict()
+        self._times: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
+        """Address and name, either of which may be "" → when, oldest first."""
 
-    def wait_s(self, *keys: str) -> float:
-        """How long these must wait before the next try; 0: they need not."""
+    def wait_s(self, address: str, user: str) -> float:
+        """How long this name must wait at this address before the next try; 0: it need not."""
         now, longest = time.monotonic(), 0.0
-        for key in keys:
+        for key, most in _counted(address, user):
             recent = [at for at in self._times.get(key, ()) if now - at < FAILURES_S]
-            if len(recent) >= FAILURES_MAX:
-                longest = max(longest, FAILURES_S - (now - recent[-FAILURES_MAX]))
+            if len(recent) >= most:
+                longest = max(longest, FAILURES_S - (now - recent[-most]))
         return longest
 
-    def failed(self, *keys: str) -> None:
-        for key in keys:
+    def failed(self, address: str, user: str) -> None:
+        for key, most in _counted(address, user):
             times = self._times.setdefault(key, [])
             times.append(time.monotonic())
-            del times[:-FAILURES_MAX]
+            del times[:-most]
             self._times.move_to_end(key)
         while len(self._times) > COUNTED_MAX:
             self._times.popitem(last=False)
 
-    def succeeded(self, *keys: str) -> None:
-        for key in keys:
-            self._times.pop(key, None)
+    def succeeded(self, address: str, user: str) -> None:
+        """Forgets this try, and all of this name at this address."""
+        (pair, _), *others = _counted(address, user)
+        self._times.pop(pair, None)
+        for key, _ in others:
+            if times := self._times.get(key):
+                times.pop()
+
+
+def _counted(address: str, user: str) -> tuple[tuple[tuple[str, str], int], ...]:
+    """Keys with their limits. Who has an IPv6 address has its whole /64."""
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(address).version == 6:
+            address = str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    return ((address, user), PAIR_MAX), ((address, ""), ADDRESS_MAX), (("", user), NAME_MAX)
 
 
 class Gate:
@@ -178,12 +201,13 @@ class Gate:
 
     async def log_in(self, user: str, password: str, address: str) -> Access:
         """LoginRefused; TransportError, ClientError: the brokers do not answer."""
-        keys = (f"address {address}", f"user {user}")
-        if (wait_s := self.failures.wait_s(*keys)) > 0:
+        if (wait_s := self.failures.wait_s(address, user)) > 0:
             raise LoginRefused(f"too many failed logins: try again in {wait_s:.0f} s")
         if not user or not password or len(user) > NAME_CHARS_MAX or len(password) > NAME_CHARS_MAX:
             raise LoginRefused("give the name and the password of a user of the broker")
-        self.failures.failed(*keys)  # until the answer is there: many tries at once are limited as well
+        self.failures.failed(
+            address, user
+        )  # until the answer is there: many tries at once are limited as well
         context = replace(self._context, access_key=user, secret_key=password)
         admin = await Admin(client=context.client_options(), timeout_s=self._timeout_s).start()
         try:
@@ -191,7 +215,7 @@ class Gate:
         except BaseException:
             await admin.close()
             raise
-        self.failures.succeeded(*keys)
+        self.failures.succeeded(address, user)
         return Access(context, admin, user)
 
     async def _try(self, admin: Admin, user: str) -> None:
@@ -200,16 +224,37 @@ class Gate:
             for broker in await admin.calls.masters():
                 await admin.broker_runtime(broker)
         except BrokerError as error:
-            remark = error.remark.replace(user, "")  # a name may be such a sentence
-            if OF_RIGHTS.search(remark) and not OF_LOGINS.search(remark):
-                return
-            if is_refusal(error):
-                raise LoginRefused("the name or the password is wrong") from None
-            raise
+            if (fault := login_fault(error, user)) is not None:
+                raise LoginRefused(fault) from None
+            if not OF_RIGHTS.search(error.remark):
+                raise
+
+    async def has_ended(self, access: Access, error: RocketMQError) -> bool:
+        """Whether this error came because the user was deleted or disabled, or has another password. Brokers are asked,
+        because a name may read like such an error."""
+        if not access.user or not isinstance(error, BrokerError) or not is_refusal(error):
+            return False
+        try:
+            await self._try(access.admin, access.user)
+        except LoginRefused:
+            return True
+        except (ClientError, OSError):
+            pass
+        return False
 
     async def close(self) -> None:
         if self._open is not None:
             await self._open.admin.close()
+
+
+def login_fault(error: BrokerError, user: str) -> str | None:
+    """Why the login is refused, if the broker refused the login; None: it refused something else."""
+    remark = error.remark.replace(f"User:{user}", "")  # a name may be such a sentence
+    if OF_LOGINS.search(remark):
+        return "the name or the password is wrong"
+    if OF_RIGHTS.search(remark) or OF_WAITS.search(remark) or not is_refusal(error):
+        return None
+    return "the broker refuses this user"
 
 
 def is_refusal(error: ClientError) -> bool:

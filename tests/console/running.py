@@ -70,8 +70,9 @@ class ConsoleProcess:
 class Visitor(httpx.Client):
     """A browser without JavaScript: it keeps cookies and follows no redirects by itself."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(base_url=url, timeout=30)
+    def __init__(self, url: str, own_address: str | None = None) -> None:
+        transport = httpx.HTTPTransport(local_address=own_address)
+        super().__init__(base_url=url, timeout=30, transport=transport)
 
     def page(self, path: str, status: int = 200) -> str:
         answer = self.get(path)

@@ -4,17 +4,29 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import orjson
 import pytest
 
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client import blocking
+from firearrow.client.base.errors import BrokerError
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, Credentials
+from firearrow.client.console.sessions import (
+    ADDRESS_MAX,
+    NAME_MAX,
+    PAIR_MAX,
+    SESSIONS_OF_USER_MAX,
+    Failures,
+    login_fault,
+)
 from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, secured
-from tests.console.running import PROOF, ConsoleProcess
+from tests.console.running import PROOF, ConsoleProcess, Visitor
 from tests.support.broker_process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.requests import topic_ext
 
 LOOKER = ("looker", "looker-word")
@@ -80,12 +92,97 @@ def test_a_login_leads_only_to_pages_of_the_console(console: ConsoleProcess, goa
 
 
 def test_failed_logins_have_to_wait(broker: BrokerProcess, tmp_path: Path) -> None:
+    """A stranger who guesses a password keeps nobody else out."""
     assert broker.name_server is not None
-    with ConsoleProcess(broker.name_server, tmp_path) as console, console.visitor() as visitor:
-        statuses = [visitor.sign_in(f"guest{number}", "wrong").status_code for number in range(7)]
+    with (
+        ConsoleProcess(broker.name_server, tmp_path) as console,
+        Visitor(console.url, "127.0.0.2") as stranger,
+        console.visitor() as visitor,
+    ):
+        assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 303
+        statuses = [stranger.sign_in(ROOT, "wrong").status_code for _ in range(7)]
         assert statuses == [401] * 5 + [429] * 2
-        assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 429  # from this address
+        assert stranger.sign_in(ROOT, ROOT_PASSWORD).status_code == 429
+        assert stranger.sign_in(*READER).status_code == 303  # another name
+        assert visitor.get("/topics").status_code == 200
+        visitor.cookies.clear()
+        assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 303
         assert "wrong" not in console.log.read_text()
+
+
+def test_failures_by_name_and_by_address() -> None:
+    failures = Failures()
+    for number in range(NAME_MAX):
+        assert failures.wait_s("10.0.0.1", "root") == 0
+        failures.failed(f"10.1.{number}.1", "root")
+    assert failures.wait_s("10.0.0.1", "root") > 0
+    assert failures.wait_s("10.0.0.1", "other") == 0
+    for number in range(PAIR_MAX):
+        failures.failed(f"2001:db8::{number}", "app")
+    assert failures.wait_s("2001:db8::ffff", "app") > 0
+    assert failures.wait_s("2001:db8:0:1::1", "app") == 0
+    failures.succeeded("2001:db8::7", "app")
+    assert failures.wait_s("2001:db8::ffff", "app") == 0
+    for number in range(ADDRESS_MAX):
+        assert failures.wait_s("10.0.0.9", "any") == 0
+        failures.failed("10.0.0.9", f"guest{number}")
+    assert failures.wait_s("10.0.0.9", "any") > 0
+
+
+def test_a_broker_that_lets_wait_ends_no_session() -> None:
+    """FireArrow's answer to further logins of an address that has failed often."""
+    error = BrokerError(
+        ResponseCode.NO_PERMISSION, "too many failed logins from 10.0.0.1: try again in 2 s", "b"
+    )
+    assert login_fault(error, "app") is None
+    for remark in ("User:app is not found.", "check signature failed.", "User:app is disabled."):
+        assert login_fault(BrokerError(ResponseCode.NO_PERMISSION, remark, "b"), "app") is not None
+    name = "is not found"
+    remark = f"User:{name} has no permission to access Topic:x"
+    assert login_fault(BrokerError(ResponseCode.NO_PERMISSION, remark, "b"), name) is None
+
+
+def test_many_logins_of_a_user_end_only_its_own_sessions(console: ConsoleProcess) -> None:
+    with console.visitor() as admin:
+        assert admin.sign_in(ROOT, ROOT_PASSWORD).status_code == 303
+        visitors = [console.visitor() for _ in range(SESSIONS_OF_USER_MAX + 1)]
+        for visitor in visitors:
+            assert visitor.sign_in(*LOOKER).status_code == 303
+        assert [each.get("/actions/send").status_code for each in (visitors[0], visitors[1], admin)] == [
+            303,
+            200,
+            200,
+        ]
+        for visitor in visitors:
+            visitor.close()
+
+
+def test_a_session_ends_with_its_user(broker: BrokerProcess, console: ConsoleProcess) -> None:
+    with SignedSocket(broker.address) as root, console.visitor() as deleted, console.visitor() as changed:
+        for visitor, name in ((deleted, "deleted"), (changed, "changed")):
+            create_user(root, name, "word-of-it")
+            grant(root, name, "Cluster:*", "Get", "List")
+            grant(root, name, "Topic:*", "Get", "List")
+            assert visitor.sign_in(name, "word-of-it").status_code == 303
+            assert visitor.get("/topics").status_code == 200
+        assert root.ask(RequestCode.AUTH_DELETE_USER, {"username": "deleted"}).code == 0
+        body = {"password": "another-word"}
+        answer = root.ask(RequestCode.AUTH_UPDATE_USER, {"username": "changed"}, orjson.dumps(body))
+        assert answer.code == 0
+        for visitor in (deleted, changed):
+            eventually(partial(_leads_to_sign_in, visitor), within_s=10)
+            assert visitor.get("/actions/create-topic").status_code == 303  # the session is deleted as well
+
+
+def _leads_to_sign_in(visitor: Visitor) -> bool:
+    return visitor.get("/topics").headers.get("location", "").startswith("/sign-in?next=%2Ftopics")
+
+
+def test_a_login_is_a_small_form(console: ConsoleProcess) -> None:
+    with console.visitor() as visitor:
+        large = {"user": "x", "password": "p" * (32 << 10)}
+        assert visitor.post("/sign-in", data=large).status_code == 413
+        assert visitor.post("/sign-in", data={f"f{n}": "" for n in range(300)}).status_code == 400
 
 
 @pytest.mark.parametrize("name", ["absent", "x has no permission to access y", "", "a" * 300, "<b>"])

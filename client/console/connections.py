@@ -1,0 +1,51 @@
+"""Connections of visitors: HTTP/1.1 by uvicorn, bounded in number and in their time without a request. Loop thread."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CONNECTIONS_MAX = 200
+HEAD_S = 15.0
+"""Until the head of a first request must be there."""
+
+
+class Connection(H11Protocol):
+    """One connection. uvicorn would keep one that sends nothing for ever, and refuse all requests once there are many;
+    here the oldest idle one is closed, of the address that has most of them."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_S, self._close_idle)
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._make_place()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """No request is answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_idle(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+    def _make_place(self) -> None:
+        """Those that are closing are still listed until the loop's next pass."""
+        others: list[Any] = [
+            each for each in self.connections if each is not self and not each.transport.is_closing()
+        ]
+        if len(others) < CONNECTIONS_MAX:
+            return
+        idle = [each for each in others if each.is_idle]
+        if not idle:
+            self.transport.abort()
+            return
+        counts = Counter(each.client and each.client[0] for each in idle)
+        most = max(counts.values())
+        worst = [each for each in idle if counts[each.client and each.client[0]] == most]
+        min(worst, key=lambda each: each._deadline.when()).transport.abort()
