@@ -287,10 +287,15 @@ def connections(answer: Members, member: str = "connectionSet") -> tuple[Connect
 
 
 def producers(answer: Members) -> dict[str, list[Connection]]:
-    """ProducerTableInfo."""
+    """ProducerTableInfo. Apache's addresses are those of Java's InetSocketAddress, with its slash."""
     return {
         str(group): [
-            Connection(m.text("clientId"), m.text("remoteIP"), m.text("language"), m.number("version"))
+            Connection(
+                m.text("clientId"),
+                m.text("remoteIP").rpartition("/")[2],
+                m.text("language"),
+                m.number("version"),
+            )
             for m in map(Members, members if isinstance(members, list) else [])
         ]
         for group, members in answer.members("data").pairs()

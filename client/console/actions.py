@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
-from firearrow.client.base.errors import ConfigError, RocketMQError
+from firearrow.client.base.errors import ConfigError, OnlyFireArrow, RocketMQError
 from firearrow.client.console.app import Handler, View, checked_form
 from firearrow.client.console.jobs import run
 from firearrow.client.console.questions import EDITED, Kept, Question, Value, ask, declared, parsed
@@ -152,6 +152,8 @@ ACTIONS = {
     "revoke": Action("Revoke a right", "user", "revoke", ("name", "resource"), (), True, True),
     "delete-user": Action("Delete a user", "user", "delete", ("name",), (), True, True),
 }
+ONLY_FIREARROW = ("trim-topic", "purge-topic", "close-client")
+"""Actions that Apache's brokers cannot do."""
 OPTIONAL_WORDS = {("seek-group", "topic"), ("revoke", "resource")}
 
 
@@ -241,6 +243,8 @@ def _known(view: View) -> str:
     name = view.part("action")
     if name not in ACTIONS:
         raise ConfigError(f"there is no action {name}")
+    if view.console.is_apache and name in ONLY_FIREARROW:
+        raise OnlyFireArrow("these brokers")
     return name
 
 

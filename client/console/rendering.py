@@ -95,7 +95,9 @@ def value_text(value: object, kind: Kind = Kind.TEXT) -> str:
 
 
 def words(name: str) -> str:
-    """`retries max` for `retriesMax`."""
+    """`retries max` for `retriesMax`; names in capitals stay as they are."""
+    if name.isupper():
+        return visible(name)
     return CAPITAL.sub(lambda found: f" {found[0].lower()}", visible(name).removesuffix("Ms"))
 
 
