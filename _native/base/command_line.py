@@ -100,6 +100,13 @@ def metadata_folder(folders: Iterable[str]) -> str | None:
     return None
 
 
+def how_to_install(extra: str, module: str) -> str:
+    """What brings a module that a command needs. The console is a Debian package of its own."""
+    if module.startswith("firearrow.client.console"):
+        return "install the package firearrow-console"
+    return f"pip install 'firearrow[{extra}]'"
+
+
 def nearest(word: str, names: Iterable[str]) -> str:
     """`, but there is NAME`, if a name may have been meant: letters were swapped or left out, or the word begins so."""
     from difflib import get_close_matches  # noqa: PLC0415 (slow, rarely used)

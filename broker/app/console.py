@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from firearrow._native.base.command_line import how_to_install
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, is_loopback
@@ -24,7 +25,7 @@ from firearrow.broker.base.tls import TlsSettings, server_name
 log = logging.getLogger("firearrow.console")
 
 MODULE = "firearrow.client.console"
-NEEDED = ("starlette", "uvicorn", "jinja2")
+NEEDED = (MODULE, "starlette", "uvicorn", "jinja2")
 BACKLOG = 128
 AGAIN_S = 5.0
 """Until a child that failed is started again."""
@@ -154,8 +155,8 @@ def _check(options: Options, host: str, name_servers: list[Address], tls: TlsSet
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise StartError(
-            f"the console needs the Python package {missing[0]}: pip install 'firearrow[console]', or start without "
-            "consoleListen"
+            f"the console needs the Python package {missing[0]}: {how_to_install('console', missing[0])}, or start "
+            "without consoleListen"
         )
     if not (host == "localhost" or is_loopback(host)) and not options.authentication:
         raise StartError(

@@ -15,7 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
-from firearrow._native.base.command_line import HELP, WRONG_USAGE, Parser, metadata_folder, nearest
+from firearrow._native.base.command_line import (
+    HELP,
+    WRONG_USAGE,
+    Parser,
+    how_to_install,
+    metadata_folder,
+    nearest,
+)
 
 CANNOT_START = 3
 INTERRUPTED = 130
@@ -27,12 +34,8 @@ BUILT_IN = {
     VERSION: "Print the version.",
 }
 """Commands without an entry point."""
-EXTRAS = {
-    "console": ": pip install 'firearrow[console]'",
-    "spark": ": pip install 'firearrow[spark]' in an environment of its own",
-    "sql": ": pip install 'firearrow[sql]'",
-}
-"""What to do if a package is missing."""
+EXTRAS = {"console": "", "spark": " in an environment of its own", "sql": ""}
+"""Commands that need the packages of an extra of their name, and where these are installed."""
 
 
 class EntryPoint(NamedTuple):
@@ -88,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command = entry.load()
     except ModuleNotFoundError as error:
-        hint = EXTRAS.get(name, "")
+        hint = f": {how_to_install(name, error.name or '')}{EXTRAS[name]}" if name in EXTRAS else ""
         print(f"firearrow {name}: the Python package {error.name} is not installed{hint}", file=sys.stderr)
         return CANNOT_START
     finally:

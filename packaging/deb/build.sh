@@ -1,5 +1,6 @@
 #!/bin/sh
-# make deb: a Debian package from a wheel of this clone and the wheels that it needs, in dist/.
+# make deb: two Debian packages from a wheel of this clone and the wheels that it needs, in dist/: firearrow, and
+# firearrow-console, whose libraries are Debian's.
 #
 # It is for the Debian release whose Python is that of .venv (make deb PYTHON=python3.11). All Python code is in a
 # virtual environment, /usr/lib/firearrow, whose interpreter is Debian's: packages of pip and of Debian do not meet,
@@ -7,7 +8,7 @@
 # It has what broker and command line need; the Spark tools need pip in any case.
 set -eu
 cd "$(dirname "$0")/../.."
-here=packaging/deb work=build/deb root=build/deb/root size_max=20480
+here=packaging/deb work=build/deb root=build/deb/root console=build/deb/console size_max=20480
 
 fail() {
     echo "make deb: $1" >&2
@@ -35,7 +36,8 @@ else
 fi
 
 rm -rf "$work"
-library=$root/usr/lib/firearrow/lib/python$minor/site-packages
+site=usr/lib/firearrow/lib/python$minor/site-packages
+library=$root/$site
 mkdir -p "$library" "$root/usr/lib/firearrow/bin" "$root/usr/bin" "$root/DEBIAN" dist
 
 # the wheel, without modules of an earlier build that have another name now, and without what only debuggers read
@@ -56,7 +58,13 @@ version=$(basename "$work"/firearrow-*.whl | cut -d- -f2)+deb$release
 # and for pytest, uvloop's tests
 rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/firearrow/client/threads"
 rm "$library/firearrow/client/pytest_plugin.py" "$library/firearrow/client/blocking.py" "$library/firearrow/client/store.py" \
-    "$library/firearrow/_native/offline/index_reader.py"
+    "$library/firearrow/_native/offline/index_reader.py" "$library/firearrow/client/public.py" \
+    "$library/firearrow/client/local_broker.py"
+# consumers of Python programs: commands pull
+rm -rf "$library/firearrow/client/pop"
+for each in pop_consumer push_consumer push_consumer_runtime push_settings retry_producer; do
+    rm "$library/firearrow/client/consumers/$each.py"
+done
 find "$library/firearrow/_native/columnar" -name '*.so' ! -name 'counters.*' ! -name 'record_spans.*' \
     ! -name 'unwritten.*' -delete
 find "$library/uvloop" \( -name _testbase.py -o -name '*.pxi' \) -delete
@@ -64,6 +72,12 @@ find "$library" -depth -type d \( -name tests -o -name test -o -name sboms -o -n
 find "$library" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' \
     -o -name direct_url.json -o -path '*.dist-info/RECORD' \) -delete
 find "$library" -path '*.dist-info/METADATA' ! -path '*/firearrow-*' -delete
+# the console is a package of its own, with links to Debian's libraries, some of which only one release has
+mkdir -p "$console/$site/firearrow/client" "$console/DEBIAN"
+mv "$library/firearrow/client/console" "$console/$site/firearrow/client/console"
+for each in anyio asgiref click h11 idna jinja2 markupsafe sniffio starlette typing_extensions.py uvicorn; do
+    ln -s "/usr/lib/python3/dist-packages/$each" "$console/$site/$each"
+done
 sed -i '/^$/q' "$library"/firearrow-*.dist-info/METADATA  # without README
 find "$library" -name '*.so' -exec strip --strip-unneeded {} +
 $python -I -S "$here/check_imports.py" "$library" || fail "what is left of the wheel cannot be imported"
@@ -75,6 +89,7 @@ ln -s /usr/lib/python3/dist-packages/yaml "$library/yaml"
 find "$library" -path '*.dist-info/*' \( -name INSTALLER -o -name REQUESTED -o -name top_level.txt \) -delete
 # without the columns of tracebacks, a fifth of the size
 $python -X no_debug_ranges -m compileall -q --invalidation-mode unchecked-hash -s "$root" -p / "$library"
+$python -m compileall -q --invalidation-mode unchecked-hash -s "$console" -p / "$console/$site/firearrow"
 
 # the environment: its interpreter is Debian's
 ln -s "/usr/bin/python$minor" "$root/usr/lib/firearrow/bin/python"
@@ -99,6 +114,8 @@ install -D -m 644 -t "$root/usr/share/doc/firearrow" README.md SECURITY.md
 install -D -m 644 -t "$root/usr/share/doc/firearrow/docs" docs/*.md
 find "$root/usr/share/doc/firearrow/docs" \( -name 'ARCHITECTURE*' -o -name 'BENCHMARKS*' -o -name 'SPARK*' \) -delete
 gzip -9n "$root"/usr/share/doc/firearrow/*.md "$root"/usr/share/doc/firearrow/docs/*.md
+install -D -m 644 LICENSE "$console/usr/share/doc/firearrow-console/copyright"
+mv "$root/usr/share/doc/firearrow/docs/CONSOLE.md.gz" "$console/usr/share/doc/firearrow-console"
 install -D -m 644 "$here/firearrow.1" "$root/usr/share/man/man1/firearrow.1"
 gzip -9n "$root/usr/share/man/man1/firearrow.1"
 gzip -9nc CHANGELOG.md >"$root/usr/share/doc/firearrow/changelog.gz"
@@ -115,8 +132,11 @@ install -d "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/ve
 printf '/etc/firearrow/broker.conf\n/etc/default/firearrow\n' >"$root/DEBIAN/conffiles"
 install -m 755 "$here/postinst" "$here/prerm" "$here/postrm" "$root/DEBIAN"
 # as dpkg-gencontrol counts; what a disk with blocks of 4 KiB takes is more
-installed=$(find "$root" -path "$root/DEBIAN" -prune -o -printf '%y %s\n' |
-    awk '{ total += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print total }')
+installed_of() {
+    find "$1" -path "$1/DEBIAN" -prune -o -printf '%y %s\n' |
+        awk '{ total += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print total }'
+}
+installed=$(installed_of "$root")
 size=$(du -sk --exclude=DEBIAN "$root" | cut -f1)
 [ "$size" -le $size_max ] || fail "$root has $size KiB, more than $size_max: see what came into it"
 # 2.36 is the first that knows packed relocations
@@ -130,12 +150,27 @@ Section: net
 Priority: optional
 Depends: python$minor, libc6 (>= $libc), libnghttp2-14, passwd
 Recommends: openssl, python3-protobuf, python3-yaml
+Suggests: firearrow-console
 Installed-Size: $installed
 Description: message broker for one machine that speaks Apache RocketMQ
  RocketMQ's clients and mqadmin work with it unchanged, and its store is
  Apache's format. Broker and name server are one process without a JVM.
 END
-find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+cat >"$console/DEBIAN/control" <<END
+Package: firearrow-console
+Version: $version
+Architecture: all
+Maintainer: $maintainer
+Section: net
+Priority: optional
+Depends: firearrow (= $version), python3-jinja2, python3-starlette, python3-uvicorn
+Installed-Size: $(installed_of "$console")
+Description: web console for FireArrow and Apache RocketMQ
+ Pages for a browser that show topics, groups, messages and what is wrong with
+ them, of a broker that runs with consoleListen, or of any cluster.
+END
+find "$root" "$console" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 package=dist/firearrow_${version}_$(dpkg --print-architecture).deb
 dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >/dev/null
+dpkg-deb --root-owner-group -Zxz --build "$console" "dist/firearrow-console_${version}_all.deb" >/dev/null
 echo "$package: for Debian $release ($suite), $(du -k "$package" | cut -f1) KiB, installed $size KiB"

@@ -6,6 +6,7 @@ dist/.
 
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 from tests.packaging.image import newest
@@ -38,8 +39,12 @@ INSTALLED_KIB_MAX = 20480
 
 def main() -> None:
     package, root = newest(ROOT / "dist", "firearrow_*.deb"), WORK / "root"
+    console = newest(ROOT / "dist", "firearrow-console_*.deb")
     if is_outside():  # where Debian's archive can be reached
-        make_debian(package, root, "openssl", "python3-protobuf", "python3-yaml")  # which it recommends
+        more = [each.strip() for each in run("dpkg-deb", "--field", console, "Depends").split(",")[1:]]
+        make_debian(
+            package, root, "openssl", "python3-protobuf", "python3-yaml", *more
+        )  # which it recommends
     in_own_network("tests.packaging.deb")
     install(package, root)
     print(run("chroot", root, "firearrow", "--version").strip())
@@ -54,6 +59,7 @@ def main() -> None:
         stop(running)
     store = (root / STORE).stat()
     assert (store.st_uid, store.st_gid) == (user, group)
+    check_console(console, root)
     check_upgrade(package, root)
     check_removal(root)
 
@@ -82,6 +88,35 @@ def unit_command(root: Path) -> list[str]:
     lines = (root / "lib/systemd/system/firearrow.service").read_text().splitlines()
     [command] = [line.partition("=")[2] for line in lines if line.startswith("ExecStart=")]
     return [word for word in shlex.split(command) if word != "$FIREARROW_ARGS"]
+
+
+def check_console(package: Path, root: Path) -> None:
+    """A package of its own, with Debian's libraries; its pages are made."""
+    lacking = subprocess.run(
+        ["chroot", root, "firearrow", "console"], capture_output=True, text=True, check=False
+    )
+    assert lacking.returncode == 3
+    assert "install the package firearrow-console" in lacking.stderr, lacking
+    shutil.copy(package, root / "console.deb")
+    run("chroot", root, "dpkg", "--install", "/console.deb")
+    command = [
+        "chroot",
+        root,
+        "firearrow",
+        "console",
+        "--listen",
+        "127.0.0.1:28088",
+        "--namesrv",
+        "127.0.0.1:1",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        url = running.stdout.readline().split()[-1]
+        page = run("curl", "--silent", f"{url}/topics")
+        assert "The brokers cannot be reached" in page, page
+        running.terminate()
+    print("the console answers")
+    run("chroot", root, "dpkg", "--remove", "firearrow-console")
 
 
 def check_upgrade(package: Path, root: Path) -> None:
