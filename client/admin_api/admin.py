@@ -288,7 +288,10 @@ class Admin(Startable):
         for answer in await self.calls.ask_masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
             found |= read(answer.body, records.groups)
         plain = {self.namespace.unwrap(name): config for name, config in found.items()}
-        return {name: replace(config, group=name) for name, config in plain.items()}
+        return {
+            name: config if name == config.group else replace(config, group=name)
+            for name, config in plain.items()
+        }
 
     async def groups_of(self, topic: str) -> list[str]:
         """Groups that have an offset in the topic or members that subscribe it."""

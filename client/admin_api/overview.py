@@ -119,7 +119,8 @@ class Overview(Uncopied):
         for broker, configs in (await self._of_masters(self._configs_at)).items():
             for name, config in configs.items():
                 topic = self._admin.namespace.unwrap(name)
-                found.setdefault(topic, {})[broker] = replace(config, topic=topic)
+                own = config if topic == config.topic else replace(config, topic=topic)
+                found.setdefault(topic, {})[broker] = own
         return found
 
     async def _configs_at(self, address: str) -> dict[str, TopicConfig]:

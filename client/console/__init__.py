@@ -6,6 +6,8 @@ brokers decide what a visitor may see and do, by the visitor's own keys.
 - `__main__`: the process that `firearrow broker --console` starts
 - `actions`: what changes something: a form, a preview, a confirmation, a line in the log
 - `app`: what every request passes, and the errors that pages end with
+- `connections`: connections of visitors, bounded
+- `forms`: what they send, bounded
 - `jobs`: actions that run on after their request
 - `message_pages`: searches, one message, what comes live, dead letters
 - `pages`: the other pages
@@ -13,6 +15,7 @@ brokers decide what a visitor may see and do, by the visitor's own keys.
 - `rendering`: templates, cells with their links, curves
 - `server`: the command and its process
 - `sessions`: who visits: sessions, logins, failed logins
+- `shared`: whole lists, which pages share for a moment
 
 Templates and static files are in `templates` and `static`. htmx and uPlot are there with their licences.
 """

@@ -279,7 +279,12 @@ async def act(view: View) -> Response:
     except RocketMQError as error:
         return _form_page(view, name, values, str(error))
     if is_confirmed:
-        return await _do(view, name, question)
+        shared = view.access.admin.shared
+        shared.clear()
+        try:
+            return await _do(view, name, question)
+        finally:
+            shared.clear()
     assert view.session is not None
     return view.page(
         "action.html",

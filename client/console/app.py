@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -90,6 +91,8 @@ NAV = (
     ("Log", "/log"),
     ("Doctor", "/doctor"),
 )
+SHARED = (("config", "get"), ("group", "list"), ("status", ""), ("top", ""), ("topic", "list"))
+"""Questions about all that a cluster has, whose answers several pages show within a moment."""
 ONLY_FIREARROW = ("/waiting", "/transactions", "/ordered", "/pop", "/log")
 """Pages that Apache's brokers do not answer."""
 
@@ -166,7 +169,11 @@ class View:
     async def ask(self, command: str, verb: str = "", *words: str, **options: Any) -> Kept:  # noqa: ANN401 (Value)
         """Options by their names, with _ for -."""
         named = {f"--{name.strip('_').replace('_', '-')}": value for name, value in options.items()}
-        return await ask(Question(command, verb, named, words), self.access.context, self.access.admin)
+        question, access = Question(command, verb, named, words), self.access
+        if (command, verb) not in SHARED:
+            return await ask(question, access.context, access.admin)
+        key = (command, *question.arguments())
+        return await access.admin.shared.once(key, partial(ask, question, access.context, access.admin))
 
     def page(self, template: str, status: int = 200, **values: object) -> HTMLResponse:
         return HTMLResponse(self.html(template, **values), status)

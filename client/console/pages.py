@@ -29,7 +29,7 @@ from firearrow.client.console.forms import form_of
 from firearrow.client.console.jobs import COLUMNS as JOB_COLUMNS
 from firearrow.client.console.questions import Kept, Table
 from firearrow.client.console.rendering import Curve, address, bars, curve, path, thinned
-from firearrow.client.console.sessions import LoginRefused
+from firearrow.client.console.sessions import LoginRefused, may_watch
 
 ROWS = 100
 """Of a table on one page."""
@@ -81,20 +81,23 @@ class Shown:
 
 async def curves(view: View, wanted: Iterable[tuple[str, str, Kind]], since: str = "-1h") -> list[Curve]:
     """The history of these series, added up over the brokers; none of Apache's."""
-    found = []
-    for name, title, kind in wanted:
+
+    async def one(name: str, title: str, kind: Kind) -> Curve | None:
         try:
             kept = await view.ask("top", since=since, series=name)
         except (OnlyFireArrow, BrokerError):
-            continue
+            return None
         rows = [row for row in kept.table.rows if row["series"] == name]
-        if rows:
-            loaded = address("/series", name=name, since=since)
-            found.append(curve(title, _sum([row["values"] for row in rows]), kind, loaded))
-    return found
+        loaded = address("/series", name=name, since=since)
+        return curve(title, _sum([row["values"] for row in rows]), kind, loaded) if rows else None
+
+    found = await asyncio.gather(*(one(*each) for each in wanted))
+    return [each for each in found if each is not None]
 
 
 def _sum(series: Sequence[Sequence[float | None]]) -> list[float | None]:
+    if len(series) == 1:
+        return list(series[0])
     return [
         sum(known) if (known := [value for value in values if value is not None]) else None
         for values in zip(*series, strict=False)
@@ -275,13 +278,7 @@ async def clients(view: View) -> Response:
 
 async def config(view: View) -> Response:
     kept = await view.ask("config", "get")
-    changed: set[tuple[str, str]] | None = set()
-    try:
-        for broker in sorted({row["broker"] for row in kept.table.rows}):
-            options = (await Extensions(view.access.admin).status(broker)).get("options", {})
-            changed |= {(broker, key) for key in options}
-    except (OnlyFireArrow, BrokerError):
-        changed = None  # defaults are not known
+    changed = await _changed_options(view, {row["broker"] for row in kept.table.rows})
     only_changed = view.get("changed") == "1"
     rows = [
         {**row, "changed": None if changed is None else (row["broker"], row["key"]) in changed}
@@ -292,6 +289,17 @@ async def config(view: View) -> Response:
     return view.page("config.html", shown=shown, has_defaults=changed is not None)
 
 
+async def _changed_options(view: View, brokers: set[str]) -> set[tuple[str, str]] | None:
+    """Broker and key of those that differ from their defaults; None: only FireArrow's brokers report that."""
+    extensions, found = Extensions(view.access.admin), set[tuple[str, str]]()
+    try:
+        for broker in sorted(brokers):
+            found |= {(broker, key) for key in (await extensions.status(broker)).get("options", {})}
+    except (OnlyFireArrow, BrokerError):
+        return None
+    return found
+
+
 async def log(view: View) -> Response:
     """The last lines of the brokers' logs, newest first."""
     kept = await view.ask("log", lines=LOG_LINES, level=view.get("level"), broker=view.get("broker"))
@@ -300,9 +308,13 @@ async def log(view: View) -> Response:
 
 
 async def jobs(view: View) -> Response:
-    """Those of this visitor, and those of commands on this machine."""
+    """Those of this visitor, and those of commands on this machine for who may watch the brokers."""
     own = Table(JOB_COLUMNS, [job.row() for job in view.console.jobs.of(view.access.user)])
-    kept = await view.ask("jobs", "", *view.console.job_folders)
+    kept = Kept()
+    if await may_watch(view.access):
+        kept = await view.ask("jobs", "", *view.console.job_folders)
+    else:
+        kept.note("those of this machine are shown to users with Get on the cluster")
     return view.page("jobs.html", own=own, shown=Shown(view, kept.table, "job"), notes=kept.notes)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import inspect
 import ipaddress
 import logging
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import uvicorn
 
@@ -28,8 +30,9 @@ log = logging.getLogger("firearrow.console")
 LISTEN = "127.0.0.1:8088"
 KEEP_ALIVE_S = 20
 HEAD_BYTES_MAX = 32 << 10
+NEWER: dict[str, Any] = {"timeout_graceful_shutdown": 2, "h11_max_incomplete_event_size": HEAD_BYTES_MAX}
+"""Options that the uvicorn of Debian 12 lacks."""
 CHECK_S = 1.0
-STOP_S = 2
 NICENESS = 5
 
 
@@ -163,6 +166,7 @@ async def _run(console: Console, listening: socket.socket, given: argparse.Names
         {**pages.PAGES, **message_pages.PAGES, **actions.PAGES},
         {**pages.FORMS, **actions.FORMS},
     )
+    known = inspect.signature(uvicorn.Config).parameters
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -175,8 +179,7 @@ async def _run(console: Console, listening: socket.socket, given: argparse.Names
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=STOP_S,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+            **{name: value for name, value in NEWER.items() if name in known},
             ssl_certfile=given.tls_cert,
             ssl_keyfile=given.tls_key,
         )

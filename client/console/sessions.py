@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ClientError, RocketMQError, TransportError
 from firearrow.client.cli.contexts import Context
+from firearrow.client.console.shared import PageAdmin
 
 SESSIONS_MAX, SESSIONS_OF_USER_MAX = 1000, 20
 SESSION_IDLE_S = 8 * 3600.0
@@ -44,7 +45,7 @@ class Access:
     """What requests of a visitor are made with. `user`: "" without a login."""
 
     context: Context
-    admin: Admin
+    admin: PageAdmin
     user: str = ""
 
 
@@ -181,21 +182,12 @@ class Gate:
 
     async def look(self) -> None:
         """Ask without keys whether the brokers have users. TransportError, ClientError: they do not answer."""
-        try:
-            admin = (await self.unsigned()).admin
-            for broker in await admin.calls.masters():
-                await admin.broker_runtime(broker)
-        except BrokerError as error:
-            if not is_refusal(error):
-                raise
-            self.has_users = True
-        else:
-            self.has_users = False
+        self.has_users = not await may_watch(await self.unsigned())
 
     async def unsigned(self) -> Access:
         """Without keys; one for all."""
         if self._open is None:
-            admin = await Admin(client=self._context.client_options(), timeout_s=self._timeout_s).start()
+            admin = await PageAdmin(client=self._context.client_options(), timeout_s=self._timeout_s).start()
             self._open = Access(self._context, admin)
         return self._open
 
@@ -209,7 +201,7 @@ class Gate:
             address, user
         )  # until the answer is there: many tries at once are limited as well
         context = replace(self._context, access_key=user, secret_key=password)
-        admin = await Admin(client=context.client_options(), timeout_s=self._timeout_s).start()
+        admin = await PageAdmin(client=context.client_options(), timeout_s=self._timeout_s).start()
         try:
             await self._try(admin, user)
         except BaseException:
@@ -255,6 +247,18 @@ def login_fault(error: BrokerError, user: str) -> str | None:
     if OF_RIGHTS.search(remark) or OF_WAITS.search(remark) or not is_refusal(error):
         return None
     return "the broker refuses this user"
+
+
+async def may_watch(access: Access) -> bool:
+    """Whether all brokers let this user see how they are. TransportError, ClientError: one does not answer."""
+    try:
+        for broker in await access.admin.calls.masters():
+            await access.admin.broker_runtime(broker)
+    except BrokerError as error:
+        if not is_refusal(error):
+            raise
+        return False
+    return True
 
 
 def is_refusal(error: ClientError) -> bool:
