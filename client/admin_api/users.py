@@ -67,12 +67,13 @@ class Users:
 
     async def list_users(self, part: str = "") -> list[UserRecord]:
         """Users whose names contain the text, of all masters."""
-        found = []
+        found: list[UserRecord] = []
+        none: list[UserRecord] = []
         for broker, address in (await self._masters()).items():
             answer = await self._admin.calls.ask(
                 address, RequestCode.AUTH_LIST_USER, {"filter": part} if part else {}
             )
-            found += _read(answer.body, partial(_users, broker), [])
+            found += _read(answer.body, partial(_users, broker), none)
         return found
 
     async def get(self, name: str) -> dict[str, UserRecord | None]:

@@ -455,6 +455,8 @@ async def download(view: View) -> Response:
 async def dead_letters_of(view: View) -> Response:
     """Those of a group, grouped by the topic that they came from, with what became of each."""
     name = view.part("group")
+    if view.get("text") and view.console.mask_bodies:
+        raise ConfigError("text: this console shows no bodies, and does not search in them")
     try:
         kept = await _letters(view, name)
         receipts = (await view.ask("dlq", "receipts", name)).table.rows

@@ -208,7 +208,7 @@ def test_actions(site: Site, visitor: Visitor) -> None:
     first, second = sorted(ids(visitor.page("/dead-letters/billing")))
     act("redrive", group="billing", __ids=first)
     act("drop", group="billing", __ids=second)
-    assert f"billing {FAILING} 0" in own(visitor.page("/dead-letters"))
+    assert re.search(r"billing [12] 0 ", own(visitor.page("/dead-letters")))  # ours is removed
     if not site.is_apache:
         act("trim-topic", topic="made", __before="+1h")
         act("purge-topic", topic="made")

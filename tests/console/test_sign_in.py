@@ -15,6 +15,7 @@ from firearrow.client import blocking
 from firearrow.client.base.errors import BrokerError
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, Credentials
+from firearrow.client.console.app import NAV
 from firearrow.client.console.sessions import (
     ADDRESS_MAX,
     NAME_MAX,
@@ -239,6 +240,36 @@ def test_users_are_added_and_changed(console: ConsoleProcess) -> None:
     assert not {"clerk-word", "other-word", "mistyped"} & set(re.findall(r"[\w-]+", log))
 
 
+def test_one_small_right(broker: BrokerProcess, console: ConsoleProcess) -> None:
+    """A user who may only consume one topic sees no other, no group, no option, no user, no log, no job of others."""
+    with SignedSocket(broker.address) as root, console.visitor() as visitor:
+        assert root.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("hidden-one")).code == 0
+        create_user(root, "small", "small-word")
+        grant(root, "small", "Topic:orders", "Sub")
+        assert visitor.sign_in("small", "small-word").status_code == 303
+        for _, href in NAV:
+            answer = visitor.get(href)
+            assert answer.status_code in (200, 403), href
+            for secret in ("hidden-one", ROOT, "fileReservedTime", "INFO", LOOKER[0]):
+                assert secret not in answer.text, (href, secret)
+        for path in (
+            "/topics/hidden-one",
+            "/topics/hidden-one/messages",
+            "/users/small",
+            "/groups/any",
+            "/series?name=in",
+        ):
+            assert visitor.get(path).status_code in (403, 404), path
+        assert "Get on the cluster" in visitor.page("/jobs")
+        for action, values in (
+            ("delete-topic", {"topic": "orders"}),
+            ("set-config", {"option": "fileReservedTime=71"}),
+        ):
+            assert (
+                "no permission" in visitor.preview(action, **values).text + visitor.act(action, **values).text
+            )
+
+
 def test_masked_bodies(broker: BrokerProcess, tmp_path: Path) -> None:
     assert broker.name_server is not None
     with (
@@ -247,6 +278,8 @@ def test_masked_bodies(broker: BrokerProcess, tmp_path: Path) -> None:
     ):
         visitor.sign_in(ROOT, ROOT_PASSWORD)
         assert "secret body" not in visitor.page("/topics/orders/messages?key=k1")
+        for path in ("/topics/orders/messages", "/dead-letters/any"):  # what is found would show it
+            assert visitor.get(f"{path}?text=secret").status_code == 400
 
 
 def test_forms_of_other_sites(console: ConsoleProcess) -> None:
