@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.columnar.columns import Columns
 from firearrow.spark_tools.arrow.columns import ALL, arrays, record_batch, record_batches
-from firearrow.spark_tools.datasource.rows import even
+from firearrow.spark_tools.tables.dataset import even
 from tests.spark.record_bytes import record_bytes, spans_of
 
 BROKER = "broker"
