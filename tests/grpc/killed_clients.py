@@ -281,9 +281,9 @@ class Transactions(Worker):
                 body = bytes(asked.message.body)
                 if not body:
                     continue
-                self.checked.add(body)
                 ids = asked.transaction_id, asked.message.system_properties.message_id
                 self._end(caller, body, *ids, source="SOURCE_SERVER_CHECK")
+                self.checked.add(body)
         except (grpc.RpcError, ValueError, StopIteration):
             return  # the caller has ended
 
