@@ -11,11 +11,10 @@ brokers decide what a visitor may see and do, by the visitor's own keys.
 - `jobs`: actions that run on after their request
 - `message_pages`: searches, one message, what comes live, dead letters
 - `pages`: the other pages
-- `questions`: verbs of the command line, with what they print kept as values
+- `questions`: verbs of the command line, with what they print kept as values; what pages share
 - `rendering`: templates, cells with their links, curves
 - `server`: the command and its process
 - `sessions`: who visits: sessions, logins, failed logins
-- `shared`: whole lists, which pages share for a moment
 
 Templates and static files are in `templates` and `static`. htmx and uPlot are there with their licences.
 """

@@ -6,15 +6,18 @@ here can be asked: others read files or run commands of this machine. Loop threa
 """
 
 import argparse
+import asyncio
 import contextlib
 import io
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.records import GroupConfig
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.cli.command import Call, Command
 from firearrow.client.cli.contexts import Context
@@ -39,10 +42,13 @@ COMMANDS = {
 }
 """Command → the package of its module, which is imported with the first question: the first page comes sooner."""
 EDITED = "--body"
+SHARED_S = 1.5
+"""For how long whole lists of a cluster, which several questions of a page need, are shared."""
 NO_FILES = ("--ids", EDITED)
 """Options whose values name a file if they start with @."""
 VALUE_CHARS_MAX, BODY_CHARS_MAX = 4096, 1 << 20
 
+T = TypeVar("T")
 Value = str | int | bool | Sequence[str] | None
 
 
@@ -190,3 +196,48 @@ async def ask(question: Question, context: Context, admin: Admin, kept: Kept | N
     finally:
         await call.close()
     return kept
+
+
+# ---- answers that pages share ----
+
+
+class Shared:
+    """Answers by what was asked; those who ask meanwhile wait for the same answer. They must not change an answer."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def once(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer of less than SHARED_S ago, or a new one. Errors are not kept."""
+        task = self._answers.get(key)
+        if task is None:
+            task = asyncio.create_task(ask())
+            self._answers[key] = task
+            task.add_done_callback(lambda done: self._answered(key, done))
+        answer: T = await asyncio.shield(task)
+        return answer
+
+    def _answered(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._drop(key, task)
+        else:
+            asyncio.get_running_loop().call_later(SHARED_S, self._drop, key, task)
+
+    def _drop(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+        if self._answers.get(key) is task:
+            del self._answers[key]
+
+    def clear(self) -> None:
+        """Something was changed."""
+        self._answers.clear()
+
+
+class PageAdmin(Admin):
+    """An Admin whose list of groups is shared: each question about a group asks whether there is one."""
+
+    @cached_property
+    def shared(self) -> Shared:
+        return Shared()
+
+    async def groups(self) -> dict[str, GroupConfig]:
+        return await self.shared.once("groups", super().groups)

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import inspect
 import ipaddress
 import logging
 import os
@@ -12,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import uvicorn
 
@@ -22,16 +20,12 @@ from firearrow.client.cli.contexts import chosen_context
 from firearrow.client.cli.messages.body_formats import NAMES, BodyFormat, body_format
 from firearrow.client.console import actions, message_pages, pages
 from firearrow.client.console.app import Console, application
-from firearrow.client.console.connections import Connection
+from firearrow.client.console.connections import configured
 from firearrow.client.console.sessions import Gate
 
 log = logging.getLogger("firearrow.console")
 
 LISTEN = "127.0.0.1:8088"
-KEEP_ALIVE_S = 20
-HEAD_BYTES_MAX = 32 << 10
-NEWER: dict[str, Any] = {"timeout_graceful_shutdown": 2, "h11_max_incomplete_event_size": HEAD_BYTES_MAX}
-"""Options that the uvicorn of Debian 12 lacks."""
 CHECK_S = 1.0
 NICENESS = 5
 
@@ -166,24 +160,7 @@ async def _run(console: Console, listening: socket.socket, given: argparse.Names
         {**pages.PAGES, **message_pages.PAGES, **actions.PAGES},
         {**pages.FORMS, **actions.FORMS},
     )
-    known = inspect.signature(uvicorn.Config).parameters
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            loop="none",
-            http=Connection,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            **{name: value for name, value in NEWER.items() if name in known},
-            ssl_certfile=given.tls_cert,
-            ssl_keyfile=given.tls_key,
-        )
-    )
+    server = uvicorn.Server(configured(app, given.tls_cert, given.tls_key))
     async with _ending(console, server, given):
         await server.serve(sockets=[listening])
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ClientError, RocketMQError, TransportError
 from firearrow.client.cli.contexts import Context
-from firearrow.client.console.shared import PageAdmin
+from firearrow.client.console.questions import PageAdmin
 
 SESSIONS_MAX, SESSIONS_OF_USER_MAX = 1000, 20
 SESSION_IDLE_S = 8 * 3600.0

@@ -115,7 +115,7 @@ install -D -m 644 -t "$root/usr/share/doc/firearrow/docs" docs/*.md
 find "$root/usr/share/doc/firearrow/docs" \( -name 'ARCHITECTURE*' -o -name 'BENCHMARKS*' -o -name 'SPARK*' \) -delete
 gzip -9n "$root"/usr/share/doc/firearrow/*.md "$root"/usr/share/doc/firearrow/docs/*.md
 install -D -m 644 LICENSE "$console/usr/share/doc/firearrow-console/copyright"
-mv "$root/usr/share/doc/firearrow/docs/CONSOLE.md.gz" "$console/usr/share/doc/firearrow-console"
+mv "$root/usr/share/doc/firearrow/docs"/CONSOLE.* "$console/usr/share/doc/firearrow-console"
 install -D -m 644 "$here/firearrow.1" "$root/usr/share/man/man1/firearrow.1"
 gzip -9n "$root/usr/share/man/man1/firearrow.1"
 gzip -9nc CHANGELOG.md >"$root/usr/share/doc/firearrow/changelog.gz"

@@ -265,9 +265,7 @@ def test_one_small_right(broker: BrokerProcess, console: ConsoleProcess) -> None
             ("delete-topic", {"topic": "orders"}),
             ("set-config", {"option": "fileReservedTime=71"}),
         ):
-            assert (
-                "no permission" in visitor.preview(action, **values).text + visitor.act(action, **values).text
-            )
+            assert "no permission" in visitor.preview(action, **values).text
 
 
 def test_masked_bodies(broker: BrokerProcess, tmp_path: Path) -> None:
