@@ -152,7 +152,7 @@ ACTIONS = {
     "revoke": Action("Revoke a right", "user", "revoke", ("name", "resource"), (), True, True),
     "delete-user": Action("Delete a user", "user", "delete", ("name",), (), True, True),
 }
-ONLY_FIREARROW = ("trim-topic", "purge-topic", "close-client")
+ONLY_FIREARROW = ("trim-topic", "purge-topic", "close-client", "unlock-queue", "park-head")
 """Actions that Apache's brokers cannot do."""
 OPTIONAL_WORDS = {("seek-group", "topic"), ("revoke", "resource")}
 

@@ -93,7 +93,7 @@ NAV = (
 )
 SHARED = (("config", "get"), ("group", "list"), ("status", ""), ("top", ""), ("topic", "list"))
 """Questions about all that a cluster has, whose answers several pages show within a moment."""
-ONLY_FIREARROW = ("/waiting", "/transactions", "/ordered", "/pop", "/log")
+ONLY_FIREARROW = ("/transactions", "/ordered", "/pop", "/log")
 """Pages that Apache's brokers do not answer."""
 
 
