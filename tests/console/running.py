@@ -101,11 +101,14 @@ class Visitor(httpx.Client):
         return self.post(f"/actions/{action}", data=confirmed)
 
     def form(self, values: dict[str, str]) -> dict[str, str]:
-        fields = {
+        return self.fields(values) | {"csrf": self.token()}
+
+    @staticmethod
+    def fields(values: dict[str, str]) -> dict[str, str]:
+        return {
             f"f.--{name[2:].replace('_', '-')}" if name.startswith("__") else f"f.{name}": value
             for name, value in values.items()
         }
-        return fields | {"csrf": self.token()}
 
 
 def name_server(broker: BrokerProcess) -> str:

@@ -1,5 +1,6 @@
 """The console against Apache's broker and against ours, with data made by the official Java client: every page answers,
-or states that only FireArrow's brokers do; and every action works."""
+or states that only FireArrow's brokers do; and every action works. A real Chromium, if
+it is installed, shows the pages and sends the forms."""
 
 import html
 import re
@@ -7,12 +8,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
+
+pytest.importorskip("selenium")
+
 from httpx import Response
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
 
 from firearrow.client.console.actions import ACTIONS
 from firearrow.client.console.actions import ONLY_FIREARROW as OWN_ACTIONS
 from firearrow.client.console.app import NAV
 from firearrow.client.console.app import ONLY_FIREARROW as OWN_PAGES
+from tests.console.browser import CHROMIUM, DRIVER, BrowserVisitor, chromium, quiet
 from tests.console.java_data import FAILING, HOSTILE, ORDERS, Made, make
 from tests.console.running import ConsoleProcess, Visitor
 from tests.interop.driver import Driver
@@ -23,6 +30,7 @@ from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.interop
 TOPICS = {"orders": "2", "steps": "1", "payments": "2"}
+SETTINGS = {"autoCreateTopicEnable": "true", "brokerName": "broker-a", "transactionCheckMax": "1000"}
 NO_USERS = ("add-user", "set-user", "grant", "revoke", "delete-user")
 """Actions that need a broker with users."""
 REASON = "Only FireArrow's brokers answer this"
@@ -46,7 +54,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     need(lambda: java_class_path("client5"))
     folder = tmp_path_factory.mktemp(request.param)
     kind = Apache if request.param == "apache" else FireArrow
-    with kind(folder / "store", {"autoCreateTopicEnable": "true", "brokerName": "broker-a"} | LIFE) as peer:
+    with kind(folder / "store", LIFE | SETTINGS) as peer:
         for topic, queues in TOPICS.items():
             here("topic", "create", topic, "--queues", queues, name_server=peer.name_server).succeeded()
         client = Driver("java5", peer.name_server, folder / "home")
@@ -57,9 +65,19 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             client.stop()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome | None]:
+    if not (CHROMIUM and DRIVER):
+        yield None
+        return
+    with chromium() as made:
+        yield made
+
+
 @pytest.fixture
-def visitor(site: Site) -> Iterator[Visitor]:
-    with site.console.visitor() as made:
+def visitor(site: Site, browser: Chrome | None) -> Iterator[Visitor]:
+    url = site.console.url
+    with Visitor(url) if browser is None else BrowserVisitor(url, browser) as made:
         yield made
 
 
@@ -84,6 +102,24 @@ def test_every_page_answers_or_states_why_not(site: Site, visitor: Visitor) -> N
             assert "<h1>" in visitor.page(href), href
     for href in ("/ordered?group=ordered", "/pop?group=billing"):
         visitor.page(href, 501 if site.is_apache else 200)
+
+
+def test_no_page_makes_the_browser_complain(site: Site, browser: Chrome | None) -> None:
+    if browser is None:
+        pytest.skip("needs chromium and chromium-driver (apt-get install)")
+    paths = [href for _, href in NAV if not (site.is_apache and href in OWN_PAGES)]
+    paths += [f"/actions/{name}" for name in ACTIONS if not (site.is_apache and name in OWN_ACTIONS)]
+    paths += [
+        "/topics/orders",
+        "/topics/orders/messages?from=start",
+        "/groups/billing",
+        "/groups/ordered/compared",
+    ]
+    paths += [f"/topics/orders/messages/{site.made.orders[0]}", "/dead-letters/billing"]
+    for path in paths:
+        with quiet(browser):
+            browser.get(site.console.url + path)
+        assert browser.find_element(By.TAG_NAME, "h1").text, path
 
 
 def test_home(site: Site, visitor: Visitor) -> None:

@@ -1,7 +1,6 @@
 """Pages in a real Chromium: nothing hostile runs, everything is accessible, live parts move, and forms work."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +15,18 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from firearrow.client import blocking
 from firearrow.client.base.message import Message
-from tests.console.browser import CHROMIUM, DRIVER, PHONE, WIDE, axe_script, chromium, size, theme
+from tests.console.browser import (
+    CHROMIUM,
+    DRIVER,
+    PHONE,
+    WAIT_S,
+    WIDE,
+    axe_script,
+    chromium,
+    quiet,
+    size,
+    theme,
+)
 from tests.console.conftest import Site
 from tests.console.running import HOSTILE, name_server
 from tests.console.screenshots import shown_pages
@@ -25,7 +35,6 @@ from tests.console.shown_data import fill_more
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs chromium and chromium-driver (apt-get install)"
 )
-WAIT_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +52,6 @@ def pages(site: Site, clients: None) -> dict[str, str]:
 def browser(clients: None) -> Iterator[Chrome]:
     with chromium() as made:
         yield made
-
-
-@contextmanager
-def quiet(browser: Chrome) -> Iterator[None]:
-    """The browser complains about nothing meanwhile: no violation of the policy, no error of a script."""
-    browser.get_log("browser")
-    yield
-    complaints = [each["message"] for each in browser.get_log("browser") if "404" not in each["message"]]
-    assert complaints == []
 
 
 def wait_for(browser: Chrome, script: str) -> object:
