@@ -56,7 +56,7 @@ cdef class EpollPoller:
     cdef int first, last
     cdef readonly bint in_pass
     cdef readonly Histogram turns  # The length of each pass, in microseconds.
-    cdef PassListener listener            # None: nobody listens
+    cdef PassListener listener            # None: there is none
     cdef bint time_cached                 # `now` is valid: during a pass
     cdef double now
     cdef PendingRead reads[EVENTS_MAX]    # reads not yet passed to their connections

@@ -106,7 +106,6 @@ def run_sql(given: SqlArguments) -> int:
     """Query topics with SQL, in the files of a store or at live brokers. Needs DuckDB: pip install duckdb.
 
     firearrow sql "select tags, count(*) from Orders group by tags" --path ~/firearrow/store
-    firearrow sql "select queueId, queueOffset, decode(body) from Orders where keys = 'o-1'"
     firearrow sql 'select avg(json_extract(decode(body), "$.price")::double) from Orders' --from 2026-01-01
     """
     if given.path and given.namesrv:

@@ -69,6 +69,7 @@ def test_there_and_back(ours: Peer, apache: Peer, tmp_path: Path) -> None:
     """Apache's topic is exported and imported at ours; that is copied to Apache, and killed in the middle."""
     first, second, third = new_topic(apache), new_topic(ours), unique("back")
     fill(apache, first)
+    eventually(lambda: len(contents(apache, first)) == COUNT + 8, what="Apache's entries of what is stored")
     file = tmp_path / "first.jsonl"
     done = Cli(apache.name_server)("topic", "export", first, str(file)).rows[0]
     assert (done["messages"], done["missing"], done["damaged"]) == (COUNT + 8, 0, 0)

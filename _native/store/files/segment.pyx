@@ -154,7 +154,9 @@ cdef class Segment:
     @property
     def path(self):
         # type: (...) -> str
-        return os.path.join(self.folder, file_name(self.base) if self.name is None else self.name)
+        # not os.fspath, which makes a TypeError of a lack of memory
+        folder = self.folder if isinstance(self.folder, str) else self.folder.__fspath__()
+        return os.path.join(folder, file_name(self.base) if self.name is None else self.name)
 
     def __dealloc__(self):
         if self.map is not NULL:
