@@ -8,7 +8,7 @@
 # It has what broker and command line need; the Spark tools need pip in any case.
 set -eu
 cd "$(dirname "$0")/../.."
-here=packaging/deb work=build/deb root=build/deb/root console=build/deb/console size_max=20480
+here=packaging/deb work=build/deb root=build/deb/root console=build/deb/console size_max=21504
 
 fail() {
     echo "make deb: $1" >&2

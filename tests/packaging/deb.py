@@ -34,7 +34,7 @@ OURS = (
     "usr/share/man/man1/firearrow.1.gz",
     "usr/share/doc/firearrow/docs",
 )
-INSTALLED_KIB_MAX = 20480
+INSTALLED_KIB_MAX = 21504
 
 
 def main() -> None:
