@@ -3,10 +3,8 @@
 LITE_SUBSCRIPTION_CTL (200071), POP_LITE_MESSAGE (200070).
 """
 
-import logging
 from typing import NamedTuple
 
-from firearrow._native.fastpath.long_polling import weight_without_body
 from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import loads_body
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -19,7 +17,8 @@ from firearrow.broker.lite.events import hold_key
 from firearrow.broker.lite.pops import LitePops
 from firearrow.broker.lite.service import LiteService, StartAt, SubscriptionsFull
 from firearrow.broker.lite.subscriptions import LiteClient
-from firearrow.broker.pop.long_polling import HOLD_MS_MAX, HeldPop, PopHoldService
+from firearrow.broker.pop.long_polling import PopHoldService
+from firearrow.broker.pop.permissions import MESSAGES_MAX, check_pop
 from firearrow.broker.pop.pop import PopQuery, PopResult
 from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE
 from firearrow.broker.tables import json_fields
@@ -28,11 +27,6 @@ from firearrow.broker.tables.offsets import InvalidOffset
 from firearrow.broker.tables.subscription_filter import EntryFilter
 from firearrow.broker.tables.subscriptions import CLIENT_ID_CHARS_MAX
 
-log = logging.getLogger("firearrow.pop")
-
-MESSAGES_MAX = 32
-TOO_LATE_MS = 500
-"""A pop is refused if it arrives this long after its deadline."""
 ENTRIES_MAX = 64
 """Subscriptions of one LITE_SUBSCRIPTION_CTL."""
 PARTIAL_ADD, PARTIAL_REMOVE, COMPLETE_ADD, COMPLETE_REMOVE = (
@@ -210,7 +204,17 @@ class LitePopHandler:
         )
         popped = PopResult(self._clock.now_ms(), ORDER_REVIVE_QUEUE)
         self._pops.pop(query, pop.client, popped)
-        code = ResponseCode.SUCCESS if popped.count else self._hold(request, peer, pop, final)
+        code: int | None = ResponseCode.SUCCESS if popped.count else ResponseCode.POLLING_TIMEOUT
+        if not popped.count and not final:
+            code = self._holds.hold(
+                request,
+                peer,
+                hold_key(pop.client),
+                pop.born_ms,
+                pop.poll_ms,
+                self._access,
+                lambda is_final: self._run(request, peer, pop, final=is_final),
+            )
         if code is None or request.is_oneway:
             return
         body = b"".join(popped.bodies)
@@ -226,14 +230,8 @@ class LitePopHandler:
 
     def _check(self, peer: Peer, pop: LitePopRequest, final: bool) -> None:
         options = self._config.options
-        ip = options.broker_ip or peer.local[0]
-        if not final and self._clock.now_ms() - pop.born_ms - pop.poll_ms > TOO_LATE_MS:
-            raise Refusal(ResponseCode.POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
-        if not options.broker_permission & name_rules.PERM_READ:
-            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] pop message is forbidden")
-        if pop.count_max > MESSAGES_MAX:
-            remark = f"the broker[{ip}] pop message's num is greater than 32"
-            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        late_ms = self._clock.now_ms() - pop.born_ms - pop.poll_ms
+        check_pop(options, peer, late_ms, pop.count_max, final=final)
         longest = options.timer_max_delay_s * 1000
         if pop.count_max < 1 or not 0 < pop.invisible_ms <= longest:
             remark = f"maxMsgNum must be 1 to {MESSAGES_MAX}, invisibleTime 1 to {longest}"
@@ -251,25 +249,3 @@ class LitePopHandler:
         if not bound_group(self._groups, pop.client.group, pop.topic).consume_enable:
             remark = f"subscription group no permission, {pop.client.group}"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
-
-    def _hold(self, request: RemotingCommand, peer: Peer, pop: LitePopRequest, final: bool) -> int | None:
-        """Hold the request and return None, or return the response code if it cannot be held."""
-        deadline_ms = pop.born_ms + min(pop.poll_ms, HOLD_MS_MAX)
-        if final or pop.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
-            return ResponseCode.POLLING_TIMEOUT
-        key, generation = hold_key(pop.client), self._access.generation
-
-        def again(is_final: bool) -> None:
-            try:
-                self._access.check(request, peer, generation)
-                self._run(request, peer, pop, final=is_final)
-            except Refusal as refusal:
-                peer.reply(request.answer(refusal.code, refusal.remark, refusal.ext))
-                self._holds.retry_held_soon(key)
-            except Exception as error:  # answer this client; other held pops are not affected
-                log.exception("a held pop of %s@%s failed", pop.client.group, pop.topic)
-                peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
-
-        held = HeldPop(key, peer, deadline_ms, again, weight_without_body(request))
-        request.held = self._holds.add(held)
-        return None if request.held else ResponseCode.POLLING_FULL

@@ -8,7 +8,6 @@ import logging
 import random
 from typing import NamedTuple
 
-from firearrow._native.fastpath.long_polling import weight_without_body
 from firearrow._native.protocol import name_rules
 from firearrow._native.store.message_store import GetStatus, MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -17,8 +16,15 @@ from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
-from firearrow.broker.pop.permissions import NO_POP, PopPermissions, PopTarget, rotated
+from firearrow.broker.pop.long_polling import PopHoldService
+from firearrow.broker.pop.permissions import (
+    MESSAGES_MAX,
+    NO_POP,
+    PopPermissions,
+    PopTarget,
+    check_pop,
+    rotated,
+)
 from firearrow.broker.pop.pop import PopQuery, PopResult, PopService
 from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.quotas.quota_check import QuotaCheck
@@ -29,11 +35,6 @@ from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.pop")
 
-MESSAGES_MAX = 32
-"""Of one answer; a peek for more gets this many, a pop is refused."""
-TOO_LATE_MS = 500
-"""A pop is refused if it arrives this long after its deadline."""
-POLL_MS_MAX = 600_000
 FROM_START = 0
 
 
@@ -111,7 +112,17 @@ class PopHandler:
             log.info(
                 "a check point cannot be stored now; the pop returns %d messages: %s", popped.count, refused
             )
-        code = ResponseCode.SUCCESS if popped.count else self._hold(request, peer, pop, final)
+        code: int | None = ResponseCode.SUCCESS if popped.count else ResponseCode.POLLING_TIMEOUT
+        if not popped.count and not final:
+            code = self._hold_service.hold(
+                request,
+                peer,
+                (pop.topic, pop.group, max(pop.queue_id, -1)),
+                pop.born_ms,
+                pop.poll_ms,
+                self._access,
+                lambda is_final: self._run(request, peer, pop, final=is_final),
+            )
         if popped.rest > 0 and (popped.count or popped.skipped):
             self._hold_service.retry_held_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
         if code is None:
@@ -129,15 +140,10 @@ class PopHandler:
 
     def _check(self, peer: Peer, pop: PopRequest, final: bool) -> tuple[GroupConfig, TopicConfig]:
         options = self._config.options
-        ip = options.broker_ip or peer.local[0]
-        if not final and self._clock.now_ms() - pop.born_ms - pop.poll_ms > TOO_LATE_MS:
-            raise Refusal(ResponseCode.POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
-        if not options.broker_permission & name_rules.PERM_READ:
-            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] pop message is forbidden")
-        if pop.count_max > MESSAGES_MAX:
-            remark = f"the broker[{ip}] pop message's num is greater than 32"
-            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        late_ms = self._clock.now_ms() - pop.born_ms - pop.poll_ms
+        check_pop(options, peer, late_ms, pop.count_max, final=final)
         if not options.timer_topic:
+            ip = options.broker_ip or peer.local[0]
             remark = f"the broker[{ip}] pop message is forbidden because timerWheelEnable is false"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         topic = self._topics.get(pop.topic)
@@ -235,29 +241,6 @@ class PopHandler:
         return number
 
     # ---- long polling ----
-
-    def _hold(self, request: RemotingCommand, peer: Peer, pop: PopRequest, final: bool) -> int | None:
-        """Hold the request and return None, or return the response code if it cannot be held."""
-        deadline_ms = pop.born_ms + min(pop.poll_ms, POLL_MS_MAX)
-        if final or pop.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
-            return ResponseCode.POLLING_TIMEOUT
-
-        key, generation = (pop.topic, pop.group, max(pop.queue_id, -1)), self._access.generation
-
-        def again(is_final: bool) -> None:
-            try:
-                self._access.check(request, peer, generation)
-                self._run(request, peer, pop, final=is_final)
-            except Refusal as refusal:
-                peer.reply(request.answer(refusal.code, refusal.remark, refusal.ext))
-                self._hold_service.retry_held_soon(key)  # the messages are for the next one
-            except Exception as error:  # answer this client; other held pops are not affected
-                log.exception("a held pop of %s@%s failed", pop.group, pop.topic)
-                peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
-
-        held = HeldPop(key, peer, deadline_ms, again, weight_without_body(request))
-        request.held = self._hold_service.add(held)
-        return None if request.held else ResponseCode.POLLING_FULL
 
 
 def _status(popped: PopResult) -> str:

@@ -11,10 +11,13 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from firearrow._native.fastpath.long_polling import BYTES_MAX, REQUEST_BYTES
+from firearrow._native.fastpath.long_polling import BYTES_MAX, REQUEST_BYTES, weight_without_body
 from firearrow._native.protocol import name_rules
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import HeldAccess, Peer
 from firearrow.broker.pop.receipt_handles import retry_topic
 
 log = logging.getLogger("firearrow.pop")
@@ -101,6 +104,37 @@ class PopHoldService:
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
         return True
+
+    def hold(
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        key: HoldKey,
+        born_ms: int,
+        poll_ms: int,
+        access: HeldAccess,
+        run: Callable[[bool], None],
+    ) -> int | None:
+        """Hold a request for `poll_ms` from `born_ms` on, and return None, or the code if it cannot be held.
+        `run(final)` pops again, as `HeldPop.run_again`; it may raise Refusal."""
+        deadline_ms = born_ms + min(poll_ms, HOLD_MS_MAX)
+        if poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
+            return ResponseCode.POLLING_TIMEOUT
+        generation = access.generation
+
+        def again(final: bool) -> None:
+            try:
+                access.check(request, peer, generation)
+                run(final)
+            except Refusal as refusal:
+                peer.reply(request.answer(refusal.code, refusal.remark, refusal.ext))
+                self.retry_held_soon(key)  # the messages are for the next one
+            except Exception as error:  # answer this client; other held pops are not affected
+                log.exception("a held pop of (topic, group, queue) %s failed", key)
+                peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
+
+        request.held = self.add(HeldPop(key, peer, deadline_ms, again, weight_without_body(request)))
+        return None if request.held else ResponseCode.POLLING_FULL
 
     def messages_arrived(self, queues: set[tuple[str, int]]) -> None:
         """Consumers can now read new messages of these (topic, queue) pairs."""

@@ -12,6 +12,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.pop.receipt_handles import retry_topic
 from firearrow.broker.tables.groups import GroupTable
@@ -19,7 +20,10 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 ALL_QUEUES = -1
-
+MESSAGES_MAX = 32
+"""Of one answer; a peek for more gets this many, a pop is refused."""
+TOO_LATE_MS = 500
+"""A pop is refused if it arrives this long after its deadline."""
 
 NO_POP = "has batch queues (queue.type=BatchCQ): its messages can be pulled, not popped"
 
@@ -34,6 +38,18 @@ class PopTarget(NamedTuple):
     def queues(self, shift: int) -> list[int]:
         """The queues of the topic itself; if all of them, starting with queue `shift`."""
         return [self.queue_id] if self.queue_id >= 0 else rotated(self.topic, shift)
+
+
+def check_pop(options: Options, peer: Peer, late_ms: int, count_max: int, *, final: bool) -> None:
+    """The first checks of a pop, also of lite topics. `late_ms`: how long ago its deadline was. Refusal."""
+    ip = options.broker_ip or peer.local[0]
+    if not final and late_ms > TOO_LATE_MS:
+        raise Refusal(ResponseCode.POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
+    if not options.broker_permission & name_rules.PERM_READ:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] pop message is forbidden")
+    if count_max > MESSAGES_MAX:
+        remark = f"the broker[{ip}] pop message's num is greater than 32"
+        raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
 
 
 class PopPermissions:
