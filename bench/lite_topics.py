@@ -112,7 +112,7 @@ class Client:
         return self._answer()
 
     def send_all(self, frames: Iterator[bytes], per_s: float = math.inf) -> int:
-        """With WINDOW in flight; how many. `per_s`: no more than so many a second."""
+        """With WINDOW in flight; how many. `per_s`: at most this many a second."""
         sent = answered = 0
         began = time.monotonic()
         for frame in frames:

@@ -59,7 +59,7 @@ class TimerDelivery:
         self._targets.clear()
 
     def put_alike(self, physical_offset: int, enqueue_ms: int) -> tuple[str, int] | None:
-        """As `put`, for a message that is not rolled and goes where one of this slice has gone: its topic, and the end
+        """As `put`, for a message that is not rolled and goes where one of this slice went: its topic, and the end
         of the log. None: `put` is needed. Raises PutRefused: try again later."""
         if not self._targets or physical_offset in self.delivered:
             return None

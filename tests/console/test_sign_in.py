@@ -93,7 +93,7 @@ def test_a_login_leads_only_to_pages_of_the_console(console: ConsoleProcess, goa
 
 
 def test_failed_logins_have_to_wait(broker: BrokerProcess, tmp_path: Path) -> None:
-    """A stranger who guesses a password keeps nobody else out."""
+    """A stranger who guesses a password locks no other user out."""
     assert broker.name_server is not None
     with (
         ConsoleProcess(broker.name_server, tmp_path) as console,

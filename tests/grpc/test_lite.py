@@ -84,7 +84,7 @@ def ack(caller: GrpcCaller, topic: str, *received: Any) -> None:  # noqa: ANN401
 
 
 def take(caller: GrpcCaller, topic: str, count: int) -> list[tuple[str, bytes]]:
-    """Lite topic and body of so many messages, which are acknowledged."""
+    """Lite topic and body of `count` messages, which are acknowledged."""
     found: list[tuple[str, bytes]] = []
     while len(found) < count:
         received = caller.receive(f"{topic}-g", topic)

@@ -167,11 +167,11 @@ def test_messages_that_are_renewed_end_with_their_acknowledgement(
 
 
 def test_a_topic_that_was_deleted_is_not_known(socket: ClientSocket, caller: GrpcCaller) -> None:
-    create_topic(socket, "gone", queues=1)
-    one, other, third = received(caller, 3, "gone")
-    assert [code(caller, each, topic="gone") for each in (one, other)] == ["OK", "OK"]
-    socket.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "gone"})
-    assert code(caller, third, topic="gone") == "TOPIC_NOT_FOUND"
+    create_topic(socket, "deleted", queues=1)
+    one, other, third = received(caller, 3, "deleted")
+    assert [code(caller, each, topic="deleted") for each in (one, other)] == ["OK", "OK"]
+    socket.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "deleted"})
+    assert code(caller, third, topic="deleted") == "TOPIC_NOT_FOUND"
 
 
 def test_users_and_rules_count_for_each(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ QUEUE = "%LMQ%$T$a"
 
 @pytest.mark.parametrize("before", [1, 2, 5])
 @pytest.mark.parametrize("after", [1, 2, 3])
-@pytest.mark.parametrize("damage", ["none", "killed", "queues gone", "flushed"])
+@pytest.mark.parametrize("damage", ["none", "killed", "queues deleted", "flushed"])
 def test_a_lite_topic_has_what_it_got_since_it_was_created_again(
     tmp_path: Path, before: int, after: int, damage: str
 ) -> None:
@@ -35,7 +35,7 @@ def test_a_lite_topic_has_what_it_got_since_it_was_created_again(
         store.close()
     else:
         store.abandon()
-    if damage == "queues gone":
+    if damage == "queues deleted":
         shutil.rmtree(tmp_path / "consumequeue")
     with open_store(tmp_path, lmq=True) as store:
         assert bodies(store, QUEUE) == [b"new %d" % n for n in range(after)]
