@@ -80,15 +80,7 @@ class AcksHandler:
         key = check_point_key(group, topic, queue_id, request.text("extraInfo"))
         end = self._put_alike(key, offset)
         if end < 0:
-            acks = AckMessage(
-                topic,
-                group,
-                queue_id,
-                receipt_handle.start_offset,
-                receipt_handle.pop_ms,
-                receipt_handle.broker,
-                (offset,),
-            )
+            acks = AckMessage.of_one(group, topic, queue_id, offset, receipt_handle)
             end = self._put(acks, receipt_handle, key)
         return self._when_stored(request, peer, request.answer(), end)
 

@@ -123,15 +123,7 @@ class AckService:
         self._appender.put(checkpoint.message(self._revive_topic, receipt_handle.revive_queue, now))
         self._events.add(REVIVE_IN, (group, topic, TYPE_CHECK_POINT, PUT_OK))
         self._events.popped(group, topic, 1)
-        acks = AckMessage(
-            topic,
-            group,
-            queue_id,
-            receipt_handle.start_offset,
-            receipt_handle.pop_ms,
-            receipt_handle.broker,
-            (offset,),
-        )
+        acks = AckMessage.of_one(group, topic, queue_id, offset, receipt_handle)
         return pop_ms, self.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms)
 
     def change_invisible_in_order(

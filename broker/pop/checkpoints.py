@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from firearrow._native.protocol.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property, properties_text
-from firearrow.broker.pop.receipt_handles import DIGITS_MAX, parse_number
+from firearrow.broker.pop.receipt_handles import DIGITS_MAX, ReceiptHandle, parse_number
 from firearrow.broker.tables import json_fields
 
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
@@ -121,6 +121,13 @@ class AckMessage(NamedTuple):
     broker: str
     offsets: tuple[int, ...]
     single: bool = True
+
+    @staticmethod
+    def of_one(group: str, topic: str, queue_id: int, offset: int, handle: ReceiptHandle) -> "AckMessage":
+        """Of the message that a client got this receipt handle for."""
+        return AckMessage(
+            topic, group, queue_id, handle.start_offset, handle.pop_ms, handle.broker, (offset,)
+        )
 
     @property
     def key(self) -> Key:
