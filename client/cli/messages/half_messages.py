@@ -4,6 +4,7 @@ A half message is open if the broker's own progress (group CID_RMQ_SYS_TRANS) ha
 names it. Apache's broker writes op messages up to 3 s after a decision.
 """
 
+import asyncio
 import contextlib
 from enum import Enum, auto
 
@@ -21,6 +22,8 @@ HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GROUP = "CID_RMQ_SYS_TRANS"
 OPS_MAX = 100_000
 """Op messages that are read at most."""
+INDEXED_S = 0.2
+"""In this time a broker indexes what it has stored."""
 
 
 class HalfState(Enum):
@@ -73,13 +76,50 @@ async def find_half(admin: Admin, message_id: str, timeout_s: float) -> Received
     return max(copies, key=lambda copy: copy.store_timestamp)
 
 
-async def end_half(admin: Admin, half: ReceivedMessage, state: TransactionState) -> None:
+async def newest_state(admin: Admin, half: ReceivedMessage) -> tuple[ReceivedMessage, HalfState]:
+    """The newest copy of a half message, and whether it is open.
+
+    A check stores the half message again and ends the older copy, perhaps between two of our questions.
+    """
+    while (state := await half_state(admin, half)) is HalfState.ENDED:
+        await asyncio.sleep(INDEXED_S)
+        newest = await find_half(admin, half.message_id, admin.calls.instance.options.api_timeout_s)
+        if newest.topic != HALF_TOPIC or newest.queue_offset == half.queue_offset:
+            break
+        half = newest
+    return half, state
+
+
+async def find_open(admin: Admin, message_id: str, timeout_s: float) -> ReceivedMessage:
+    """The open copy of a half message, by the unique id or the offset id of any copy.
+
+    ConfigError: it has ended, was discarded, or nothing can be known of it.
+    """
+    found = await find_half(admin, message_id, timeout_s)
+    half = await find_half(admin, found.message_id, timeout_s)
+    if half.topic != HALF_TOPIC:
+        raise ConfigError(
+            f"{half.message_id} was discarded after too many checks: resume it by `firearrow tx ask`, then end it"
+        )
+    topic = admin.namespace.unwrap(half.get_property("REAL_TOPIC", "") or "")
+    queries = MessageQueries(admin.calls.instance, timeout_s)
+    if topic and await queries.copies(topic, half.message_id, await admin.calls.masters()):
+        raise ConfigError(f"the transaction {half.message_id} has ended: the message is in topic {topic}")
+    half, state = await newest_state(admin, half)
+    if state is HalfState.ENDED:
+        raise ConfigError(f"the transaction {half.message_id} has ended")
+    if state is HalfState.UNKNOWN:
+        raise ConfigError(f"the broker does not say whether the transaction {half.message_id} is open")
+    return half
+
+
+async def end_half(admin: Admin, message_id: str, state: TransactionState, timeout_s: float) -> None:
     """End the transaction with the half message's own values, as its producer would. BrokerError: refused.
 
     ConfigError: it has ended, or this cannot be known: a second commit would deliver the message again, or deliver
     one that was rolled back.
     """
-    await check_open(admin, half)
+    half = await find_open(admin, message_id, timeout_s)
     group = half.get_property(Property.PRODUCER_GROUP, "") or ""
     topic = half.get_property("REAL_TOPIC", "") or ""
     request = end_request(
@@ -94,20 +134,3 @@ async def end_half(admin: Admin, half: ReceivedMessage, state: TransactionState)
     address = (await admin.calls.masters())[half.broker_name]
     instance = admin.calls.instance
     check(await instance.call(address, ours, instance.options.api_timeout_s), half.broker_name)
-
-
-async def check_open(admin: Admin, half: ReceivedMessage) -> None:
-    """ConfigError: the transaction has ended, was discarded, or nothing can be known of it."""
-    if half.topic != HALF_TOPIC:
-        raise ConfigError(
-            f"{half.message_id} was discarded after too many checks: resume it by `firearrow tx ask`, then end it"
-        )
-    topic = admin.namespace.unwrap(half.get_property("REAL_TOPIC", "") or "")
-    queries = MessageQueries(admin.calls.instance, admin.calls.instance.options.api_timeout_s)
-    if topic and await queries.copies(topic, half.message_id, await admin.calls.masters()):
-        raise ConfigError(f"the transaction {half.message_id} has ended: the message is in topic {topic}")
-    state = await half_state(admin, half)
-    if state is HalfState.ENDED:
-        raise ConfigError(f"the transaction {half.message_id} has ended, or a newer copy of it is open")
-    if state is HalfState.UNKNOWN:
-        raise ConfigError(f"the broker does not say whether the transaction {half.message_id} is open")

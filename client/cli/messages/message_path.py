@@ -19,7 +19,7 @@ from firearrow.client.admin_api.message_queries import MessageQueries
 from firearrow.client.base.errors import ClientError, OnlyFireArrow
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.times import age_text, now_ms, time_text
-from firearrow.client.cli.messages.half_messages import HALF_TOPIC, HalfState, half_state
+from firearrow.client.cli.messages.half_messages import HALF_TOPIC, HalfState, newest_state
 from firearrow.client.cli.messages.send_delay import DEFAULT_LEVELS, delay_levels
 from firearrow.client.trace.records import (
     EndTransactionRecord,
@@ -108,10 +108,10 @@ class MessagePath:
 
     async def _half(self, first: ReceivedMessage, last: ReceivedMessage) -> Step:
         group = first.get_property(Property.PRODUCER_GROUP, "") or ""
-        checks = last.get_property(Property.TRANSACTION_CHECKS, "0")
         detail = "committed"
         if self._message is None:
-            state = await half_state(self._admin, last)
+            last, state = await newest_state(self._admin, last)
+            checks = last.get_property(Property.TRANSACTION_CHECKS, "0")
             detail = {
                 HalfState.OPEN: f"open, {checks} checks: the broker asks its producer; `firearrow tx` ends it",
                 HalfState.ENDED: "ended without a message: rolled back",

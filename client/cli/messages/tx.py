@@ -8,7 +8,7 @@ from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import Property
 from firearrow.client.cli.command import Call, Command, count
 from firearrow.client.cli.formats import members
-from firearrow.client.cli.messages.half_messages import check_open, end_half, find_half
+from firearrow.client.cli.messages.half_messages import end_half, find_half, find_open
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.send.transactions import TransactionState
 
@@ -143,12 +143,11 @@ async def roll_back(call: Call) -> None:
 
 async def _end(call: Call, state: TransactionState) -> None:
     admin = await call.admin()
-    half = await find_half(admin, call.arguments.id, call.arguments.timeout)
-    await check_open(admin, half)
+    half = await find_open(admin, call.arguments.id, call.arguments.timeout)
     group = half.get_property(Property.PRODUCER_GROUP, "")
     topic = admin.namespace.unwrap(half.get_property("REAL_TOPIC", "") or "")
     word = "commit" if state is TransactionState.COMMIT else "roll back"
     if not call.may(f"{word} transaction {half.message_id} of producer group {group} (topic {topic})"):
         return
-    await end_half(admin, half, state)
+    await end_half(admin, half.message_id, state, call.arguments.timeout)
     call.output.record({"msgId": half.message_id, "topic": topic, "group": group, "state": state.name})
