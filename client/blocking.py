@@ -238,6 +238,8 @@ class PopConsumer(Facade[pop_consumer.PopConsumer]):
     ack = Verb(pop_consumer.PopConsumer.ack)
     ack_batch = Verb(pop_consumer.PopConsumer.ack_batch)
     change_invisible = Verb(pop_consumer.PopConsumer.change_invisible)
+    dead_letter = Verb(pop_consumer.PopConsumer.dead_letter)
+    holds = LoopVerb(pop_consumer.PopConsumer.holds)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Yield messages until the consumer is closed. Acknowledge each one yourself."""

@@ -456,6 +456,8 @@ class PopConsumerOptions:
     """Where a new group starts: at the first or after the last message."""
     orderly: bool = False
     """Delivers the next messages of a queue once the previous ones are acknowledged."""
+    auto_renew: bool = False
+    """Keeps received messages invisible, however long they take, until they are acknowledged or this client ends."""
 
     RANGES: ClassVar[Ranges] = {
         "invisible_s": (0.001, 3 * 86400),

@@ -74,7 +74,14 @@ class SendBack:
         """
         if not message.broker_name.startswith(LOGICAL_BROKER):
             try:
-                await self._send_back(message, delay_level)
+                await request_send_back(
+                    self._caller,
+                    self._group,
+                    message,
+                    self._namespace.wrap(message.topic),
+                    delay_level=delay_level,
+                    max_reconsume_times=self.max_reconsume_times,
+                )
                 return True
             except RocketMQError as error:
                 log.info("%r could not be sent back to %s: %s", message, message.broker_name, error)
@@ -111,20 +118,29 @@ class SendBack:
             unique_id=message.get_property(Property.UNIQUE_KEY),
         )
 
-    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        topic = self._namespace.wrap(message.topic)
-        fields = {
-            "offset": str(message.physical_offset),
-            "group": self._group,
-            "delayLevel": str(delay_level),
-            "originMsgId": message.message_id,
-            "originTopic": topic,
-            "unitMode": "false",
-            "maxReconsumeTimes": str(self.max_reconsume_times),
-            "bname": message.broker_name,
-        }
-        request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
-        if message.broker_name:
-            await self._caller.call_master(message.broker_name, request, TIMEOUT_S, topic=topic)
-        else:
-            check(await self._caller.call(message.store_host, request, TIMEOUT_S), message.store_host)
+
+async def request_send_back(
+    caller: Caller,
+    group: str,
+    message: ReceivedMessage,
+    topic: str,
+    *,
+    delay_level: int,
+    max_reconsume_times: int,
+) -> None:
+    """Ask the message's broker to take it back. `topic` and `group` as brokers know them. BrokerError, TransportError."""
+    fields = {
+        "offset": str(message.physical_offset),
+        "group": group,
+        "delayLevel": str(delay_level),
+        "originMsgId": message.message_id,
+        "originTopic": topic,
+        "unitMode": "false",
+        "maxReconsumeTimes": str(max_reconsume_times),
+        "bname": message.broker_name,
+    }
+    request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+    if message.broker_name:
+        await caller.call_master(message.broker_name, request, TIMEOUT_S, topic=topic)
+    else:
+        check(await caller.call(message.store_host, request, TIMEOUT_S), message.store_host)

@@ -7,6 +7,8 @@ Event loop only.
 
 import logging
 from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.compression import open_body
@@ -20,7 +22,10 @@ from firearrow.client.base.options import (
     client_options,
 )
 from firearrow.client.base.service_state import ServiceState, now_ms
+from firearrow.client.consume.consume_results import DEAD_LETTER
+from firearrow.client.consume.send_back import request_send_back
 from firearrow.client.pop.ack import AckClient
+from firearrow.client.pop.auto_renewal import AutoRenewal
 from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.pop_request import ANY_QUEUE, PopRequest
 from firearrow.client.pop.receipt_handles import receipt_handle_of
@@ -31,6 +36,14 @@ from firearrow.client.remoting.routes import PERM_READ
 from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
+
+
+class _Parts(NamedTuple):
+    """Of a consumer that runs."""
+
+    prefetcher: PopPrefetcher
+    acks: AckClient
+    renewal: AutoRenewal
 
 
 class PopConsumer(Service):
@@ -51,8 +64,7 @@ class PopConsumer(Service):
         super().__init__("consumer", client_options(client, name_server))
         self.group = self._namespace.wrap(check_group(group))
         self._subscriptions: dict[str, Subscription] = {}
-        self._prefetcher: PopPrefetcher | None = None
-        self._acks: AckClient | None = None
+        self._parts: _Parts | None = None
         self._first: StartAfterLast | None = None
 
     # ---- lifecycle ----
@@ -60,24 +72,26 @@ class PopConsumer(Service):
     async def _begin(self, instance: ClientInstance) -> None:
         """ConfigError: this client id already has a consumer of this group."""
         await instance.join_consumer(self)
-        self._acks = AckClient(instance, self.group, self._client.api_timeout_s)
         if self.options.from_where is ConsumeFromWhere.LAST_OFFSET:
             self._first = StartAfterLast(instance, self.group)
-        self._prefetcher = PopPrefetcher(
+        prefetcher = PopPrefetcher(
             instance,
             open_body,
             self._matches_filter,
             now_ms,
             None if self._first is None else self._first.ensure,
         )
+        acks = AckClient(instance, self.group, self._client.api_timeout_s)
+        self._parts = _Parts(prefetcher, acks, AutoRenewal(self._hide))
         for topic in self.topics():
             await self._ensure_known(instance, topic)
 
     async def _end(self, instance: ClientInstance) -> None:
         """Received messages can no longer be acknowledged; they are redelivered to the group."""
-        prefetcher, self._prefetcher, self._acks = self._prefetcher, None, None
-        if prefetcher is not None:
-            await prefetcher.close()
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            await parts.prefetcher.close()
+            await parts.renewal.close()
         await instance.leave_consumer(self)
 
     # ---- subscriptions ----
@@ -110,7 +124,7 @@ class PopConsumer(Service):
         broker; TransportError: it does not answer. With several topics or brokers, raises only if all of them
         fail.
         """
-        prefetcher, _ = self._running()
+        parts = self._running()
         options = self.options
         receive_options = ReceiveOptions(
             batch=options.batch if batch is None else batch,
@@ -124,9 +138,13 @@ class PopConsumer(Service):
             )
         pop_sources = await self._pop_sources(topic)
         try:
-            return await prefetcher.receive(pop_sources, receive_options)
+            messages = await parts.prefetcher.receive(pop_sources, receive_options)
         except NotRunning:  # it was closed while we waited
             return []
+        if options.auto_renew:
+            for message in messages:
+                parts.renewal.hold(message)
+        return messages
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Yield messages until the consumer is closed. Acknowledge each one yourself."""
@@ -137,25 +155,51 @@ class PopConsumer(Service):
     async def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message.
 
-        Being late is not an error, but it is redelivered. BrokerError, TransportError.
+        Being late is not an error, but it is redelivered. BrokerError, TransportError: with `auto_renew` it is kept.
         """
-        await self._running()[1].ack(self._topic(message), receipt_handle_of(message))
+        parts = self._running()
+        async with parts.renewal.settling(message):
+            await parts.acks.ack(self._topic(message), receipt_handle_of(message))
 
     async def ack_batch(self, messages: Iterable[ReceivedMessage]) -> None:
         """Acknowledge several messages with as few requests as possible."""
-        pairs = [(self._topic(message), receipt_handle_of(message)) for message in messages]
-        await self._running()[1].ack_many(pairs)
+        parts = self._running()
+        settled = list(messages)
+        async with AsyncExitStack() as stack:
+            for message in settled:
+                await stack.enter_async_context(parts.renewal.settling(message))
+            await parts.acks.ack_many(
+                [(self._topic(message), receipt_handle_of(message)) for message in settled]
+            )
 
     async def change_invisible(self, message: ReceivedMessage, seconds: float) -> None:
         """Make the message visible `seconds` from now: to get more time, or to have it redelivered soon.
 
-        The message gets a new receipt handle. BrokerError, TransportError: the handle has not changed.
+        The message gets a new receipt handle, and is not renewed any more. BrokerError, TransportError: the handle has
+        not changed.
         """
-        _, acks = self._running()
-        receipt = await acks.change_invisible(
-            self._topic(message), receipt_handle_of(message), _ms("seconds", seconds)
+        async with self._running().renewal.settling(message):
+            await self._hide(message, seconds)
+
+    async def dead_letter(self, message: ReceivedMessage) -> None:
+        """Copy the message to the group's dead-letter topic, then acknowledge it.
+
+        BrokerError, TransportError: it may have been copied already, and is redelivered unless you try again.
+        """
+        self._running()
+        await request_send_back(
+            self.instance,
+            self.group,
+            message,
+            self._topic(message),
+            delay_level=DEAD_LETTER,
+            max_reconsume_times=0,
         )
-        message.put_property(Property.POP_CHECK_POINT, receipt.text)
+        await self.ack(message)
+
+    def holds(self, message: ReceivedMessage) -> bool:
+        """Whether `auto_renew` keeps the message: it was neither settled, nor lost because brokers did not answer."""
+        return self._running().renewal.holds(message)
 
     @property
     def running(self) -> bool:
@@ -189,11 +233,18 @@ class PopConsumer(Service):
 
     # ---- internal ----
 
-    def _running(self) -> tuple[PopPrefetcher, AckClient]:
-        if self._prefetcher is None or self._acks is None:
+    def _running(self) -> _Parts:
+        if self._parts is None:
             raise self._not_running()
         self._check_loop()
-        return self._prefetcher, self._acks
+        return self._parts
+
+    async def _hide(self, message: ReceivedMessage, seconds: float) -> None:
+        """It gets its new receipt handle."""
+        receipt = await self._running().acks.change_invisible(
+            self._topic(message), receipt_handle_of(message), _ms("seconds", seconds)
+        )
+        message.put_property(Property.POP_CHECK_POINT, receipt.text)
 
     async def _ensure_known(self, instance: ClientInstance, topic: str) -> None:
         """Send a heartbeat to the topic's brokers. A topic without a route may be created later."""

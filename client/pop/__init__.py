@@ -1,6 +1,7 @@
 """POP requests, receipt handles, acknowledgements.
 
 - `ack`: AckClient, which acknowledges popped messages or changes their invisible times
+- `auto_renewal`: AutoRenewal, which keeps received messages invisible to other members until they are settled
 - `pop_loop`: PopLoop, which pops each assigned queue repeatedly, and PopClient, which sends a POP request
 - `pop_prefetcher`: PopPrefetcher, the pops of one consumer at all brokers of its topics
 - `pop_request`: a POP request and its answer, whose messages get receipt handles

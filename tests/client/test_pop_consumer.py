@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ConfigError, InvalidReceiptHandle, NotRunning
 from firearrow.client.base.message import Property
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
@@ -91,6 +92,52 @@ async def test_the_invisible_time_is_changed_both_ways(
         assert again.body == b"short"
         await popping.ack_batch([again, long])
         assert await popping.receive(wait_s=3) == []
+
+
+RENEWING = PopConsumerOptions(
+    from_where=ConsumeFromWhere.FIRST_OFFSET, wait_s=5, invisible_s=2, auto_renew=True
+)
+
+
+async def test_renewed_messages_stay_invisible_until_they_are_settled(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"acked", b"batch", b"released", b"left"])
+    async with PopConsumer(unique("group"), name_server=name_server, options=FIRST) as other:
+        other.subscribe(topic)
+        consumer = PopConsumer(other.group, name_server=name_server, options=RENEWING)
+        consumer.subscribe(topic)
+        async with consumer:
+            acked, batch, released, left = await consumer.receive()
+            first = [receipt_handle_of(each) for each in (acked, left)]
+            assert await other.receive(wait_s=6) == []  # three times the invisible time
+            assert [receipt_handle_of(each) for each in (acked, left)] != first
+            await consumer.ack(acked)
+            await consumer.ack_batch([batch])
+            await consumer.change_invisible(released, 0.1)
+            [again] = await other.receive(wait_s=20)
+            assert (again.body, again.reconsume_times) == (b"released", 1)
+            await other.ack(again)
+            held = [consumer.holds(each) for each in (acked, batch, released, left)]
+            assert held == [False, False, False, True]
+        [again] = await other.receive(wait_s=20)
+        assert again.body == b"left"
+        await other.ack(again)
+        assert await other.receive(wait_s=4) == []
+
+
+async def test_a_message_becomes_a_dead_letter(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"poison"], tag="A")
+    async with consumer(name_server, topic) as popping, Admin(name_server=name_server) as admin:
+        [message] = await popping.receive(invisible_s=2)
+        await popping.dead_letter(message)
+        assert await popping.receive(wait_s=4) == []
+        [queue] = (await admin.topic_stats(f"%DLQ%{popping.group}")).values()
+        assert queue.max_offset - queue.min_offset == 1
 
 
 async def test_tags_and_sql(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:

@@ -1,0 +1,116 @@
+"""AutoRenewal: keeps received messages invisible to other members until they are settled. Event loop only.
+
+Each message is renewed when half of its invisible time has passed. A message that is acknowledged, moved to the dead
+letters or made visible is settled; while that request runs, its receipt handle does not change.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.errors import RocketMQError
+from firearrow.client.base.service_state import now_ms
+from firearrow.client.pop.receipt_handles import receipt_handle_of
+
+log = logging.getLogger("firearrow.client")
+
+AT_A_TIME = 64
+"""Renewals that run at a time."""
+AGAIN_S = 1.0
+"""Pause after a renewal that failed, at most a tenth of the invisible time."""
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """`visible_at_s`: when other members may get the message, by the loop's clock."""
+
+    message: ReceivedMessage
+    invisible_s: float
+    visible_at_s: float
+    timer: asyncio.TimerHandle | None = None
+    settling: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class AutoRenewal:
+    """`change(message, seconds)` changes the invisible time and gives the message its new receipt handle."""
+
+    def __init__(self, change: Callable[[ReceivedMessage, float], Awaitable[None]]) -> None:
+        self._change = change
+        self._loop = asyncio.get_running_loop()
+        self._held: dict[int, _Held] = {}
+        """By the identity of the message."""
+        self._renewals: set[asyncio.Task[None]] = set()
+        self._few = asyncio.Semaphore(AT_A_TIME)
+
+    def hold(self, message: ReceivedMessage) -> None:
+        """It was just received. What it waited on the way is part of its invisible time."""
+        receipt = receipt_handle_of(message)
+        waited_s = min(max(now_ms() - receipt.pop_ms, 0), receipt.invisible_ms) / 1000
+        invisible_s = receipt.invisible_ms / 1000
+        held = _Held(message, invisible_s, self._loop.time() + invisible_s - waited_s)
+        self._held[id(message)] = held
+        self._renew_in(held, max(invisible_s / 2 - waited_s, 0))
+
+    def holds(self, message: ReceivedMessage) -> bool:
+        """Whether it is kept invisible: it was neither settled nor lost."""
+        return id(message) in self._held
+
+    @asynccontextmanager
+    async def settling(self, message: ReceivedMessage) -> AsyncIterator[None]:
+        """Wait for a renewal that runs. At the end the message is not held any more, unless there was an error."""
+        held = self._held.get(id(message))
+        if held is None:
+            yield
+            return
+        async with held.settling:
+            yield
+            self._forget(held)
+
+    async def close(self) -> None:
+        """Messages become visible again when their time is over."""
+        for held in [*self._held.values()]:
+            self._forget(held)
+        for task in self._renewals:
+            task.cancel()
+        await asyncio.gather(*self._renewals, return_exceptions=True)
+
+    def _forget(self, held: _Held) -> None:
+        self._held.pop(id(held.message), None)
+        if held.timer is not None:
+            held.timer.cancel()
+
+    def _renew_in(self, held: _Held, seconds: float) -> None:
+        held.timer = self._loop.call_later(seconds, self._begin, held)
+
+    def _begin(self, held: _Held) -> None:
+        task = self._loop.create_task(self._renew(held))
+        self._renewals.add(task)
+        task.add_done_callback(self._renewals.discard)
+
+    async def _renew(self, held: _Held) -> None:
+        async with self._few, held.settling:
+            if not self.holds(held.message):
+                return
+            asked_at_s = self._loop.time()
+            try:
+                await self._change(held.message, held.invisible_s)
+            except RocketMQError as error:
+                self._failed(held, error)
+            else:
+                held.visible_at_s = asked_at_s + held.invisible_s
+                self._renew_in(held, held.invisible_s / 2)
+
+    def _failed(self, held: _Held, error: RocketMQError) -> None:
+        """Try again while no other member can have it."""
+        if self._loop.time() < held.visible_at_s:
+            self._renew_in(held, min(AGAIN_S, held.invisible_s / 10))
+            return
+        self._forget(held)
+        log.info(
+            "%r could not be renewed, it is delivered again while it may still be handled: %s",
+            held.message,
+            error,
+        )

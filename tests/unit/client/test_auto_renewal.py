@@ -1,0 +1,107 @@
+"""AutoRenewal with a broker that answers when the test wants."""
+
+import asyncio
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.errors import RequestTimeout
+from firearrow.client.base.message import MessageQueue, Property
+from firearrow.client.base.service_state import now_ms
+from firearrow.client.pop.auto_renewal import AutoRenewal
+from firearrow.client.pop.receipt_handles import NORMAL, ReceiptHandle
+from tests.client.records import received
+from tests.support.eventually import eventually_async
+
+INVISIBLE_MS = 100
+
+
+def popped(waited_ms: int = 0) -> ReceivedMessage:
+    [message] = received(MessageQueue("orders", "broker", 0), [0])
+    receipt = ReceiptHandle(0, now_ms() - waited_ms, INVISIBLE_MS, 0, NORMAL, "broker", 0, 0)
+    message.put_property(Property.POP_CHECK_POINT, receipt.text)
+    return message
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.fails = False
+
+    async def change(self, message: ReceivedMessage, seconds: float) -> None:
+        assert seconds == INVISIBLE_MS / 1000
+        self.asked += 1
+        await self.answers.wait()
+        if self.fails:
+            raise RequestTimeout("no answer")
+        message.put_property("renewed", str(self.asked))
+
+
+async def test_a_message_is_renewed_until_it_is_settled() -> None:
+    broker = Broker()
+    renewal = AutoRenewal(broker.change)
+    message = popped()
+    renewal.hold(message)
+    await eventually_async(lambda: broker.asked >= 3)
+    async with renewal.settling(message):
+        pass
+    asked = broker.asked
+    await asyncio.sleep(2 * INVISIBLE_MS / 1000)
+    assert broker.asked == asked
+    assert not renewal.holds(message)
+
+
+async def test_what_waited_on_the_way_is_renewed_sooner() -> None:
+    broker = Broker()
+    renewal = AutoRenewal(broker.change)
+    started_s = asyncio.get_running_loop().time()
+    renewal.hold(popped(waited_ms=INVISIBLE_MS))
+    await eventually_async(lambda: broker.asked)
+    assert asyncio.get_running_loop().time() - started_s < INVISIBLE_MS / 2000
+    await renewal.close()
+
+
+async def test_an_acknowledgement_waits_for_the_new_receipt() -> None:
+    broker = Broker()
+    broker.answers.clear()
+    renewal = AutoRenewal(broker.change)
+    message = popped()
+    renewal.hold(message)
+    await eventually_async(lambda: broker.asked)
+
+    async def settle() -> str | None:
+        async with renewal.settling(message):
+            return message.get_property("renewed")
+
+    settling = asyncio.create_task(settle())
+    await asyncio.sleep(0.01)
+    assert not settling.done()
+    broker.answers.set()
+    assert await settling == "1"
+
+
+async def test_a_failed_acknowledgement_keeps_the_message() -> None:
+    broker = Broker()
+    renewal = AutoRenewal(broker.change)
+    message = popped()
+    renewal.hold(message)
+    try:
+        async with renewal.settling(message):
+            raise RequestTimeout("no answer")
+    except RequestTimeout:
+        pass
+    assert renewal.holds(message)
+    await eventually_async(lambda: broker.asked >= 2)
+    await renewal.close()
+
+
+async def test_a_message_that_cannot_be_renewed_in_time_is_lost() -> None:
+    broker = Broker()
+    broker.fails = True
+    renewal = AutoRenewal(broker.change)
+    message = popped()
+    renewal.hold(message)
+    await eventually_async(lambda: not renewal.holds(message))
+    assert broker.asked > 2
+    async with renewal.settling(message):  # an acknowledgement may still come in time
+        pass
