@@ -5,6 +5,7 @@ itself. The thread starts with the first object and ends with the interpreter, a
 A forked child does not inherit it.
 """
 
+import _thread
 import asyncio
 import concurrent.futures
 import contextlib
@@ -45,14 +46,14 @@ class LoopThread:
         self._pid = os.getpid()
         self._ended = False
         self._closing: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._work, name="firearrow-client", daemon=True)
-        self._thread.start()
+        self._ident = 0
+        self._thread = _start(self._work)
         at_process_exit(_at_exit)
 
     @property
     def is_here(self) -> bool:
         """Whether the caller runs in the loop's thread."""
-        return threading.current_thread() is self._thread
+        return _of_system("get_ident")() == self._ident
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine in the loop, wait, return its result or raise its error.
@@ -123,6 +124,7 @@ class LoopThread:
             future.cancel()  # has an effect only after an interrupt
 
     def _work(self) -> None:
+        self._ident = _of_system("get_ident")()
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
         self.loop.close()
@@ -136,7 +138,8 @@ class LoopThread:
         finally:
             self._ended = True
             self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join(1)
+            if self._thread is not None:
+                self._thread.join(1)
 
     @classmethod
     def _forked(cls) -> None:
@@ -147,6 +150,23 @@ class LoopThread:
         if cls._current is not None:
             cls._of_parents.append(cls._current)
         cls._current, cls._making = None, threading.Lock()
+
+
+def _of_system(name: str) -> Any:  # noqa: ANN401
+    """The function of `_thread`, also where gevent has put one for greenlets in its place."""
+    monkey = sys.modules.get("gevent.monkey")
+    return getattr(_thread, name) if monkey is None else monkey.get_original("_thread", name)
+
+
+def _start(work: Callable[[], None]) -> threading.Thread | None:
+    """A thread of the system: in a greenlet the loop would stop all other greenlets. None: it cannot be joined."""
+    start = _of_system("start_new_thread")
+    if start is not _thread.start_new_thread:
+        start(work, ())
+        return None
+    thread = threading.Thread(target=work, name="firearrow-client", daemon=True)
+    thread.start()
+    return thread
 
 
 def _at_exit() -> None:
