@@ -240,6 +240,7 @@ class PopConsumer(Facade[pop_consumer.PopConsumer]):
     change_invisible = Verb(pop_consumer.PopConsumer.change_invisible)
     dead_letter = Verb(pop_consumer.PopConsumer.dead_letter)
     holds = LoopVerb(pop_consumer.PopConsumer.holds)
+    wait = Verb(pop_consumer.PopConsumer.wait)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Yield messages until the consumer is closed. Acknowledge each one yourself."""

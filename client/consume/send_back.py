@@ -128,7 +128,7 @@ async def request_send_back(
     delay_level: int,
     max_reconsume_times: int,
 ) -> None:
-    """Ask the message's broker to take it back. `topic` and `group` as brokers know them. BrokerError, TransportError."""
+    """Ask the message's broker to take it back. Names as brokers know them. BrokerError, TransportError."""
     fields = {
         "offset": str(message.physical_offset),
         "group": group,

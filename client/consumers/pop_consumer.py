@@ -146,6 +146,22 @@ class PopConsumer(Service):
                 parts.renewal.hold(message)
         return messages
 
+    async def wait(self, wait_s: float | None = None, *, topic: str | None = None) -> bool:
+        """Whether brokers have messages of `topic`, or of any topic, within `wait_s`; takes none.
+
+        Other members may take them first: then `receive` returns an empty list. A broker reports a message that was
+        hidden only once it is visible again. Errors as of `receive`.
+        """
+        prefetcher = self._running().prefetcher
+        wait = self.options.wait_s if wait_s is None else wait_s
+        if wait < 0:
+            raise ConfigError(f"wait_s must be at least 0, not {wait}")
+        sources = await self._pop_sources(topic)
+        try:
+            return await prefetcher.wait(sources, wait)
+        except NotRunning:  # it was closed while we waited
+            return False
+
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Yield messages until the consumer is closed. Acknowledge each one yourself."""
         while self.running:

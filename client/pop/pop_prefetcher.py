@@ -125,6 +125,30 @@ class PopPrefetcher:
             else:
                 await asyncio.sleep(min(left, EMPTY_PAUSE_S))
 
+    async def wait(self, sources: Sequence[PopSource], wait_s: float) -> bool:
+        """Whether a broker reports messages within `wait_s`; none is taken. ClientError: no broker answers."""
+        deadline, left_sources = self._loop.time() + wait_s, list(sources)
+        while not self._buffered:
+            left = max(deadline - self._loop.time(), 0)
+            watches = {source: self._watch(source, left) for source in left_sources}
+            await asyncio.wait(
+                watches.values(), timeout=max(left, SLOW_S), return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._closed:
+                raise NotRunning("the consumer was closed")
+            for source, watch in watches.items():
+                error = watch.exception() if watch.done() else None
+                if error is not None:
+                    left_sources.remove(source)
+                    if not left_sources:
+                        raise error
+                elif watch.done() and watch.result():
+                    return True
+            if self._loop.time() >= deadline:
+                return False
+            await asyncio.sleep(min(left, EMPTY_PAUSE_S))
+        return True
+
     async def close(self) -> None:
         """Cancel all requests; messages that brokers still deliver become visible to the group again."""
         self._closed = True

@@ -2,6 +2,9 @@
 
 import asyncio
 import inspect
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -185,6 +188,10 @@ def test_popping(name_server: str, topics: Topics) -> None:
                 break
         assert sorted(found) == [b"1", b"2"]
         assert popping.receive(wait_s=0) == []
+        assert not popping.wait(0)
+        sending.send(Message(topic, b"3"))
+        assert popping.wait(20)
+        popping.dead_letter(*popping.receive())
 
 
 def test_closing_from_another_thread_ends_an_iteration(name_server: str, topics: Topics) -> None:
@@ -221,6 +228,62 @@ def test_transactions(name_server: str, topics: Topics) -> None:
         assert threads[0] is not LoopThread.current()._thread
         found = [next(iter(pulling)).body for _ in range(2)]
         assert sorted(found) == [b"by a function", b"committed"]
+
+
+GREENLETS = """
+import gevent.monkey
+
+gevent.monkey.patch_all()
+import os
+
+import gevent
+
+from firearrow.client import ConsumeFromWhere, Message, PopConsumerOptions
+from firearrow.client.blocking import PopConsumer, Producer
+
+turns = 0
+
+
+def turn():
+    global turns
+    while True:
+        gevent.sleep(0.01)
+        turns += 1
+
+
+topic, turning = os.environ["TOPIC"], gevent.spawn(turn)
+with Producer("greenlets") as producer:
+    senders = [gevent.spawn(producer.send, Message(topic, b"%d" % number)) for number in range(100)]
+    assert len({sender.get(timeout=60).message_id for sender in senders}) == 100
+options = PopConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+with PopConsumer("greenlets", options=options) as consumer:
+    consumer.subscribe(topic)
+    found = []
+    while len(found) < 100:
+        messages = consumer.receive(32, wait_s=30)
+        consumer.ack_batch(messages)
+        found += messages
+    turns = 0
+    assert consumer.receive(wait_s=1) == []
+print("turns", turns)
+"""
+
+
+def test_greenlets_go_on_while_one_waits(name_server: str, topics: Topics) -> None:
+    """gevent makes greenlets of threads: the client's loop keeps a thread of the system."""
+    pytest.importorskip("gevent")
+    environment = os.environ | {"NAMESRV_ADDR": name_server, "TOPIC": topics()}
+    done = subprocess.run(
+        [sys.executable, "-c", GREENLETS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[1]) > 5
+    assert done.stderr == ""
 
 
 # ---- where it waits, and where it must not ----

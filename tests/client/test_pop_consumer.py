@@ -263,6 +263,25 @@ async def test_codes_too_large_for_binary_headers_go_in_json(
         await popping.ack(two)
 
 
+async def test_waiting_takes_nothing(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
+) -> None:
+    topic, other = topics(), topics()
+    async with consumer(name_server, topic) as popping:
+        popping.subscribe(other)
+        for sources in (topic, None):
+            assert not await popping.wait(0.2, topic=sources)
+            waiting = asyncio.create_task(popping.wait(30, topic=sources))
+            await asyncio.sleep(0.1)
+            feeder.feed(topic, [b"x"])
+            assert await waiting
+            assert await popping.wait(30, topic=sources)
+            assert await all_bodies(popping, 1) == [b"x"]
+        waiting = asyncio.create_task(popping.wait(30))
+        await asyncio.sleep(0.1)
+    assert not await waiting
+
+
 async def test_closing_ends_a_receive_that_waits(name_server: str, topics: Callable[..., str]) -> None:
     async with consumer(name_server, topics()) as popping:
         waiting = asyncio.create_task(popping.receive(wait_s=20))
