@@ -117,6 +117,8 @@ class LoopThread:
             coroutine.close()
             raise NotRunning("the client's event loop is closed") from None
         try:
+            if self._thread is None:
+                _switch_until_done(future)
             return future.result()
         except concurrent.futures.CancelledError:
             raise NotRunning("the client's event loop is closed") from None
@@ -167,6 +169,29 @@ def _start(work: Callable[[], None]) -> threading.Thread | None:
     thread = threading.Thread(target=work, name="firearrow-client", daemon=True)
     thread.start()
     return thread
+
+
+def _switch_until_done(future: concurrent.futures.Future[Any]) -> None:
+    """Let other greenlets of this thread run meanwhile. gevent's hub has to know that another thread will wake it."""
+    from gevent import get_hub  # noqa: PLC0415 (only where its threads are greenlets)
+    from gevent.event import Event  # noqa: PLC0415
+
+    done, wake = Event(), get_hub().loop.async_()
+    wake.start(done.set)
+    lock, woken = _of_system("allocate_lock")(), False
+
+    def send(_: object) -> None:
+        with lock:
+            if not woken:
+                wake.send()
+
+    try:
+        future.add_done_callback(send)
+        done.wait()
+    finally:
+        with lock:
+            woken = True
+            wake.close()
 
 
 def _at_exit() -> None:

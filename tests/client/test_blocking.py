@@ -251,8 +251,9 @@ def turn():
         turns += 1
 
 
-topic, turning = os.environ["TOPIC"], gevent.spawn(turn)
-with Producer("greenlets") as producer:
+topic = os.environ["TOPIC"]
+with Producer("greenlets") as producer:  # no other greenlet runs yet
+    turning = gevent.spawn(turn)
     senders = [gevent.spawn(producer.send, Message(topic, b"%d" % number)) for number in range(100)]
     assert len({sender.get(timeout=60).message_id for sender in senders}) == 100
 options = PopConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
