@@ -14,6 +14,7 @@ from typing import Self, TypeVar, overload
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api import admin, extensions
 from firearrow.client.base.message import Message, MessageQueue, SendResult
+from firearrow.client.base.reports import AnyListener, Health
 from firearrow.client.base.service_state import ServiceState, Uncopied
 from firearrow.client.consume.listeners import Handler
 from firearrow.client.consume.signals import stopped_by_signals
@@ -28,7 +29,37 @@ __all__ = ["Admin", "Extensions", "PopConsumer", "Producer", "PullConsumer", "Pu
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Producer(Facade[producer.Producer]):
+AnyService = TypeVar(
+    "AnyService",
+    bound=producer.Producer
+    | push_consumer.PushConsumer
+    | pull_consumer.PullConsumer
+    | pop_consumer.PopConsumer,
+)
+
+
+class Member(Facade[AnyService]):
+    """What producers and consumers have in common."""
+
+    @property
+    def group(self) -> str:
+        return self._inner.group
+
+    @property
+    def state(self) -> ServiceState:
+        return self._inner.state
+
+    @property
+    def health(self) -> Health:
+        """State, connections, queues and the last error, as they are now. Any thread; nothing is requested."""
+        return self._inner.health
+
+    def on_event(self, listener: AnyListener) -> AnyListener:
+        """See firearrow.client.Producer.on_event. A plain function may use blocking objects."""
+        return self._thread.call(partial(self._inner.on_event, listener))
+
+
+class Producer(Member[producer.Producer]):
     """See firearrow.client.Producer. A plain `checker` is called in a thread."""
 
     @makes(producer.Producer)
@@ -62,14 +93,6 @@ class Producer(Facade[producer.Producer]):
         """`with producer.transaction(message):` commits at the end, rolls back on an exception."""
         make = partial(self._inner.transaction, message, timeout_s=timeout_s)
         return Transaction(self, self._thread.call(make))
-
-    @property
-    def group(self) -> str:
-        return self._inner.group
-
-    @property
-    def state(self) -> ServiceState:
-        return self._inner.state
 
 
 class Transaction(Uncopied):
@@ -110,7 +133,7 @@ class Transaction(Uncopied):
         self._thread.run(partial(self._inner.__aexit__, kind, error, trace))
 
 
-class PushConsumer(Facade[push_consumer.PushConsumer]):
+class PushConsumer(Member[push_consumer.PushConsumer]):
     """See firearrow.client.PushConsumer. Plain handlers run in threads and may use blocking objects.
 
     It consumes until it is closed, also when no variable refers to it.
@@ -160,14 +183,6 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
         self._thread.run(partial(self._inner.close, drain_s))
 
     @property
-    def group(self) -> str:
-        return self._inner.group
-
-    @property
-    def state(self) -> ServiceState:
-        return self._inner.state
-
-    @property
     def client_id(self) -> str | None:
         return self._inner.client_id
 
@@ -181,7 +196,7 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
         return self._thread.call(lambda: self._inner.queues)
 
 
-class PullConsumer(Facade[pull_consumer.PullConsumer]):
+class PullConsumer(Member[pull_consumer.PullConsumer]):
     """See firearrow.client.PullConsumer."""
 
     @makes(pull_consumer.PullConsumer)
@@ -216,16 +231,8 @@ class PullConsumer(Facade[pull_consumer.PullConsumer]):
         while self.state is ServiceState.RUNNING:
             yield from self.poll(max_messages=1)
 
-    @property
-    def group(self) -> str:
-        return self._inner.group
 
-    @property
-    def state(self) -> ServiceState:
-        return self._inner.state
-
-
-class PopConsumer(Facade[pop_consumer.PopConsumer]):
+class PopConsumer(Member[pop_consumer.PopConsumer]):
     """See firearrow.client.PopConsumer."""
 
     @makes(pop_consumer.PopConsumer)
@@ -246,10 +253,6 @@ class PopConsumer(Facade[pop_consumer.PopConsumer]):
         """Yield messages until the consumer is closed. Acknowledge each one yourself."""
         while self._inner.running:
             yield from self.receive()
-
-    @property
-    def group(self) -> str:
-        return self._inner.group
 
 
 class Admin(Facade[admin.Admin]):

@@ -50,6 +50,8 @@ from firearrow.client.base.options import (
     SocksProxy,
     TlsOptions,
 )
+from firearrow.client.base.reports import ConnectionDown, ConnectionUp, Health, QueuesAssigned, QueuesRevoked
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.consume_results import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
@@ -76,7 +78,9 @@ __all__ = [
     "CompressionKind",
     "ConfigError",
     "ConnectFailed",
+    "ConnectionDown",
     "ConnectionLost",
+    "ConnectionUp",
     "ConsistentHash",
     "ConsumeContext",
     "ConsumeFromWhere",
@@ -90,6 +94,7 @@ __all__ = [
     "FilterHook",
     "FixedQueues",
     "ForbiddenCheck",
+    "Health",
     "InvalidReceiptHandle",
     "LocalBroker",
     "LocalBrokerError",
@@ -114,6 +119,8 @@ __all__ = [
     "PullConsumerOptions",
     "PushConsumer",
     "PushConsumerOptions",
+    "QueuesAssigned",
+    "QueuesRevoked",
     "ReceivedMessage",
     "RequestReplyTimeout",
     "RequestTimeout",
@@ -124,6 +131,7 @@ __all__ = [
     "SendHook",
     "SendResult",
     "SendStatus",
+    "ServiceState",
     "SocksProxy",
     "Suspend",
     "TlsOptions",

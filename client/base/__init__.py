@@ -7,6 +7,7 @@
 - `names`: names of topics and groups: validity, retry and dead-letter topics, namespace prefixes
 - `options`: the client's options, with Java's defaults
 - `process_exit`: closes what runs when the process ends
+- `reports`: events to listeners, and the record `Health`
 - `service_state`: states of producers and consumers, the base class for `async with`, the wall clock
 - `state_log`: one line in the log for a state, such as a slow consumer, and one for its end
 - `times`: times and durations as they are typed and shown

@@ -4,6 +4,8 @@ An error in a hook is logged and changes nothing; an error of RpcHook or Forbidd
 caller.
 """
 
+import functools
+import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -133,3 +135,10 @@ def run_hook(hook: Callable[[Context], None], context: Context) -> None:
         hook(context)
     except Exception:
         log.exception("a hook failed: %r", hook)
+
+
+def is_coroutine_function(handler: Callable[..., Any]) -> bool:
+    """True also for partials, bound methods and objects with an async `__call__`."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

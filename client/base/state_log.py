@@ -7,6 +7,14 @@ requests, and answers others. So a state has ended only when it was not seen for
 import logging
 from collections.abc import Callable, Hashable
 
+from firearrow.client.base.errors import (
+    BrokerError,
+    ConnectFailed,
+    ConnectionLost,
+    OffsetUnknown,
+    RocketMQError,
+)
+
 QUIET_S, FAILING_S = 600.0, 60.0
 """For a slow consumer, and for requests that fail."""
 KEYS_MAX = 1000
@@ -33,12 +41,22 @@ class StateLog:
         self._seen: dict[Hashable, tuple[int, float]] = {}
         """How often each state was seen since it began, and when the last time was."""
 
-    def is_there(self, key: Hashable, text: str, *values: object) -> None:
+    def failed(self, key: Hashable, error: Exception, text: str, *values: object) -> None:
+        """A request failed. What ends when a server answers again is an info; that a server is not connected is logged
+        once for all requests (ConnectionStates)."""
+        reason = error.__cause__ if isinstance(error, OffsetUnknown) and error.__cause__ else error
+        if isinstance(reason, ConnectFailed | ConnectionLost):
+            self._log.debug(text, *values)
+        else:
+            waits = isinstance(reason, RocketMQError) and not isinstance(reason, BrokerError)
+            self.is_there(key, text, *values, level=logging.INFO if waits else self._level)
+
+    def is_there(self, key: Hashable, text: str, *values: object, level: int | None = None) -> None:
         """The state is there. `text` and `values` are the line if it has just begun."""
         self.is_absent(key)
         times, _ = self._seen.get(key, (0, 0.0))
         if not times:
-            self._log.log(self._level, text, *values)
+            self._log.log(self._level if level is None else level, text, *values)
         if times or len(self._seen) < KEYS_MAX:
             self._seen[key] = times + 1, self._clock()
 

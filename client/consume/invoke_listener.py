@@ -48,6 +48,8 @@ class ListenerInvoker:
         self.group = group
         self.judge = judge
         self.stats = stats
+        self.failed: Callable[[BaseException], None] = lambda error: None
+        """Called with what a handler raised."""
         self._listeners = listeners
         self._hooks = hooks
         self._namespace = namespace or Namespace(None)
@@ -83,6 +85,7 @@ class ListenerInvoker:
         verdict = await self.judge_call(messages)
         elapsed = self.clock() - began
         if verdict.error is not None:
+            self.failed(verdict.error)
             log.warning(
                 "a handler of group %s failed for %s: %s",
                 self.group,

@@ -5,7 +5,6 @@ They do not interpret a handler's answer. Event loop only; only the handlers run
 
 import asyncio
 import contextvars
-import functools
 import inspect
 import queue
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError, NotRunning
+from firearrow.client.base.hooks import is_coroutine_function
 
 Handler = Callable[[list[ReceivedMessage]], Any]
 NAME_CHARS = 100
@@ -182,10 +182,3 @@ def check_handler(topic: str, handler: object) -> None:
             f"{topic}: a handler is called with one argument, the list of messages, but "
             f"{getattr(handler, '__qualname__', handler)}{signature} cannot be: {error}"
         ) from None
-
-
-def is_coroutine_function(handler: Callable[..., Any]) -> bool:
-    """True also for partials, bound methods and objects with an async `__call__`."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

@@ -136,11 +136,13 @@ class PopConsumer(Service):
                 "batch must be 1..32 and wait_s at least 0, "
                 f"not {receive_options.batch} and {receive_options.wait_s}"
             )
-        pop_sources = await self._pop_sources(topic)
         try:
-            messages = await parts.prefetcher.receive(pop_sources, receive_options)
+            messages = await parts.prefetcher.receive(await self._pop_sources(topic), receive_options)
         except NotRunning:  # it was closed while we waited
             return []
+        except ClientError as error:
+            self._reports.last_error.set(error)
+            raise
         if options.auto_renew:
             for message in messages:
                 parts.renewal.hold(message)
@@ -156,11 +158,13 @@ class PopConsumer(Service):
         wait = self.options.wait_s if wait_s is None else wait_s
         if wait < 0:
             raise ConfigError(f"wait_s must be at least 0, not {wait}")
-        sources = await self._pop_sources(topic)
         try:
-            return await prefetcher.wait(sources, wait)
+            return await prefetcher.wait(await self._pop_sources(topic), wait)
         except NotRunning:  # it was closed while we waited
             return False
+        except ClientError as error:
+            self._reports.last_error.set(error)
+            raise
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Yield messages until the consumer is closed. Acknowledge each one yourself."""

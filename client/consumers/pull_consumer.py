@@ -79,6 +79,7 @@ class PullConsumer(Service):
         self._config = PullConsumerConfig(
             group=self._namespace.wrap(check_group(group)),
             options=self.options,
+            reports=self._reports,
             offset_store=offset_store,
             filter_hooks=hooks.get("filter_hooks", ()),
         )
@@ -371,6 +372,11 @@ class PullConsumer(Service):
                     await result
 
     # ---- internal ----
+
+    def _is_paused(self) -> bool:
+        runtime = self._runtime
+        table = {} if runtime is None else runtime.tasks.table.copy()
+        return bool(table) and not any(pulled.resumed.is_set() for pulled in table.values())
 
     def _running(self) -> PullConsumerRuntime:
         if self._runtime is None:

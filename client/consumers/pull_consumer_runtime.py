@@ -13,6 +13,7 @@ from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import PullConsumerOptions
+from firearrow.client.base.reports import Reports
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.diagnostics.inspection import register_inspection_handlers
 from firearrow.client.diagnostics.running_info import RunningConsumer, running_info
@@ -40,6 +41,7 @@ class PullConsumerConfig:
 
     group: str
     options: PullConsumerOptions
+    reports: Reports
     offset_store: OffsetStore | None = None
     filter_hooks: Sequence[FilterHook] = ()
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class PullConsumerRuntime:
                 pull=PullClient(instance, self.group, config.filter_hooks).pull,
                 subscription=self._subscription_of,
                 start_offset=self._start_offset,
+                failed=config.reports.last_error.set,
                 exception_delay_s=instance.options.exception_delay_s,
             )
         )
@@ -105,7 +108,9 @@ class PullConsumerRuntime:
         return self.running and not self._announcing and self.config.assigned is None
 
     async def rebalance(self) -> bool:
-        return await self.rebalancer.run()
+        balanced = await self.rebalancer.run()
+        self._report_queues()
+        return balanced
 
     async def persist_offsets(self) -> None:
         await self.offsets.persist_all(list(self.tasks.table))
@@ -162,6 +167,7 @@ class PullConsumerRuntime:
         """Drop the topic's queues at once; the next rebalance persists their offsets."""
         for queue in [queue for queue in self.tasks.table if queue.topic == topic]:
             self._leave(queue)
+        self._report_queues()
         self.subscriptions_changed()
 
     def assign(self, queues: frozenset[MessageQueue]) -> None:
@@ -169,11 +175,18 @@ class PullConsumerRuntime:
         self.config.assigned = queues
         if not self.running:
             return
+        self._report_queues()
         for queue in self.tasks.table.keys() - queues:
             self._leave(queue)
             self.instance.spawn(self._forget(queue))
         for queue in sorted(queues - self.tasks.table.keys()):
             self.tasks.begin(queue, ProcessQueue())
+
+    def _report_queues(self) -> None:
+        if self.running:
+            assigned, topics = self.config.assigned, self.config.subscriptions
+            mine = (queue for queue in self.rebalancer.queues if queue.topic in topics)
+            self.config.reports.assigned(frozenset(mine) if assigned is None else assigned)
 
     def commit_done(self) -> None:
         """Commit, in memory, what the user has processed of all our queues."""
@@ -219,6 +232,7 @@ class PullConsumerRuntime:
         subscription = self.config.subscriptions.get(topic)
         if subscription is not None:
             self.config.subscriptions[topic] = subscription.renewed(now_ms())
+        self._report_queues()
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
         listener = self.config.listeners.get(topic)

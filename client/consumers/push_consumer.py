@@ -74,6 +74,7 @@ class PushConsumer(Service):
             options=self.options,
             namespace=self._namespace,
             subscriptions=Subscriptions(self._namespace),
+            reports=self._reports,
             offset_store=offset_store,
             queue_listener=queue_listener,
             consume_hooks=hooks.get("consume_hooks", ()),
@@ -222,7 +223,11 @@ class PushConsumer(Service):
 
     @property
     def paused(self) -> bool:
-        return self._runtime is not None and self._runtime.pulls.paused
+        runtime = self._runtime
+        return runtime is not None and runtime.pulls.paused
+
+    def _is_paused(self) -> bool:
+        return self.paused
 
     def _running(self) -> PushConsumerRuntime:
         if self._runtime is None or self.state is not ServiceState.RUNNING:

@@ -166,6 +166,7 @@ class PopRuntime:
 
     async def started(self, topics: Iterable[str]) -> None:
         """The consumer has started, and knows the routes of its topics."""
+                failed=config.reports.last_error.set,
         if self._first is not None:
             await asyncio.gather(*(self._first.begin(topic) for topic in topics))
 
@@ -323,7 +324,7 @@ class PushConsumerRuntime:
             try:
                 await self.instance.routes.refresh(topic)
             except NoRoute as error:
-                log.log(logging.DEBUG if topic.startswith("%") else logging.WARNING, "%s", error)
+                log.log(logging.DEBUG if topic.startswith("%") else logging.INFO, "%s", error)
 
     # ---- requests of operators ----
 
@@ -374,6 +375,7 @@ class PushConsumerRuntime:
         await self.offsets.persist(request.queue)
         await self.rebalancer.remove(request.queue)
         self.instance.rebalance_soon()
+        self._report_queues()
 
     def _pop_retry(self, retry: str, subscribe: bool) -> None:
         """The broker switched us from POP to pull: failed messages are in POP's separate retry topic."""
@@ -381,6 +383,10 @@ class PushConsumerRuntime:
             self.config.subscriptions.drop(retry)
         elif retry not in self.config.subscriptions:
             self.config.subscriptions.add_retries(retry, retry.removeprefix(f"{retry_topic(self.group)}_"))
+    def _report_queues(self) -> None:
+        if self.running:
+            self.config.reports.assigned(self.rebalancer.queues)
+
             self.instance.heartbeats.forget()
 
     async def _resume(self) -> None:
@@ -442,6 +448,7 @@ class PushConsumerRuntime:
             offsets=self.offsets,
             topics=lambda: self.config.subscriptions,
             start_offset=self._start_offset,
+                failed=self.config.reports.last_error.set,
             begin=self._begin,
             changed=self._changed,
             locks=self._locks,

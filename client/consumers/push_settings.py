@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from firearrow.client.base.hooks import ConsumeHook, FilterHook
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import PushConsumerOptions
+from firearrow.client.base.reports import Reports
 from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.rebalance import QueueListener
@@ -22,6 +23,7 @@ class PushConsumerConfig:
     options: PushConsumerOptions
     namespace: Namespace
     subscriptions: Subscriptions
+    reports: Reports
     offset_store: OffsetStore | None = None
     queue_listener: QueueListener | None = None
     consume_hooks: Sequence[ConsumeHook] = field(default=())

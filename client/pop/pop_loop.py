@@ -82,6 +82,7 @@ class PopLoopContext:
     stats: PopStats
     max_reconsume_times: int
     filters: Sequence[FilterHook] = ()
+    failed: Callable[[Exception], None] = lambda error: None
     exception_delay_s: float = 1.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -206,7 +207,8 @@ class PopLoop:
         return [message for message in accepted if message.reconsume_times <= times_max]
 
     def _failed(self, queue: MessageQueue, error: Exception) -> float:
-        self._failing.is_there(queue.broker_name, "pop of %s failed: %s", queue, error)
+        self._context.failed(error)
+        self._failing.failed(queue.broker_name, error, "pop of %s failed: %s", queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
         return self._context.exception_delay_s

@@ -16,6 +16,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, NotRunning
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.pop.pop_request import (
     GRACE_S,
     Opener,
@@ -97,6 +98,8 @@ class PopPrefetcher:
         self._accepts = accepts
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
+        answers = "broker %s answers pops again, after %d failures"
+        self._failing = StateLog(log, answers, self._loop.time, quiet_s=FAILING_S)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._abandoned_pops: dict[MessageQueue, list[asyncio.Task[PopResult]]] = {}
         self._watches: dict[MessageQueue, asyncio.Task[bool]] = {}
@@ -181,7 +184,10 @@ class PopPrefetcher:
                 result = await self._await_pop(source, receive_options, hold_s, None if single else SLOW_S)
             except ClientError as error:
                 failure, failures = error, failures + 1
+                broker = source.queue.broker_name
+                self._failing.failed(broker, error, "pop at broker %s failed: %s", broker, error)
                 continue
+            self._failing.is_absent(source.queue.broker_name)
             if result is None:
                 continue
             if result.status is PopStatus.POLLING_FULL:
@@ -189,10 +195,8 @@ class PopPrefetcher:
             found = self._accept(source, result, receive_options.batch)
             if found:
                 return found
-        if failure is not None:
-            if failures == len(sources):
-                raise failure
-            log.info("pop failed at %d of %d brokers: %s", failures, len(sources), failure)
+        if failure is not None and failures == len(sources):
+            raise failure
         return []
 
     async def _await_pop(

@@ -75,6 +75,7 @@ class PrefetchContext:
     pull: Callable[[PullQuery], Awaitable[PullResult]]
     subscription: Callable[[str], Subscription | None]
     start_offset: Callable[[MessageQueue], Awaitable[int]]
+    failed: Callable[[Exception], None] = lambda error: None
     exception_delay_s: float = 1.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -213,7 +214,8 @@ class Prefetcher:
                 pulled.next_offset = await self._context.start_offset(pulled.queue)
             except RocketMQError as error:
                 text = "%s: not pulled yet, the start offset is unknown: %s"
-                self._failing.is_there(pulled.queue.broker_name, text, pulled.queue, error)
+                self._context.failed(error)
+                self._failing.failed(pulled.queue.broker_name, error, text, pulled.queue, error)
                 return START_RETRY_S
             self._update_position(pulled)
         subscription = self._context.subscription(pulled.queue.topic)
@@ -278,7 +280,9 @@ class Prefetcher:
         self._delivered.add(pulled)
 
     def _failed(self, pulled: PrefetchedQueue, error: Exception) -> float:
-        self._failing.is_there(pulled.queue.broker_name, "pull of %s failed: %s", pulled.queue, error)
+        self._context.failed(error)
+        broker, text = pulled.queue.broker_name, "pull of %s failed: %s"
+        self._failing.failed(broker, error, text, pulled.queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
         return self._context.exception_delay_s

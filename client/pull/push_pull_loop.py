@@ -88,6 +88,8 @@ class PullLoopContext:
     repair: Callable[[PullRequest], Awaitable[None]]
     stats: PullStats
     lock: Callable[[MessageQueue], Awaitable[bool]] | None = None
+    failed: Callable[[Exception], None] = lambda error: None
+    """Called with the error of each pull that failed."""
     exception_delay_s: float = 1.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -253,8 +255,10 @@ class PullLoop:
         return self._options.pull_interval_s
 
     def _failed(self, request: PullRequest, error: Exception) -> float:
+        self._context.failed(error)
         if not request.queue.topic.startswith(RETRY):
-            self._failing.is_there(request.queue.broker_name, "pull of %s failed: %s", request.queue, error)
+            broker, text = request.queue.broker_name, "pull of %s failed: %s"
+            self._failing.failed(broker, error, text, request.queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
         return self._context.exception_delay_s

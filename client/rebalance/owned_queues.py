@@ -182,6 +182,12 @@ class OwnedQueues:
         self.pop_table.update(pops)
         return pops
 
+    @property
+    def queues(self) -> Queues:
+        """Pulled or popped, without those that are being released."""
+        tables = (self.table, self.pop_table)
+        return frozenset(queue for table in tables for queue, owned in table.items() if not owned.dropped)
+
     def is_settled(self, topic: str, mine: Queues) -> bool:
         """Exactly these are owned and none is being released.
 
@@ -240,7 +246,7 @@ class OwnedQueues:
             start = await self._context.start_offset(queue)
         except (ClientError, OffsetUnknown) as error:
             text = "%s: not pulled yet, the start offset is unknown: %s"
-            self._without_offset.is_there(queue.broker_name, text, queue, error)
+            self._without_offset.failed(queue.broker_name, error, text, queue, error)
             return None
         self._without_offset.is_absent(queue.broker_name)
         if queue in self.table or self.stopped:

@@ -16,6 +16,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.remoting.client_instance import ClientInstance
 
@@ -37,6 +38,8 @@ class QueueLocks:
         self._group = group
         self._table = table
         self._clock = clock
+        locks = "broker %s answers lock requests again, after %d failures"
+        self._failing = StateLog(log, locks, clock, quiet_s=FAILING_S)
 
     async def lock_queues(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Lock these, even if the table lacks them. Returns those that are locked now."""
@@ -78,12 +81,13 @@ class QueueLocks:
 
         async def at(broker: str, its_queues: list[MessageQueue]) -> Collection[MessageQueue]:
             try:
-                return await work(broker, its_queues)
+                answer = await work(broker, its_queues)
             except (ClientError, fastjson.JsonError) as error:
-                log.info(
-                    "the lock request for %d queues at broker %s failed: %s", len(its_queues), broker, error
-                )
+                text = "the lock request for %d queues at broker %s failed: %s"
+                self._failing.failed(broker, error, text, len(its_queues), broker, error)
                 return ()
+            self._failing.is_absent(broker)
+            return answer
 
         return set().union(*await asyncio.gather(*(at(*item) for item in by_broker.items())))
 

@@ -14,6 +14,7 @@ from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MessageModel
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.rebalance.allocate_strategies import Strategy, name_of
 from firearrow.client.rebalance.broker_assignment import RequestMode, consumer_ids, query_assignment
 from firearrow.client.rebalance.offset_store import OffsetStore
@@ -92,6 +93,12 @@ class Rebalancer:
         )
         self.table, self.pop_table = self._owned_queues.table, self._owned_queues.pop_table
         self._round = asyncio.Lock()
+        rebalanced = "%s is rebalanced again, after %d failures"
+        self._failing = StateLog(log, rebalanced, context.clock, level=logging.WARNING, quiet_s=FAILING_S)
+        known = "the members of group %s are known again, after %d failures"
+        self._without_members = StateLog(log, known, context.clock, quiet_s=FAILING_S)
+        readable = "topic %s has readable queues again, it had none %d times"
+        self._without_queues = StateLog(log, readable, context.clock, quiet_s=FAILING_S)
 
     async def run(self) -> bool:
         """Rebalance all topics once. Returns whether this member now owns just its queues."""
@@ -103,13 +110,14 @@ class Rebalancer:
                 retry = topic.startswith(RETRY)
                 try:
                     balanced = await self._rebalance_topic(topic) and balanced
+                    self._failing.is_absent(topic)
                 except ClientError as error:
-                    log.log(
-                        logging.DEBUG if retry else logging.WARNING,
-                        "rebalance of %s failed: %s",
-                        topic,
-                        error,
-                    )
+                    if retry or isinstance(
+                        error, NoRoute
+                    ):  # of a subscribed topic without a route it was logged
+                        log.debug("rebalance of %s failed: %s", topic, error)
+                    else:
+                        self._failing.failed(topic, error, "rebalance of %s failed: %s", topic, error)
                     balanced = balanced and retry
                 except Exception:
                     log.exception("rebalance of %s failed", topic)
@@ -128,6 +136,11 @@ class Rebalancer:
         """Drop all queues. Offsets must have been persisted before."""
         self._owned_queues.close()
 
+    @property
+    def queues(self) -> Queues:
+        """The queues of this member, pulled or popped, without those that are being released."""
+        return self._owned_queues.queues
+
     # ---- which queues to own ----
 
     async def _rebalance_topic(self, topic: str) -> bool:
@@ -136,11 +149,13 @@ class Rebalancer:
         everything = await self._queues(topic)
         if not everything:
             if self._context.model is MessageModel.BROADCASTING or not topic.startswith(RETRY):
-                known = self._context.instance.routes.known(topic) is not None
-                # Without a route it was reported when it was subscribed.
-                log.log(logging.WARNING if known else logging.DEBUG, "%s has no readable queue", topic)
+                # Without a route it was logged when it was subscribed.
+                if self._context.instance.routes.known(topic) is not None:
+                    text = "%s has no readable queue: it was deleted, or its permissions forbid reading"
+                    self._without_queues.is_there(topic, text, topic)
                 await self._notify(topic, frozenset(), frozenset())
             return True
+        self._without_queues.is_absent(topic)
         if self._context.model is MessageModel.BROADCASTING:
             mine: Queues | None = everything
         else:
@@ -162,7 +177,7 @@ class Rebalancer:
         try:
             ids = await self._members(topic)
         except ClientError as error:
-            log.info("could not get the members of group %s: %s", context.group, error)
+            self._failed_members(error)
             return None
         if not ids:
             return None
@@ -185,6 +200,7 @@ class Rebalancer:
         except BrokerError:
             ids = []
         if instance.client_id in ids:
+            self._without_members.is_absent(group)
             return ids
         await instance.heartbeat_brokers_of(topic)
         return await consumer_ids(instance, group, topic)
@@ -193,8 +209,12 @@ class Rebalancer:
         try:
             return self._context.instance.client_id in await self._members(topic)
         except ClientError as error:
-            log.info("could not get the members of group %s: %s", self._context.group, error)
+            self._failed_members(error)
             return False
+
+    def _failed_members(self, error: ClientError) -> None:
+        group = self._context.group
+        self._without_members.failed(group, error, "could not get the members of group %s: %s", group, error)
 
     async def _apply_assignment(self, topic: str) -> bool:
         context = self._context

@@ -15,6 +15,7 @@ from firearrow.client.base.errors import ClientError, ConnectionLost, OffsetUnkn
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MessageModel
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.base.unsent import Unsent
 from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, OffsetTable, ReadOffset
@@ -37,6 +38,8 @@ class RemoteOffsetStore(OffsetTable):
         super().__init__()
         self._instance = instance
         self._group = group
+        stored = "broker %s stores offsets again, after %d failures"
+        self._failing = StateLog(log, stored, instance.loop.time, quiet_s=FAILING_S)
         self._unsent = Unsent(f"{{}} offsets of consumer group {group} were not stored, messages come again")
 
     async def load(self) -> None:
@@ -130,8 +133,10 @@ class RemoteOffsetStore(OffsetTable):
         try:
             address = await self._address(queue, only_master=False)
             await self._instance.channels.oneway(address, self._update(queue, offset, oneway=True))
+            self._failing.is_absent(queue.broker_name)
         except ClientError as error:
-            log.info("offset %d of %s was not stored at the broker: %s", offset, queue, error)
+            text = "offset %d of %s was not stored at the broker, it is tried again: %s"
+            self._failing.failed(queue.broker_name, error, text, offset, queue, error)
 
     def _update(self, queue: MessageQueue, offset: int, *, oneway: bool) -> RemotingCommand:
         ext = self._fields(queue) | {"commitOffset": str(offset)}

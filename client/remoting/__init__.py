@@ -6,6 +6,7 @@
 - `client_instance`: ClientInstance, the connections, routes, heartbeats and timers that all users of one
   client id share
 - `client_roles`: Protocols of the producers and consumers that share a client instance
+- `connection_states`: ConnectionStates, which brokers and name servers are not reached
 - `heartbeat`: Heartbeats, which report the groups and subscriptions of this client to every known broker
 - `name_servers`: NameServers, which call one name server until it fails, then the next
 - `queue_offsets`: QueueOffsets, which asks the master of a queue for its first offset, its next offset and

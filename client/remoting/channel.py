@@ -10,7 +10,6 @@ A signature is added last, over all other fields and the body.
 
 import asyncio
 import base64
-import logging
 from collections.abc import Callable
 
 from firearrow._native.wire.command import RemotingCommand
@@ -19,8 +18,6 @@ from firearrow.client.base.errors import ClientError, ConnectionLost, RequestTim
 from firearrow.client.base.message import java_order
 from firearrow.client.base.options import Credentials
 from firearrow.client.remoting.tls import tls_fault
-
-log = logging.getLogger("firearrow.client")
 
 ERRORS: dict[Failure, type[ClientError]] = {
     Failure.CLOSED: ConnectionLost,
@@ -51,6 +48,7 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         self._left = left
         self._tls = tls
         self._loop, self._made_s = loop, loop.time()
+        self.lost_reason = f"{address}: the connection was lost"
 
     def received(self, command: RemotingCommand) -> None:
         self._request_received(command, self)
@@ -59,7 +57,7 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         self._left(self)
 
     def silent(self, seconds: float) -> None:
-        log.info("closed %s: requests had no answer and nothing came for %.1f s", self.address, seconds)
+        self.lost_reason = f"{self.address}: requests had no answer and nothing came for {seconds:.1f} s"
         self._left(self)
 
     @property
@@ -82,7 +80,7 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
         return not self.received_frames and self._loop.time() - self._made_s < AT_ONCE_S
 
     def broken(self, fault: str) -> None:
-        log.info("closed %s: %s", self.address, fault)
+        self.lost_reason = f"{self.address}: {fault}"
 
 
 def sign(command: RemotingCommand, credentials: Credentials) -> None:

@@ -92,7 +92,7 @@ RequestReceived = Callable[[RemotingCommand, Channel], None]
 
 
 class Channels:
-    """`lost(address)` is called when a connection is lost, `failed(address)` when none could be opened,
+    """`lost(address, reason)` is called when a connection is lost, `failed(address, reason)` when none could be opened,
     `opened(address, again)` when one was; `again`: another one was lost before."""
 
     def __init__(
@@ -101,8 +101,8 @@ class Channels:
         options: ClientOptions,
         request_received: RequestReceived,
         opened: Callable[[str, bool], None],
-        lost: Callable[[str], None] = lambda address: None,
-        failed: Callable[[str], None] = lambda address: None,
+        lost: Callable[[str, str], None] = lambda address, reason: None,
+        failed: Callable[[str, str], None] = lambda address, reason: None,
     ) -> None:
         self.loop = loop
         self.hooks: list[RpcHook] = []
@@ -178,6 +178,10 @@ class Channels:
         self.prepare(command, address)
         channel.oneway(command)
 
+    def addresses(self) -> list[str]:
+        """Those with an open channel. Any thread."""
+        return [address for address, channel in self._open.copy().items() if not channel.closed]
+
     def held(self, address: str) -> Channel | None:
         """The open channel to this address, if there is one."""
         channel = self._open.get(address)
@@ -243,7 +247,7 @@ class Channels:
         oldest = self.loop.time() - self._options.idle_s
         for channel in [c for c in self._all if c.last_seen < oldest and not c.pending]:
             self._reached.discard(channel.address)
-            channel.close()
+            self._retire(channel)
 
     async def _connect(self, address: str) -> Channel:
         host, port = host_port(address)
@@ -289,8 +293,8 @@ class Channels:
 
     def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
         self._opening.pop(address, None)
-        if not task.cancelled() and task.exception() is not None:
-            self._failed(address)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(address, str(error))
 
     def retire(self, address: str) -> None:
         """Stop using the channel to this address; the next request opens another."""
@@ -314,7 +318,7 @@ class Channels:
             self._empty.set()
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
-            self._lost(channel.address)
+            self._lost(channel.address, channel.lost_reason)
 
 
 def _ignore_failure(task: asyncio.Task[Any]) -> None:

@@ -27,6 +27,7 @@ from firearrow.client.remoting.channel import Channel
 from firearrow.client.remoting.channels import Channels
 from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
+from firearrow.client.remoting.connection_states import ConnectionStates
 from firearrow.client.remoting.heartbeat import Heartbeats
 from firearrow.client.remoting.name_servers import NameServers
 from firearrow.client.remoting.route_retry import (
@@ -82,6 +83,7 @@ class ClientInstance:
         self.channels = Channels(
             loop, options, self._request_received, self._opened, self._lost, self._failed
         )
+        self.connections = ConnectionStates(loop, self._is_named)
         self.lost_listeners: list[Callable[[str], None]] = []
         """Called with the address of a broker or name server whose connection has ended."""
         self.name_servers = NameServers(self.channels, options)
@@ -94,6 +96,7 @@ class ClientInstance:
             self.producers.values,
             self.consumers.values,
             self.rebalance_soon,
+            self.connections.last_error.set,
         )
         self._route_retry = RouteRetry(
             self.routes,
@@ -118,6 +121,7 @@ class ClientInstance:
         self._closed = True
         _instances.get(self.loop, {}).pop(self.client_id, None)
         self.heartbeats.close()
+        self.connections.close()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -265,8 +269,13 @@ class ClientInstance:
     def _changed(self, request: RemotingCommand, address: str) -> None:
         self.rebalance_soon()
 
-    def _failed(self, address: str) -> None:
+    def _is_named(self, address: str) -> bool:
+        return self.routes.has_address(address) or address in self.name_servers.addresses
+
+    def _failed(self, address: str, reason: str) -> None:
         """No connection could be opened. Callers try again, so that this is called again."""
+        if not self._closed:
+            self.connections.not_reached(address, reason)
         self._renew_routes(address)
 
     def _renew_routes(self, address: str) -> None:
@@ -313,14 +322,16 @@ class ClientInstance:
                 log.debug("could not refresh the route of %s: %s", topic, error)
         return changed
 
-    def _lost(self, address: str) -> None:
+    def _lost(self, address: str, reason: str) -> None:
         if not self._closed:
+            self.connections.not_reached(address, reason)
             self._renew_routes(address)
         for listener in list(self.lost_listeners):
             listener(address)
 
     def _opened(self, address: str, again: bool) -> None:
         """A broker that came back, maybe at another address, must get a heartbeat before other requests."""
+        self.connections.reached(address)
         used = bool(self.producers or self.consumers)
         if not again and (not used or self.heartbeats.is_beating(address)):
             return
@@ -358,7 +369,7 @@ class ClientInstance:
             try:
                 await work()
             except RocketMQError as error:
-                log.warning("%s failed: %s", getattr(work, "__qualname__", work), error)
+                log.info("%s failed: %s", getattr(work, "__qualname__", work), error)
             except Exception:
                 log.exception("%s failed", getattr(work, "__qualname__", work))
             await asyncio.sleep(seconds)
@@ -448,7 +459,7 @@ class ClientInstance:
         try:
             await self.call(address, request, self.options.api_timeout_s)
         except ClientError as error:
-            log.info("could not unregister at %s: %s", address, error)
+            log.debug("could not unregister at %s: %s", address, error)
 
 
 class FirstHeartbeat:

@@ -17,6 +17,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, NotRunning, check
 from firearrow.client.base.options import ClientOptions
+from firearrow.client.base.service_state import now_ms
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.remoting.channels import Channels
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
 from firearrow.client.remoting.routes import MASTER, RouteTable
@@ -38,8 +40,9 @@ class Heartbeats:
         producers: Callable[[], Collection[ProducerRole]],
         consumers: Callable[[], Collection[ConsumerRole]],
         answers_again: Callable[[], None] = lambda: None,
+        failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        """`answers_again` is called when a silent broker answers."""
+        """`answers_again` is called when a silent broker answers, `failed` when a heartbeat has failed."""
         self._client_id = client_id
         self._options = options
         self._channels = channels
@@ -49,6 +52,12 @@ class Heartbeats:
         self._versions: dict[str, int] = {}
         self._last_sent: dict[str, int] = {}
         self._answers_again = answers_again
+        self._failed = failed
+        self._failing = StateLog(
+            log, "broker %s answers heartbeats again, %d failed", channels.loop.time, quiet_s=FAILING_S
+        )
+        self.answered_ms: int | None = None
+        """When a broker last answered, ms since 1970. Any thread."""
         self._silent: set[str] = set()
         self._probes: dict[str, asyncio.Task[None]] = {}
         self.silence_listeners: list[Callable[[], None]] = []
@@ -156,10 +165,13 @@ class Heartbeats:
         except NotRunning:
             return False  # the client closes
         except ClientError as error:
-            log.info("heartbeat to %s failed: %s", address, error)
+            self._failed(error)
+            self._failing.failed(address, error, "heartbeat to %s failed: %s", address, error)
             if self._channels.loop.time() - began_s >= SLOW_S:
                 self._now_silent(address)
             return False
+        self.answered_ms = now_ms()
+        self._failing.is_absent(address)
         if address in self._silent:
             self._silent.discard(address)
             self._notify()

@@ -14,7 +14,8 @@ from firearrow.client.base.errors import NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ClientOptions
-from firearrow.client.base.service_state import ServiceState, Startable
+from firearrow.client.base.reports import AnyListener, Health, Reports
+from firearrow.client.base.service_state import ServiceState, Startable, now_ms
 from firearrow.client.remoting.client_instance import ClientInstance
 
 
@@ -35,10 +36,11 @@ class Service(Startable):
         broadcasting: bool = False,
         stream: bool = False,
     ) -> None:
-        self.state = ServiceState.CREATE_JUST
+        self._state_since = ServiceState.CREATE_JUST, now_ms()
         self._kind = kind
         self._client = client
         self._namespace = Namespace(client.namespace)
+        self._reports = Reports(self._namespace)
         self._rpc_hooks = tuple(rpc_hooks)
         self._broadcasting = broadcasting
         self._stream = stream
@@ -62,6 +64,7 @@ class Service(Startable):
             self._left()
             raise
         instance.channels.hooks.extend(self._rpc_hooks)
+        instance.connections.listeners.append(self._reports.emit)
         try:
             await self._begin(instance)
             if self.state is ServiceState.SHUTDOWN_ALREADY:
@@ -81,6 +84,55 @@ class Service(Startable):
         self._check_open_here()
         self.state = ServiceState.SHUTDOWN_ALREADY
         await self._leave()
+
+    @property
+    def state(self) -> ServiceState:
+        return self._state_since[0]
+
+    @state.setter
+    def state(self, state: ServiceState) -> None:
+        self._state_since = state, now_ms()
+
+    def on_event(self, listener: AnyListener) -> AnyListener:
+        """Call `listener` with each event from now on: ConnectionDown and ConnectionUp, of consumers QueuesAssigned and
+        QueuesRevoked. A coroutine function is called in the event loop, a plain function in a thread, one event after
+        the other. Also a decorator.
+        """
+        self._check_open_here()
+        self._reports.listen(listener)
+        return listener
+
+    @property
+    def health(self) -> Health:
+        """State, connections, queues and the last error, as they are now. Any thread; nothing is requested."""
+        state, since_ms = self._state_since
+        if self._bound_loop is not None and self._bound_forks != self.forks:
+            state = ServiceState.SHUTDOWN_ALREADY
+            return Health(state=state, since_ms=since_ms, last_error=self._wrong_loop())
+        instance, reports = self._instance, self._reports
+        errors = [reports.last_error.value]
+        connected: list[str] = []
+        if instance is not None:
+            errors.append(instance.connections.last_error.value)
+            connected = sorted(instance.channels.addresses())
+        name_servers = () if instance is None else instance.name_servers.addresses
+        error_ms, error = max(filter(None, errors), default=(None, None))
+        return Health(
+            state=state,
+            since_ms=since_ms,
+            paused=state is ServiceState.RUNNING and self._is_paused(),
+            name_servers=tuple(address for address in connected if address in name_servers),
+            brokers=tuple(address for address in connected if address not in name_servers),
+            down={} if instance is None else instance.connections.down.copy(),
+            last_heartbeat_ms=None if instance is None else instance.heartbeats.answered_ms,
+            queues=reports.queues,
+            last_error=error,
+            last_error_ms=error_ms,
+        )
+
+    def _is_paused(self) -> bool:
+        """Whether its user has paused it. Any thread."""
+        return False
 
     @property
     def instance(self) -> ClientInstance:
@@ -128,8 +180,11 @@ class Service(Startable):
         finally:
             for hook in self._rpc_hooks:
                 instance.channels.hooks.remove(hook)
+            instance.connections.listeners.remove(self._reports.emit)
+            self._reports.assigned(frozenset())
             try:
                 await instance.leave()
+                await self._reports.close()
             finally:
                 self._left()
                 process_exit.closed(self)

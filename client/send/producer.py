@@ -126,6 +126,7 @@ class Producer(Service):
             self.unsent,
             OnewayWrites(),
         )
+            self._reports.last_error,
         sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
         instance.heartbeats.silence_listeners.append(sends.forget_queues)
         self._fast = FastPath(

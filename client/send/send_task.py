@@ -30,6 +30,7 @@ from firearrow.client.base.hooks import ForbiddenCheck, SendContext, SendHook, r
 from firearrow.client.base.message import MessageQueue, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
+from firearrow.client.base.reports import LastError
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.base.unsent import Unsent
 from firearrow.client.remoting.channel import Channel
@@ -139,6 +140,7 @@ class SendEnvironment:
     forbidden: Sequence[ForbiddenCheck]
     unsent: Unsent
     oneway: OnewayWrites
+    last_error: LastError
     drain_until_s: float | None = None
     """Set by a close: submitted messages are tried again until then, at the loop's clock."""
 
@@ -551,6 +553,7 @@ class SendTask:
             return
         self.future.set_exception(error)
         environment = self._environment
+        environment.last_error.set(error)
         if (
             environment.drain_until_s is not None
             and self._mode == "async"

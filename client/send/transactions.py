@@ -21,12 +21,17 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_api.message_queries import decode_offset_id
 from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import ClientError, ConfigError, MessageRefused, NotRunning, RocketMQError
-from firearrow.client.base.hooks import EndTransactionContext, EndTransactionHook, run_hook
+from firearrow.client.base.hooks import (
+    EndTransactionContext,
+    EndTransactionHook,
+    is_coroutine_function,
+    run_hook,
+)
 from firearrow.client.base.message import Message, Property, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.base.service_state import Uncopied
-from firearrow.client.consume.listeners import HandlerThreads, is_coroutine_function
+from firearrow.client.consume.listeners import HandlerThreads
 from firearrow.client.remoting.client_instance import ClientInstance, FirstHeartbeat
 
 log = logging.getLogger("firearrow.client")

@@ -11,6 +11,7 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import NotRunning
+from firearrow.client.base.hooks import is_coroutine_function
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.consume.listeners import (
     Handler,
@@ -18,7 +19,6 @@ from firearrow.client.consume.listeners import (
     HandlerThreads,
     Listener,
     Listeners,
-    is_coroutine_function,
 )
 from tests.client.records import received
 from tests.support.eventually import eventually_async
