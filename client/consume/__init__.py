@@ -7,6 +7,7 @@
   result
 - `listeners`: Listeners, which make a handler awaitable: a function runs in a thread, a coroutine function
   in the loop
+- `message_loops`: MessageLoops, the messages of a push consumer for `async for`
 - `orderly_service`: OrderlyService, which consumes each locked queue in order, one handler at a time
 - `send_back`: SendBack, which returns a failed message to its broker, for redelivery or as a dead letter
 - `signals`: SIGTERM and SIGINT as calls to consumers, so that each can stop cleanly

@@ -104,6 +104,7 @@ class ConcurrentService:
     ) -> None:
         self._calls = handlers.calls
         self._threads = handlers.threads
+        self._turn = handlers.turn
         self._batch_size = handlers.batch_size
         self._offsets = offsets
         self._send_back = send_back
@@ -159,6 +160,8 @@ class ConcurrentService:
     # ---- one chunk ----
 
     async def _consume(self, request: ConsumeRequest) -> None:
+        if self._turn is not None and not await self._turn():
+            return
         if request.process_queue.dropped:
             log.debug(
                 "%s is no longer owned: %d messages are left to its next owner",

@@ -6,7 +6,7 @@ Offsets and sending back are the caller's business. Event loop only.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from firearrow._native.protocol.name_rules import retry_topic
@@ -154,11 +154,13 @@ def _described(messages: Sequence[ReceivedMessage]) -> str:
 class Handlers:
     """How a service calls handlers: in which threads, how many at a time, with how many messages each.
 
-    `later`: None is the event loop's `call_later`.
+    `turn`: awaited before each call; False: there will be none any more, the messages stay unfinished. `later`: None is
+    the event loop's `call_later`.
     """
 
     calls: ListenerInvoker
     threads: HandlerThreads
     at_a_time: int
     batch_size: int
+    turn: Callable[[], Awaitable[bool]] | None = None
     later: Later | None = None

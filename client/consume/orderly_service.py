@@ -67,6 +67,7 @@ class OrderlyService:
     ) -> None:
         self._calls = handlers.calls
         self._threads = handlers.threads
+        self._turn = handlers.turn
         self._batch_size = handlers.batch_size
         self._offsets = offsets
         self._locks = locks
@@ -133,6 +134,8 @@ class OrderlyService:
             return False
         if self._calls.clock() > ends:
             self._pool.add_later(NEXT_PASS_S, request)
+            return False
+        if self._turn is not None and process_queue.has_messages and not await self._turn():
             return False
         messages = self._take(request)
         if not messages:

@@ -65,9 +65,8 @@ class Subscriptions(Mapping[str, Subscription]):
         return self._handlers.get(topic)
 
     @property
-    def handled(self) -> bool:
-        """Whether there is any handler."""
-        return bool(self._handlers)
+    def handlers(self) -> list[Handler]:
+        return list(self._handlers.values())
 
     def __getitem__(self, topic: str) -> Subscription:
         return self._current[topic]

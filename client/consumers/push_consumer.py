@@ -6,11 +6,12 @@ started.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Self, TypeVar, Unpack, overload
 
 from firearrow._native.protocol.name_rules import retry_topic
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError, NotRunning
 from firearrow.client.base.hooks import ConsumerHooks, check_known
 from firearrow.client.base.message import MessageQueue
@@ -18,6 +19,7 @@ from firearrow.client.base.names import check_group, check_topic
 from firearrow.client.base.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler, check_handler
+from firearrow.client.consume.message_loops import MessageLoops
 from firearrow.client.consume.signals import on_stop_signals
 from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.consumers.push_consumer_runtime import PushConsumerRuntime
@@ -32,6 +34,7 @@ from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 
+MIXED = "subscribe all topics with handlers, or all without for `async for`, not both"
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
@@ -75,6 +78,7 @@ class PushConsumer(Service):
             namespace=self._namespace,
             subscriptions=Subscriptions(self._namespace),
             reports=self._reports,
+            loops=MessageLoops(),
             offset_store=offset_store,
             queue_listener=queue_listener,
             consume_hooks=hooks.get("consume_hooks", ()),
@@ -99,19 +103,28 @@ class PushConsumer(Service):
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
     ) -> "SubscribeDecorator | Handler":
-        """Pass the topic's messages to `handler`; without a handler, return a decorator. ConfigError.
+        """Pass the topic's messages to `handler`. ConfigError.
 
-        `tags`: separated by `||`; `sql`: an SQL92 expression over properties; neither: all messages. While
-        the consumer runs, brokers are notified at once.
+        Without a handler, they are for `async for message in consumer`; the result is a decorator, which makes a
+        function their handler. `tags`: separated by `||`; `sql`: an SQL92 expression over properties; neither: all
+        messages. While the consumer runs, brokers are notified at once.
         """
         check_topic(topic)
+        config = self._config
         if handler is None:
+            if self._runtime is None or config.is_iterated:
+                self._subscribe(topic, tags, sql, config.loops.handle)
             return SubscribeDecorator(partial(self.subscribe, topic, tags=tags, sql=sql))
         check_handler(topic, handler)
+        if self._runtime is not None and config.is_iterated:
+            raise ConfigError(f"{topic}: {MIXED}")
+        self._subscribe(topic, tags, sql, handler)
+        return handler
+
+    def _subscribe(self, topic: str, tags: str | None, sql: str | None, handler: Handler) -> None:
         self._check_open_here()
         self._config.subscriptions.add(topic, tags, sql, handler)
         self._notify_runtime()
-        return handler
 
     def unsubscribe(self, topic: str) -> None:
         """Stop pulling the topic. Messages that were pulled before still go to the handler."""
@@ -127,9 +140,24 @@ class PushConsumer(Service):
         log.info("consumer of group %s started with client id %s", self.group, self.client_id)
         return self
 
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Yield messages of the topics that were subscribed without a handler, until `stop` or `close`.
+
+        A message is acknowledged when the loop asks for the next one, and at `stop`. A loop that is left otherwise, by
+        `break`, an exception or a cancellation, has not handled its last message: it is redelivered as if a handler had
+        failed. Several tasks may iterate, up to `threads` at a time. NotRunning, ConfigError.
+        """
+        self._running()
+        if not self._config.is_iterated:
+            raise ConfigError(f"the messages go to handlers: {MIXED}")
+        return self._config.loops.messages()
+
     def _prepare(self) -> None:
-        if not self._config.subscriptions.handled:
+        handlers = self._config.subscriptions.handlers
+        if not handlers:
             raise ConfigError("no topic is subscribed: a push consumer needs a handler, call subscribe first")
+        if self._config.is_iterated and any(handler != self._config.loops.handle for handler in handlers):
+            raise ConfigError(MIXED)
         if self.options.model is MessageModel.CLUSTERING:
             self._config.subscriptions.add_all_of(retry_topic(self.group))
 
@@ -145,6 +173,7 @@ class PushConsumer(Service):
             self._member.release()
 
     async def _begin(self, instance: ClientInstance) -> None:
+        self._config.loops.begin()
         self._runtime = PushConsumerRuntime(instance, self._config)
         try:
             await self._runtime.begin()
@@ -160,7 +189,8 @@ class PushConsumer(Service):
         Handlers must not call it, since it waits for them: they call `stop`.
         """
         self._check_open_here()
-        self._stopped.set()
+        self._config.loops.leave(asyncio.current_task())
+        self._stop()
         if self._ending is None:
             self.state = ServiceState.SHUTDOWN_ALREADY
             self._drain_s = self.options.drain_s if drain_s is None else drain_s
@@ -169,6 +199,8 @@ class PushConsumer(Service):
 
     async def run(self) -> None:
         """Start if necessary, run until `stop`, `close`, SIGTERM or SIGINT, then drain and close."""
+        if self._config.is_iterated:
+            raise ConfigError("a topic has no handler: pass one to subscribe, or iterate over the consumer")
         with on_stop_signals(self.stop):
             if self.state is not ServiceState.RUNNING:
                 await self.start()
@@ -182,15 +214,19 @@ class PushConsumer(Service):
         return self.options.drain_s
 
     def stop(self) -> None:
-        """Make `run` return. Any thread of the process."""
+        """Make `run` return, and `async for` end after the message that it has. Any thread of the process."""
         try:
             self._check_open_here()
         except NotRunning:
             if self._bound_loop is None or self._bound_forks != self.forks:
                 raise
-            self._bound_loop.call_soon_threadsafe(self._stopped.set)
+            self._bound_loop.call_soon_threadsafe(self._stop)
         else:
-            self._stopped.set()
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        self._config.loops.end()
 
     def pause(self) -> None:
         """Stop pulling until `resume`. Messages that were pulled before are still handled, none that come later."""

@@ -109,7 +109,15 @@ def handlers(config: PushConsumerConfig, hooks: Sequence[ConsumeHook], stats: Co
         namespace=config.namespace,
         timeout_s=options.consume_timeout_s,
     )
-    return Handlers(calls=calls, threads=threads, at_a_time=options.threads, batch_size=options.batch_size)
+    calls.failed = config.reports.last_error.set
+    loops = config.loops if config.is_iterated else None
+    return Handlers(
+        calls=calls,
+        threads=threads,
+        at_a_time=options.threads,
+        batch_size=options.batch_size if loops is None else 1,
+        turn=None if loops is None else loops.turn,
+    )
 
 
 def send_back(
@@ -158,6 +166,7 @@ class PopRuntime:
                 running=running,
                 paused=paused,
                 stats=stats,
+                failed=config.reports.last_error.set,
                 max_reconsume_times=back.max_reconsume_times,
                 filters=config.filter_hooks,
                 exception_delay_s=instance.options.exception_delay_s,
@@ -166,7 +175,6 @@ class PopRuntime:
 
     async def started(self, topics: Iterable[str]) -> None:
         """The consumer has started, and knows the routes of its topics."""
-                failed=config.reports.last_error.set,
         if self._first is not None:
             await asyncio.gather(*(self._first.begin(topic) for topic in topics))
 
@@ -257,7 +265,11 @@ class PushConsumerRuntime:
 
     async def rebalance(self) -> bool:
         """A paused consumer keeps its queues."""
-        return not self.pulls.paused and await self.rebalancer.run()
+        if self.pulls.paused:
+            return False
+        balanced = await self.rebalancer.run()
+        self._report_queues()
+        return balanced
 
     async def persist_offsets(self) -> None:
         await self.offsets.persist_all(list(self.table))
@@ -288,6 +300,7 @@ class PushConsumerRuntime:
         """Stop pulling, let handlers finish, persist the offsets, leave the group."""
         self.running = False
         self.rebalancer.stop()
+        self.config.loops.end()
         await self.pulls.stop()
         stopping = [self.service.stop(drain_s)]
         if self._pop_runtime is not None:
@@ -362,6 +375,7 @@ class PushConsumerRuntime:
         """Notify brokers, then the user, before new queues are pulled."""
         self.config.subscriptions.renew(topic)
         self.pulls.thresholds.spread(self.options, len(self.table))
+        self._report_queues()
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
         if self.config.queue_listener is not None:
@@ -369,13 +383,16 @@ class PushConsumerRuntime:
             if isawaitable(result):
                 await result
 
+    def _report_queues(self) -> None:
+        if self.running:
+            self.config.reports.assigned(self.rebalancer.queues)
+
     async def _repair(self, request: PullRequest) -> None:
         """The broker has no such offset: store a valid one, frozen, so that late results do not change it."""
         self.offsets.update_and_freeze(request.queue, request.next_offset)
         await self.offsets.persist(request.queue)
         await self.rebalancer.remove(request.queue)
         self.instance.rebalance_soon()
-        self._report_queues()
 
     def _pop_retry(self, retry: str, subscribe: bool) -> None:
         """The broker switched us from POP to pull: failed messages are in POP's separate retry topic."""
@@ -383,10 +400,6 @@ class PushConsumerRuntime:
             self.config.subscriptions.drop(retry)
         elif retry not in self.config.subscriptions:
             self.config.subscriptions.add_retries(retry, retry.removeprefix(f"{retry_topic(self.group)}_"))
-    def _report_queues(self) -> None:
-        if self.running:
-            self.config.reports.assigned(self.rebalancer.queues)
-
             self.instance.heartbeats.forget()
 
     async def _resume(self) -> None:
@@ -435,6 +448,7 @@ class PushConsumerRuntime:
                 lock=None if self._locks is None else self._locks.lock,
                 repair=self._repair,
                 stats=self.stats,
+                failed=self.config.reports.last_error.set,
                 exception_delay_s=self.instance.options.exception_delay_s,
             )
         )
@@ -448,7 +462,6 @@ class PushConsumerRuntime:
             offsets=self.offsets,
             topics=lambda: self.config.subscriptions,
             start_offset=self._start_offset,
-                failed=self.config.reports.last_error.set,
             begin=self._begin,
             changed=self._changed,
             locks=self._locks,

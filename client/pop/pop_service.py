@@ -59,6 +59,7 @@ class PopService:
         )
         self._threads = handlers.threads
         self._acks = acks
+        self._turn = handlers.turn
         self._batch_size = handlers.batch_size
         self._max_reconsume_times = max_reconsume_times
         self._dead_letter = dead_letter
@@ -103,6 +104,8 @@ class PopService:
     # ---- one chunk ----
 
     async def _consume(self, request: PopConsumeRequest) -> None:
+        if self._turn is not None and not await self._turn():
+            return
         if self._lost(request):
             return
         verdict = await self._calls.call(request.messages, request.queue)

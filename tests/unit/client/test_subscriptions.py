@@ -80,7 +80,7 @@ def test_topics_are_kept_by_their_names_at_the_brokers_and_handlers_by_those_of_
     assert table["ns%orders"].topic == "ns%orders"
     assert table.handler_of("orders") is handler
     assert table.handler_of("ns%orders") is None
-    assert table.handled
+    assert table.handlers
 
 
 def test_subscribing_again_replaces_the_filter_and_the_handler() -> None:
@@ -108,7 +108,7 @@ def test_retry_topics_are_wanted_whole_and_need_no_handler() -> None:
     table.add_all_of("%RETRY%group")
     assert table["%RETRY%group"] is before
     assert before.expression == "*"
-    assert not table.handled
+    assert not table.handlers
 
 
 def test_pops_retry_topics_go_to_the_handler_of_their_topic() -> None:
