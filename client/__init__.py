@@ -11,18 +11,22 @@ one package only, such as a Spark worker, does not wait for all.
 - `pytest_plugin`: fixtures for tests of your services
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from firearrow.client.public import *  # noqa: F403
 else:
+    _MODULES = ("blocking", "store") if sys.platform == "linux" else ("blocking",)
 
     def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
         public = import_module("firearrow.client.public")
         if name != "__all__" and name not in public.__all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(public, name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *import_module("firearrow.client.public").__all__})
+        return sorted([*_MODULES, *import_module("firearrow.client.public").__all__])

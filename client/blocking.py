@@ -26,6 +26,11 @@ from firearrow.client.threads.handover import ThreadBridge
 
 __all__ = ["Admin", "Extensions", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 

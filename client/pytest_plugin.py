@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from firearrow.client.blocking import Admin
 
 __all__ = ["MessagesIn", "firearrow_broker", "firearrow_fresh_broker", "firearrow_topic", "messages_in"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 NAME_CHARS = 80
 """Of a test's name in that of its topic. Brokers allow 127 characters for a topic."""
 POLL_S = 0.02

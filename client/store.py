@@ -22,3 +22,7 @@ from firearrow._native.store.log.consume_queue import ConsumeQueue
 from firearrow._native.store.log.record import Record
 
 __all__ = ["CommitLog", "ConsumeQueue", "Record"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

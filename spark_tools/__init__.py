@@ -27,13 +27,17 @@ else:
         "run_job": "commands",
     }
 
+    _WITH_PYSPARK = ("GroupFollows", "lag")
+
     def __getattr__(name: str) -> object:
         if name not in _LOADED_ON_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_LOADED_ON_USE[name]}"), name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        """Without names whose package is not installed: `help` and the completion of shells load all of them."""
+        has_spark = import_module("importlib.util").find_spec("pyspark") is not None
+        return sorted(name for name in __all__ if has_spark or name not in _WITH_PYSPARK)
 
 
 __all__ = [

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from firearrow.spark_tools.tables.sql import query, to_duckdb
     from firearrow.spark_tools.tables.tail import tail
 else:
+    _PACKAGES = ("client", "spark_tools")
     _LOADED_ON_USE = {
         "dataset": "dataset",
         "query": "sql",
@@ -24,6 +25,10 @@ else:
     }
 
     def __getattr__(name: str) -> object:
+        if name in _PACKAGES:
+            return import_module(f"firearrow.{name}")
+        if name == "__version__":
+            return import_module("importlib.metadata").version("firearrow")
         if name not in _LOADED_ON_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
@@ -35,7 +40,9 @@ else:
         return getattr(module, name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        """Without names whose package is not installed: `help` and the completion of shells load all of them."""
+        has_arrow = import_module("importlib.util").find_spec("pyarrow") is not None
+        return sorted([*_PACKAGES, "__version__", *(__all__ if has_arrow else ())])
 
 
 __all__ = ["dataset", "query", "read", "scan_polars", "tail", "to_duckdb", "to_pandas"]

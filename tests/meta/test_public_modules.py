@@ -85,6 +85,42 @@ def test_a_root_loads_its_names_on_first_use(module: str, most: set[str]) -> Non
     assert not {"pyspark", "numpy", "pyarrow", "typer", "asyncio"} & set(done.stdout.split())
 
 
+@pytest.mark.parametrize("module", sorted(PUBLIC))
+def test_dir_lists_public_names_only(module: str) -> None:
+    """What `help` shows and shells complete: the exported names and public modules, and nothing that they import."""
+    submodules = {name.rpartition(".")[2] for name in PUBLIC if name.rpartition(".")[0] == module}
+    listed = set(dir(import_module(module)))
+    assert set(import_module(module).__all__) <= listed
+    assert listed - {"__version__"} <= set(import_module(module).__all__) | submodules
+    for name in listed:
+        assert getattr(import_module(module), name) is not None
+
+
+LACKING = """
+import pydoc, rlcompleter, sys
+from importlib import import_module
+for name in ("pyarrow", "pyspark", "polars", "duckdb", "numpy", "pytest"):
+    sys.modules[name] = None
+for last in ("", ".client", ".client.blocking", ".client.store", ".spark_tools"):
+    name = "firearrow" + last
+    text = pydoc.plain(pydoc.render_doc(import_module(name)))
+    complete = rlcompleter.Completer({"firearrow": import_module("firearrow")}).complete
+    print(name, "Producer" in text, *(complete(f"{name}.", at) for at in range(200)))
+"""
+
+
+def test_help_and_completion_work_without_the_extras() -> None:
+    done = subprocess.run([sys.executable, "-c", LACKING], capture_output=True, text=True, check=True)
+    lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    assert lines["firearrow"][1:4] == ["firearrow.client", "firearrow.spark_tools", "None"]
+    assert lines["firearrow.client"][0] == lines["firearrow.client.blocking"][0] == "True"
+    assert "firearrow.client.Producer(" in lines["firearrow.client"]
+    assert "firearrow.client.blocking" in lines["firearrow.client"]
+    assert not [
+        name for words in lines.values() for name in words if "._" in name and "__version__" not in name
+    ]
+
+
 def test_a_root_without_a_name_says_so() -> None:
     with pytest.raises(AttributeError, match=r"'firearrow\.spark_tools' has no attribute 'cluster_of'"):
         import_module("firearrow.spark_tools").cluster_of  # noqa: B018
