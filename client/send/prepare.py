@@ -85,7 +85,7 @@ class MessagePreparer:
         self._group = group
         self._options = options
         self._namespace = namespace
-        self._ids = ids
+        self.ids = ids
         self._binary = binary
         self._extra_properties = {Property.INSTANCE_ID: namespace.name} if namespace.name else None
         self.topics: dict[str, SendTopic] = {}
@@ -124,7 +124,7 @@ class MessagePreparer:
         first = messages[0]
         topic = self.topics.get(first.topic) or self._topic(first.topic)
         try:
-            body = batch_body(messages, self._ids)
+            body = batch_body(messages, self.ids)
         except ValueError as error:
             raise MessageRefused(str(error)) from None
         if len(body) > self._options.message_bytes_max:
@@ -164,7 +164,7 @@ class MessagePreparer:
 
     def _encode_properties(self, message: Message, more: dict[str, str] | None) -> bytes:
         try:
-            return message_properties(message, self._ids, more)
+            return message_properties(message, self.ids, more)
         except ValueError as error:
             raise MessageRefused(str(error)) from None
 
@@ -222,3 +222,7 @@ def unique_ids() -> UniqueIds:
     family = socket.AF_INET6 if ip.startswith("[") else socket.AF_INET
     host = socket.inet_pton(family, ip.strip("[]"))
     return UniqueIds(host, os.getpid(), os.urandom(4))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=unique_ids.cache_clear)

@@ -113,6 +113,7 @@ class Producer(Service):
     async def _begin(self, instance: ClientInstance) -> None:
         """ClientError: a route of `options.topics` is not found."""
         await instance.join_producer(self)
+        self._preparer.ids = unique_ids()  # those of a process that was forked since it was made are others
         faults = latency_faults(instance, self.options) if self.options.latency_faults else None
         self._environment = SendEnvironment(
             self._group,
@@ -125,8 +126,8 @@ class Producer(Service):
             self._forbidden,
             self.unsent,
             OnewayWrites(),
-        )
             self._reports.last_error,
+        )
         sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
         instance.heartbeats.silence_listeners.append(sends.forget_queues)
         self._fast = FastPath(
