@@ -5,6 +5,7 @@ process. Call them from any thread, also from another event loop, which then blo
 own loop raise NotRunning: coroutine handlers and listeners run there.
 """
 
+import contextvars
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Self, TypeVar, overload
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api import admin, extensions
+from firearrow.client.base.call_hooks import call_hooks
 from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.reports import AnyListener, Health
 from firearrow.client.base.service_state import ServiceState, Uncopied
@@ -90,9 +92,10 @@ class Producer(Member[producer.Producer]):
         selector: Selector | None = None,
     ) -> Future[SendResult]:
         """The future of the result; it also carries errors. Blocks while too many messages are in flight."""
-        return self._bridge.submit(
-            partial(self._inner.submit, message, timeout_s=timeout_s, queue=queue, selector=selector)
-        )
+        submit = partial(self._inner.submit, message, timeout_s=timeout_s, queue=queue, selector=selector)
+        if call_hooks:  # they see the caller's context variables; one wake-up of the loop serves many callers
+            submit = partial(contextvars.copy_context().run, submit)
+        return self._bridge.submit(submit)
 
     def transaction(self, message: Message, *, timeout_s: float | None = None) -> "Transaction":
         """`with producer.transaction(message):` commits at the end, rolls back on an exception."""

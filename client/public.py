@@ -4,6 +4,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
 from firearrow.client.admin_api.extensions import Extensions
+from firearrow.client.base.call_hooks import Call, Caller, CallHook, CallKind, add_call_hook, remove_call_hook
 from firearrow.client.base.compression import BodyUnreadable
 from firearrow.client.base.errors import (
     BrokerError,
@@ -73,6 +74,10 @@ __all__ = [
     "Admin",
     "BodyUnreadable",
     "BrokerError",
+    "Call",
+    "CallHook",
+    "CallKind",
+    "Caller",
     "ClientError",
     "ClientOptions",
     "CompressionKind",
@@ -140,7 +145,9 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "TransportError",
+    "add_call_hook",
     "by_hash",
     "by_random",
+    "remove_call_hook",
     "split",
 ]

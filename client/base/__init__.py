@@ -1,5 +1,6 @@
 """What every package of the client may import.
 
+- `call_hooks`: hooks that see the calls of all producers and consumers of the process
 - `compression`: compression of bodies with zlib, LZ4 or Zstandard
 - `errors`: the client's errors, one hierarchy, with the codes of Java's client and the remarks of brokers
 - `hooks`: hooks that users can install: their Protocols and the contexts they get

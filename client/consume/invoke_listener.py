@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from firearrow._native.protocol.name_rules import retry_topic
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.call_hooks import Call, Caller, CallKind, call_hooks
 from firearrow.client.base.hooks import ConsumeContext, ConsumeHook, run_hook
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.names import Namespace
@@ -55,6 +56,8 @@ class ListenerInvoker:
         self._namespace = namespace or Namespace(None)
         self._retry_topic = retry_topic(group)
         self._timeout_s = timeout_s
+        self.caller: Caller | None = None
+        """Set where hooks may see the calls."""
         self.clock = clock
 
     def restore_topics(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> None:
@@ -82,7 +85,10 @@ class ListenerInvoker:
         """Call the handler of the messages, which must have the same topic."""
         context = self._run_before_hooks(messages, queue) if self._hooks else None
         began = self.clock()
-        verdict = await self.judge_call(messages)
+        if call_hooks and self.caller is not None:
+            verdict = await self._observed(self.caller, messages, queue)
+        else:
+            verdict = await self.judge_call(messages)
         elapsed = self.clock() - began
         if verdict.error is not None:
             self.failed(verdict.error)
@@ -96,6 +102,16 @@ class ListenerInvoker:
         if context is not None:
             self._run_after_hooks(context, verdict, elapsed)
         self.stats.consumed(queue.topic, elapsed)
+        return verdict
+
+    async def _observed(
+        self, caller: Caller, messages: list[ReceivedMessage], queue: MessageQueue
+    ) -> Verdict:
+        is_batch = len(messages) > 1
+        with Call(CallKind.PROCESS, "process", caller, messages, is_batch, queue) as call:
+            verdict = await self.judge_call(messages)
+            call.error = verdict.error
+            call.failure = "" if _is_success(verdict) else verdict.result.value
         return verdict
 
     async def judge_call(self, messages: list[ReceivedMessage]) -> Verdict:
@@ -128,7 +144,7 @@ class ListenerInvoker:
     def _run_after_hooks(self, context: ConsumeContext, verdict: Verdict, elapsed: float) -> None:
         context.return_type = self._return_type(verdict, elapsed)
         context.status = verdict.result.value
-        context.success = verdict.result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
+        context.success = _is_success(verdict)
         for hook in self._hooks:
             run_hook(hook.after, context)
 
@@ -138,6 +154,10 @@ class ListenerInvoker:
         if elapsed >= self._timeout_s:
             return "TIME_OUT"
         return "FAILED" if verdict.result in (FAILED.result, SUSPENDED.result) else "SUCCESS"
+
+
+def _is_success(verdict: Verdict) -> bool:
+    return verdict.result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
 
 
 def _described(messages: Sequence[ReceivedMessage]) -> str:

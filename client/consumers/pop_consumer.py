@@ -7,10 +7,11 @@ Event loop only.
 
 import logging
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from typing import NamedTuple
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.call_hooks import Call, CallKind, call_hooks
 from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import ClientError, ConfigError, NotRunning
 from firearrow.client.base.message import MessageQueue, Property
@@ -36,6 +37,7 @@ from firearrow.client.remoting.routes import PERM_READ
 from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
+NO_CALL = nullcontext()
 
 
 class _Parts(NamedTuple):
@@ -124,6 +126,15 @@ class PopConsumer(Service):
         broker; TransportError: it does not answer. With several topics or brokers, raises only if all of them
         fail.
         """
+        if not call_hooks:
+            return await self._receive(batch, topic, invisible_s, wait_s)
+        with Call(CallKind.RECEIVE, "receive", self._caller(self.group), is_batch=True) as call:
+            call.messages = messages = await self._receive(batch, topic, invisible_s, wait_s)
+        return messages
+
+    async def _receive(
+        self, batch: int | None, topic: str | None, invisible_s: float | None, wait_s: float | None
+    ) -> list[ReceivedMessage]:
         parts = self._running()
         options = self.options
         receive_options = ReceiveOptions(
@@ -179,18 +190,19 @@ class PopConsumer(Service):
         """
         parts = self._running()
         async with parts.renewal.settling(message):
-            await parts.acks.ack(self._topic(message), receipt_handle_of(message))
+            with self._settling("ack", [message]):
+                await parts.acks.ack(self._topic(message), receipt_handle_of(message))
 
     async def ack_batch(self, messages: Iterable[ReceivedMessage]) -> None:
         """Acknowledge several messages with as few requests as possible."""
         parts = self._running()
-        settled = list(messages)
+        acked = list(messages)
         async with AsyncExitStack() as stack:
-            for message in settled:
+            for message in acked:
                 await stack.enter_async_context(parts.renewal.settling(message))
-            await parts.acks.ack_many(
-                [(self._topic(message), receipt_handle_of(message)) for message in settled]
-            )
+            pairs = [(self._topic(message), receipt_handle_of(message)) for message in acked]
+            with self._settling("ack", acked, is_batch=True):
+                await parts.acks.ack_many(pairs)
 
     async def change_invisible(self, message: ReceivedMessage, seconds: float) -> None:
         """Make the message visible `seconds` from now: to get more time, or to have it redelivered soon.
@@ -199,7 +211,8 @@ class PopConsumer(Service):
         not changed.
         """
         async with self._running().renewal.settling(message):
-            await self._hide(message, seconds)
+            with self._settling("change_invisible", [message]):
+                await self._hide(message, seconds)
 
     async def dead_letter(self, message: ReceivedMessage) -> None:
         """Copy the message to the group's dead-letter topic, then acknowledge it.
@@ -252,6 +265,14 @@ class PopConsumer(Service):
         """Nothing to do: brokers keep the offsets of groups that pop."""
 
     # ---- internal ----
+
+    def _settling(
+        self, name: str, messages: list[ReceivedMessage], *, is_batch: bool = False
+    ) -> AbstractContextManager[object]:
+        """For hooks."""
+        if not call_hooks:
+            return NO_CALL
+        return Call(CallKind.SETTLE, name, self._caller(self.group), messages, is_batch)
 
     def _running(self) -> _Parts:
         if self._parts is None:
@@ -325,7 +346,8 @@ class PopConsumer(Service):
         tags = source.pop.subscription.tags
         if not tags or message.tags in tags:
             return True
-        self.instance.spawn(self.ack(message))
+        acks = self._running().acks
+        self.instance.spawn(acks.ack(self._topic(message), receipt_handle_of(message)))
         return False
 
     def _topic(self, message: ReceivedMessage) -> str:

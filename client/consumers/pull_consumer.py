@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.call_hooks import Call, CallKind, call_hooks
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.base.hooks import ConsumeContext, ConsumeHook, ConsumerHooks, check_known, run_hook
 from firearrow.client.base.message import MessageQueue
@@ -215,6 +216,14 @@ class PullConsumer(Service):
         Marks the previously polled messages as done. Messages of a paused queue that are cached are still
         returned.
         """
+        if not call_hooks:
+            return await self._poll(timeout_s, max_messages)
+        caller = self._caller(self.group, self.options.model.value)
+        with Call(CallKind.RECEIVE, "poll", caller, is_batch=True) as call:
+            call.messages = messages = await self._poll(timeout_s, max_messages)
+        return messages
+
+    async def _poll(self, timeout_s: float | None, max_messages: int | None) -> list[ReceivedMessage]:
         runtime, loop = self._running(), self.instance.loop
         wait_s = self.options.poll_timeout_s if timeout_s is None else timeout_s
         count_max = self.options.pull_batch if max_messages is None else max_messages

@@ -55,6 +55,7 @@ from firearrow.client.rebalance.start_offset import PullRequest, start_offset
 from firearrow.client.rebalance.subscription import check_filters
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
+from firearrow.client.remoting.service import caller_of
 
 
 def consume_service(
@@ -73,7 +74,7 @@ def consume_service(
     `locks`: broker locks of an orderly group. `publish`: sends to its retry topic.
     """
     options = config.options
-    invoker = handlers(config, hooks, stats)
+    invoker = handlers(config, hooks, instance, stats)
     back = send_back(config, instance, publish)
     if options.orderly:
         return OrderlyService(
@@ -96,7 +97,9 @@ def consume_service(
     )
 
 
-def handlers(config: PushConsumerConfig, hooks: Sequence[ConsumeHook], stats: ConsumerStats) -> Handlers:
+def handlers(
+    config: PushConsumerConfig, hooks: Sequence[ConsumeHook], instance: ClientInstance, stats: ConsumerStats
+) -> Handlers:
     """The handler calls by the user's options, with a separate thread pool."""
     options = config.options
     threads = HandlerThreads(f"ConsumeMessageThread_{config.group}", options.threads)
@@ -109,6 +112,7 @@ def handlers(config: PushConsumerConfig, hooks: Sequence[ConsumeHook], stats: Co
         namespace=config.namespace,
         timeout_s=options.consume_timeout_s,
     )
+    calls.caller = caller_of(instance, config.namespace, config.group, options.model.value)
     calls.failed = config.reports.last_error.set
     loops = config.loops if config.is_iterated else None
     return Handlers(
@@ -149,7 +153,7 @@ class PopRuntime:
     ) -> None:
         options = config.options
         self.service = PopService(
-            handlers(config, hooks, stats),
+            handlers(config, hooks, instance, stats),
             acks=AckClient(instance, config.group, instance.options.api_timeout_s),
             max_reconsume_times=back.max_reconsume_times,
             dead_letter=lambda message: back.back(message, DEAD_LETTER),

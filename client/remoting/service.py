@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from firearrow.client.base import process_exit
+from firearrow.client.base.call_hooks import Caller
 from firearrow.client.base.errors import NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.names import Namespace
@@ -17,6 +18,13 @@ from firearrow.client.base.options import ClientOptions
 from firearrow.client.base.reports import AnyListener, Health, Reports
 from firearrow.client.base.service_state import ServiceState, Startable, now_ms
 from firearrow.client.remoting.client_instance import ClientInstance
+
+
+def caller_of(instance: ClientInstance, namespace: Namespace, group: str, model: str | None = None) -> Caller:
+    """`group` as brokers know it."""
+    return Caller(
+        namespace.unwrap(group), namespace.name or "", instance.client_id, instance.routes.master, model
+    )
 
 
 class Service(Startable):
@@ -140,6 +148,10 @@ class Service(Startable):
             raise self._not_running()
         self._check_loop()
         return self._instance
+
+    def _caller(self, group: str, model: str | None = None) -> Caller:
+        """Who makes a call, for hooks. NotRunning."""
+        return caller_of(self.instance, self._namespace, group, model)
 
     def _check_open_here(self) -> None:
         """The same as `_check_loop` while there is something to close or to change."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Unpack
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.call_hooks import Call, CallKind, call_hooks
 from firearrow.client.base.errors import ConfigError, MessageRefused, check
 from firearrow.client.base.hooks import EndTransactionHook, ProducerHooks, check_known
 from firearrow.client.base.message import Message, MessageQueue, SendResult
@@ -45,6 +46,8 @@ from firearrow.client.send.transactions import (
 from firearrow.client.trace.attach_producer import ProduceTracing
 from firearrow.client.trace.dispatcher import TraceSide, trace_dispatcher
 
+INTERNAL_GROUPS = ("_INNER_TRACE_PRODUCER-", "CLIENT_INNER_PRODUCER")
+"""Java's names of the groups in which clients send traces and failed messages: no calls of the program."""
 LAST_ATTEMPT_S = 0.2
 """How long a close waits for answers after `drain_s`."""
 
@@ -80,6 +83,7 @@ class Producer(Service):
         super().__init__("producer", client_options(client, name_server), hooks.get("rpc_hooks", ()))
         self.options = options or ProducerOptions()
         self._group = self._namespace.wrap(check_group(group))
+        self._is_internal = group.startswith(INTERNAL_GROUPS)
         self._checker = checker
         self._send_hooks = list(hooks.get("send_hooks", ()))
         self._forbidden = tuple(hooks.get("forbidden", ()))
@@ -230,6 +234,19 @@ class Producer(Service):
         MessageRefused, NoRoute, BrokerError, TransportError, TooManyRequests. There is only one attempt if
         the queue is fixed by `queue`, `selector` or the message's sharding key.
         """
+        if not call_hooks or self._is_internal:
+            return await self._send(message, timeout_s, queue, selector)
+        with self._call([message]) as call:
+            call.result = result = await self._send(call.messages[0], timeout_s, queue, selector)
+        return result
+
+    async def _send(
+        self,
+        message: Message,
+        timeout_s: float | None,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+    ) -> SendResult:
         environment, fast = self._running(), self._fast
         if self._can_batch(message, selector):
             await self._back_pressure.wait_for_capacity(
@@ -265,6 +282,24 @@ class Producer(Service):
         A retry goes to another queue and names that queue in its header; Java's asynchronous send keeps the
         old queue id.
         """
+        if not call_hooks or self._is_internal:
+            return self._submit(message, timeout_s, queue, selector)
+        call = self._call([message]).begin()
+        try:
+            future = self._submit(call.messages[0], timeout_s, queue, selector)
+        except BaseException as error:
+            call.end(error)
+            raise
+        call.sent(future)
+        return future
+
+    def _submit(
+        self,
+        message: Message,
+        timeout_s: float | None,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+    ) -> asyncio.Future[SendResult]:
         environment, fast = self._running(), self._fast
         if self._can_batch(message, selector):
             self._back_pressure.claim(len(message.body))
@@ -285,6 +320,15 @@ class Producer(Service):
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
         """Send without an answer. Raises only errors on our side; waits while the socket's buffer is full."""
+        if not call_hooks or self._is_internal:
+            await self._send_oneway(message, queue, selector)
+            return
+        with self._call([message]) as call:
+            await self._send_oneway(call.messages[0], queue, selector)
+
+    async def _send_oneway(
+        self, message: Message, queue: MessageQueue | None, selector: Selector | None
+    ) -> None:
         environment = self._running()
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
@@ -307,6 +351,15 @@ class Producer(Service):
 
         Errors as for `send`. A sharding key must be the same for all; it selects the queue.
         """
+        if not call_hooks or self._is_internal:
+            return await self._send_batch(messages, timeout_s, queue)
+        with self._call(list(messages), is_batch=True) as call:
+            call.result = result = await self._send_batch(call.messages, timeout_s, queue)
+        return result
+
+    async def _send_batch(
+        self, messages: Sequence[Message], timeout_s: float | None, queue: MessageQueue | None
+    ) -> SendResult:
         environment = self._running()
         prepared = self._preparer.prepare_batch(messages, queue is None)
         chosen, selector = target(prepared.message, queue, None, self._namespace)
@@ -361,7 +414,12 @@ class Producer(Service):
         """Send and wait for the reply. RequestReplyTimeout, and the errors of `send`."""
         self._running()
         assert self.requests is not None
-        return await self.requests.request(message, timeout_s, queue=queue, selector=selector)
+        if not call_hooks:
+            return await self.requests.request(message, timeout_s, queue=queue, selector=selector)
+        with Call(CallKind.RECEIVE, "request", self._caller(self._group)) as call:
+            reply = await self.requests.request(message, timeout_s, queue=queue, selector=selector)
+            call.messages = [reply]
+        return reply
 
     async def reply(self, request: ReceivedMessage, body: bytes) -> SendResult:
         """Reply to a consumed message. NoReplyAddress: it is not a request."""
@@ -382,6 +440,11 @@ class Producer(Service):
         return {topic.wrapped for topic in self._preparer.topics.values()}
 
     # ---- internal ----
+
+    def _call(self, messages: list[Message], *, is_batch: bool = False) -> Call:
+        """For hooks. NotRunning."""
+        self._running()
+        return Call(CallKind.SEND, "send", self._caller(self._group), messages, is_batch)
 
     def _running(self) -> SendEnvironment:
         if self.state is not ServiceState.RUNNING or self._environment is None:

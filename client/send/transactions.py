@@ -19,6 +19,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_api.message_queries import decode_offset_id
+from firearrow.client.base.call_hooks import Call, CallKind, call_hooks
 from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import ClientError, ConfigError, MessageRefused, NotRunning, RocketMQError
 from firearrow.client.base.hooks import (
@@ -33,6 +34,7 @@ from firearrow.client.base.options import ProducerOptions
 from firearrow.client.base.service_state import Uncopied
 from firearrow.client.consume.listeners import HandlerThreads
 from firearrow.client.remoting.client_instance import ClientInstance, FirstHeartbeat
+from firearrow.client.remoting.service import caller_of
 
 log = logging.getLogger("firearrow.client")
 
@@ -152,7 +154,12 @@ class Transactions:
             )
             if error is not None:
                 request.remark = f"executeLocalTransactionBranch exception: {type(error).__name__}: {error}"
-            await instance.channels.oneway(address, request)
+            if call_hooks and state is not TransactionState.UNKNOWN:
+                caller = caller_of(instance, self._namespace, self._sender.group)
+                with Call(CallKind.SETTLE, state.name.lower(), caller, [half], queue=sent.queue):
+                    await instance.channels.oneway(address, request)
+            else:
+                await instance.channels.oneway(address, request)
         except RocketMQError as failure:
             log.info(
                 "transaction %s: the decision was not sent, the broker will ask: %s", sent.message_id, failure
@@ -315,7 +322,7 @@ class TransactionChecks:
         self._open_checks += 1
         try:
             async with self._running_checks:
-                state, failure = await self._call_checker(message)
+                state, failure = await self._check(message)
         finally:
             self._open_checks -= 1
         self._run_hooks(message, address, request.text_or("transactionId", ""), state)
@@ -333,8 +340,17 @@ class TransactionChecks:
             decision.remark = f"checkLocalTransactionState Exception: {type(failure).__name__}: {failure}"
         await self._sender.instance.channels.oneway(address, decision)
 
-    async def _call_checker(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:
+    async def _check(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:
         message.topic = self._namespace.unwrap(message.topic)
+        if not call_hooks:
+            return await self._call_checker(message)
+        caller = caller_of(self._sender.instance, self._namespace, self._sender.group)
+        with Call(CallKind.PROCESS, "check", caller, [message]) as call:
+            state, failure = await self._call_checker(message)
+            call.error = failure
+        return state, failure
+
+    async def _call_checker(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:
         try:
             if is_coroutine_function(self._checker):
                 return state_of(await self._checker(message)), None
