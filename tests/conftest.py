@@ -39,7 +39,7 @@ os.environ["XDG_STATE_HOME"] = STATE.name
 """Where `firearrow doctor` remembers brokers: not beside what the user of this machine has."""
 use_fork_server()
 
-ORDER = ("spark/session", "quotas", "client", "integration", "spark", "interop", "replication")
+ORDER = ("spark/session", "quotas", "client", "integration", "spark", "interop", "neighbours", "replication")
 """Of folders. First the longest units of work; then tests that mostly wait, beside them; then those that need the
 CPU, as long as there are others to run beside them; all others are short."""
 

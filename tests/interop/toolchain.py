@@ -19,6 +19,7 @@ import pytest
 
 HERE = Path(__file__).parent
 JAVA = HERE / "java"
+NEIGHBOURS = HERE.parent / "neighbours"
 GO = HERE / "go"
 CPP = HERE / "cpp"
 RUST = HERE / "rust"
@@ -38,6 +39,10 @@ PROGRAMS = {
     "broker4": ("broker", "ending"),
     "spring": ("spring",),
     "grpc5": ("grpc5",),
+    "camel": ("camel",),
+    "canal": ("canal",),
+    "logback": ("logback",),
+    "stream": ("stream",),
 }
 """The folders of their sources, by that of the pom.xml."""
 
@@ -91,13 +96,17 @@ def _digest(paths: list[Path]) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
+def _java_folder(name: str) -> Path:
+    return next(base / name for base in (JAVA, NEIGHBOURS) if (base / name).is_dir())
+
+
 @cache
 def java_class_path(version: str) -> str:
     """The class path of one of `PROGRAMS`, with our sources compiled into its first archive."""
     if lack := missing("java", "javac", "mvn"):
         raise Unavailable(lack)
-    pom = JAVA / version / "pom.xml"
-    sources = sorted(source for folder in PROGRAMS[version] for source in (JAVA / folder).glob("*.java"))
+    pom = _java_folder(version) / "pom.xml"
+    sources = sorted(file for folder in PROGRAMS[version] for file in _java_folder(folder).glob("*.java"))
     with _alone():
         jars, classes = BUILT / f"{version}.classpath", BUILT / version
         stamp, wanted = classes / ".sources", _digest([pom, *sources])
