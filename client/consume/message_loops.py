@@ -65,6 +65,7 @@ class MessageLoops:
         """Wait until a loop asks for a message. False: the loops have ended."""
         async with self._gate:
             while not self._asking and not self._ended:
+                self._asked.clear()
                 await self._asked.wait()
         return not self._ended
 
@@ -102,10 +103,9 @@ class MessageLoops:
         try:
             return await waiting
         except asyncio.CancelledError:
-            if waiting.cancelled():
+            if waiting in self._asking:
                 self._asking.remove(waiting)
-                self._note_asking()
-            elif (given := waiting.result()) is not None:
+            elif not waiting.cancelled() and (given := waiting.result()) is not None:
                 self._pass_on(given)
             raise
 
@@ -117,8 +117,3 @@ class MessageLoops:
                 break
         else:
             self._early.append(delivery)
-        self._note_asking()
-
-    def _note_asking(self) -> None:
-        if not self._asking and not self._ended:
-            self._asked.clear()

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.consume.message_loops import MessageLoops
@@ -66,3 +68,34 @@ async def test_a_handler_call_that_was_cancelled_is_passed_over() -> None:
     assert [await asks] == SECOND
     loops.end()
     assert await handled is False
+
+
+@pytest.mark.parametrize("meanwhile", ["end", "handle"])
+async def test_a_cancellation_is_kept_while_the_loop_is_passed_over(meanwhile: str) -> None:
+    """In the pass in which a waiting loop is cancelled, the consumer stops or a handler looks for a loop."""
+    loops = MessageLoops()
+    waits = asyncio.create_task(next_of(loops))
+    await asyncio.sleep(0)
+    handled = asyncio.create_task(loops.handle(FIRST))
+    waits.cancel()
+    if meanwhile == "end":
+        loops.end()
+        handled.cancel()
+    await asyncio.wait((waits,))
+    assert waits.cancelled()
+    if meanwhile == "handle":
+        assert [await next_of(loops)] == FIRST
+
+
+async def test_turns_wait_after_a_start_that_was_repeated() -> None:
+    """The end of a failed start woke those that waited; the next start must not find them awake."""
+    loops = MessageLoops()
+    loops.end()
+    loops.begin()
+    turn = asyncio.create_task(loops.turn())
+    await asyncio.sleep(0.001)
+    assert not turn.done()
+    asks = asyncio.create_task(next_of(loops))
+    async with asyncio.timeout(5):
+        assert await turn is True
+    asks.cancel()
