@@ -5,6 +5,7 @@ process. Call them from any thread, also from another event loop, which then blo
 own loop raise NotRunning: coroutine handlers and listeners run there.
 """
 
+import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from typing import Self, TypeVar, overload
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api import admin, extensions
 from firearrow.client.base.call_hooks import call_hooks
+from firearrow.client.base.errors import NotRunning
 from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.reports import AnyListener, Health
 from firearrow.client.base.service_state import ServiceState, Uncopied
@@ -260,7 +262,13 @@ class PopConsumer(Member[pop_consumer.PopConsumer]):
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Yield messages until the consumer is closed. Acknowledge each one yourself."""
         while self._inner.running:
-            yield from self.receive()
+            received = iter(self.receive())
+            try:
+                yield from received
+            finally:
+                if rest := list(received):
+                    with contextlib.suppress(NotRunning):
+                        self._thread.post(partial(self._inner.not_given, rest))
 
 
 class Admin(Facade[admin.Admin]):

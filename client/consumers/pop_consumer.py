@@ -7,7 +7,7 @@ Event loop only.
 
 import logging
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -178,10 +178,17 @@ class PopConsumer(Service):
             raise
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        """Yield messages until the consumer is closed. Acknowledge each one yourself."""
+        """Yield messages until the consumer is closed. Acknowledge each one yourself.
+
+        A loop that is left leaves the rest of what it received to other members, once their invisible time is over.
+        """
         while self.running:
-            for message in await self.receive():
-                yield message
+            received = iter(await self.receive())
+            try:
+                for message in received:
+                    yield message
+            finally:
+                self.not_given(received)
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message.
@@ -197,9 +204,7 @@ class PopConsumer(Service):
         """Acknowledge several messages with as few requests as possible."""
         parts = self._running()
         acked = list(messages)
-        async with AsyncExitStack() as stack:
-            for message in acked:
-                await stack.enter_async_context(parts.renewal.settling(message))
+        async with parts.renewal.settling(*acked):
             pairs = [(self._topic(message), receipt_handle_of(message)) for message in acked]
             with self._settling("ack", acked, is_batch=True):
                 await parts.acks.ack_many(pairs)
@@ -233,6 +238,11 @@ class PopConsumer(Service):
     def holds(self, message: ReceivedMessage) -> bool:
         """Whether `auto_renew` keeps the message: it was neither settled, nor lost because brokers did not answer."""
         return self._running().renewal.holds(message)
+
+    def not_given(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Renew these no more: the loop that received them was left before it yielded them."""
+        if self._parts is not None:
+            self._parts.renewal.drop(messages)
 
     @property
     def running(self) -> bool:

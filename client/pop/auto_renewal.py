@@ -6,8 +6,9 @@ letters or made visible is settled; while that request runs, its receipt handle 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -18,7 +19,7 @@ from firearrow.client.pop.receipt_handles import receipt_handle_of
 log = logging.getLogger("firearrow.client")
 
 AT_A_TIME = 64
-"""Renewals that run at a time."""
+"""Renewals that run at a time at one broker: one that does not answer delays no others."""
 AGAIN_S = 1.0
 """Pause after a renewal that failed, at most a tenth of the invisible time."""
 
@@ -28,6 +29,7 @@ class _Held:
     """`visible_at_s`: when other members may get the message, by the loop's clock."""
 
     message: ReceivedMessage
+    broker_name: str
     invisible_s: float
     visible_at_s: float
     timer: asyncio.TimerHandle | None = None
@@ -43,14 +45,16 @@ class AutoRenewal:
         self._held: dict[int, _Held] = {}
         """By the identity of the message."""
         self._renewals: set[asyncio.Task[None]] = set()
-        self._few = asyncio.Semaphore(AT_A_TIME)
+        self._few: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_A_TIME))
+        """By the name of the broker."""
 
     def hold(self, message: ReceivedMessage) -> None:
         """It was just received. What it waited on the way is part of its invisible time."""
         receipt = receipt_handle_of(message)
         waited_s = min(max(now_ms() - receipt.pop_ms, 0), receipt.invisible_ms) / 1000
         invisible_s = receipt.invisible_ms / 1000
-        held = _Held(message, invisible_s, self._loop.time() + invisible_s - waited_s)
+        left_s = invisible_s - waited_s or invisible_s  # none is left: the broker's clock is another
+        held = _Held(message, receipt.broker_name, invisible_s, self._loop.time() + left_s)
         self._held[id(message)] = held
         self._renew_in(held, max(invisible_s / 2 - waited_s, 0))
 
@@ -59,20 +63,26 @@ class AutoRenewal:
         return id(message) in self._held
 
     @asynccontextmanager
-    async def settling(self, message: ReceivedMessage) -> AsyncIterator[None]:
-        """Wait for a renewal that runs. At the end the message is not held any more, unless there was an error."""
-        held = self._held.get(id(message))
-        if held is None:
+    async def settling(self, *messages: ReceivedMessage) -> AsyncIterator[None]:
+        """Wait for renewals that run. At the end no message is held any more, unless there was an error."""
+        ids = sorted({id(message) for message in messages} & self._held.keys())
+        settled = [self._held[one] for one in ids]  # in the same order for all: no two wait for each other
+        async with AsyncExitStack() as stack:
+            for held in settled:
+                await stack.enter_async_context(held.settling)
             yield
-            return
-        async with held.settling:
-            yield
-            self._forget(held)
+            for held in settled:
+                self._forget(held)
+
+    def drop(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Hold these no longer: they become visible again when their time is over."""
+        for message in messages:
+            if (held := self._held.get(id(message))) is not None:
+                self._forget(held)
 
     async def close(self) -> None:
         """Messages become visible again when their time is over."""
-        for held in [*self._held.values()]:
-            self._forget(held)
+        self.drop([held.message for held in self._held.values()])
         for task in self._renewals:
             task.cancel()
         await asyncio.gather(*self._renewals, return_exceptions=True)
@@ -91,26 +101,28 @@ class AutoRenewal:
         task.add_done_callback(self._renewals.discard)
 
     async def _renew(self, held: _Held) -> None:
-        async with self._few, held.settling:
+        async with self._few[held.broker_name], held.settling:
             if not self.holds(held.message):
                 return
             asked_at_s = self._loop.time()
+            if asked_at_s >= held.visible_at_s:  # the loop was blocked, or too many waited
+                self._lost(held, "its time was over first")
+                return
             try:
                 await self._change(held.message, held.invisible_s)
             except RocketMQError as error:
-                self._failed(held, error)
+                if self._loop.time() < held.visible_at_s:  # no other member can have it
+                    self._renew_in(held, min(AGAIN_S, held.invisible_s / 10))
+                else:
+                    self._lost(held, error)
             else:
                 held.visible_at_s = asked_at_s + held.invisible_s
                 self._renew_in(held, held.invisible_s / 2)
 
-    def _failed(self, held: _Held, error: RocketMQError) -> None:
-        """Try again while no other member can have it."""
-        if self._loop.time() < held.visible_at_s:
-            self._renew_in(held, min(AGAIN_S, held.invisible_s / 10))
-            return
+    def _lost(self, held: _Held, reason: RocketMQError | str) -> None:
         self._forget(held)
         log.info(
             "%r could not be renewed, it is delivered again while it may still be handled: %s",
             held.message,
-            error,
+            reason,
         )

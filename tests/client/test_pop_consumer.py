@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow.client import blocking
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ConfigError, InvalidReceiptHandle, NotRunning
 from firearrow.client.base.message import Property
@@ -125,6 +126,38 @@ async def test_renewed_messages_stay_invisible_until_they_are_settled(
         assert again.body == b"left"
         await other.ack(again)
         assert await other.receive(wait_s=4) == []
+
+
+async def test_what_a_loop_did_not_yield_is_renewed_no_more(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
+) -> None:
+    """The program never gets it: held, it would be lost to the group while this client runs."""
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"0", b"1", b"2", b"3"])
+    consumer = PopConsumer(unique("group"), name_server=name_server, options=RENEWING)
+    consumer.subscribe(topic)
+    async with consumer:
+        async for message in consumer:
+            await consumer.ack_batch([message, message])  # twice: it must not wait for itself
+            break
+        again = await consumer.receive(wait_s=20)
+        assert sorted(each.body for each in again) == [b"1", b"2", b"3"]
+        await consumer.ack_batch(again)
+
+
+def test_what_a_blocking_loop_did_not_yield_is_renewed_no_more(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"0", b"1"])
+    with blocking.PopConsumer(unique("group"), name_server=name_server, options=RENEWING) as consumer:
+        consumer.subscribe(topic)
+        for message in consumer:
+            consumer.ack(message)
+            break
+        [again] = consumer.receive(wait_s=20)
+        consumer.ack(again)
+    assert (message.body, again.body) == (b"0", b"1")
 
 
 async def test_a_message_becomes_a_dead_letter(

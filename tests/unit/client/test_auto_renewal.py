@@ -1,6 +1,7 @@
 """AutoRenewal with a broker that answers when the test wants."""
 
 import asyncio
+import time
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RequestTimeout
@@ -11,12 +12,12 @@ from firearrow.client.pop.receipt_handles import NORMAL, ReceiptHandle
 from tests.client.records import received
 from tests.support.eventually import eventually_async
 
-INVISIBLE_MS = 100
+INVISIBLE_MS = 400
 
 
-def popped(waited_ms: int = 0) -> ReceivedMessage:
-    [message] = received(MessageQueue("orders", "broker", 0), [0])
-    receipt = ReceiptHandle(0, now_ms() - waited_ms, INVISIBLE_MS, 0, NORMAL, "broker", 0, 0)
+def popped(waited_ms: int = 0, broker: str = "broker") -> ReceivedMessage:
+    [message] = received(MessageQueue("orders", broker, 0), [0])
+    receipt = ReceiptHandle(0, now_ms() - waited_ms, INVISIBLE_MS, 0, NORMAL, broker, 0, 0)
     message.put_property(Property.POP_CHECK_POINT, receipt.text)
     return message
 
@@ -105,3 +106,64 @@ async def test_a_message_that_cannot_be_renewed_in_time_is_lost() -> None:
     assert broker.asked > 2
     async with renewal.settling(message):  # an acknowledgement may still come in time
         pass
+
+
+async def test_one_message_is_settled_twice_at_a_time() -> None:
+    renewal = AutoRenewal(Broker().change)
+    message, other = popped(), popped()
+    renewal.hold(message)
+    renewal.hold(other)
+    async with asyncio.timeout(5):
+        async with renewal.settling(message, other, message):
+            pass
+    assert not renewal.holds(message)
+    assert not renewal.holds(other)
+
+
+async def test_two_that_settle_the_same_messages_do_not_wait_for_each_other() -> None:
+    renewal = AutoRenewal(Broker().change)
+    messages = [popped(), popped()]
+    for message in messages:
+        renewal.hold(message)
+
+    async def settle(order: list[ReceivedMessage]) -> None:
+        async with renewal.settling(*order):
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(5), renewal.settling(messages[1]):
+        first = asyncio.create_task(settle(messages))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(settle(messages[::-1]))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await asyncio.gather(first, second)
+
+
+async def test_a_broker_that_does_not_answer_delays_no_other() -> None:
+    silent, answering = Broker(), Broker()
+    silent.answers.clear()
+
+    async def change(message: ReceivedMessage, seconds: float) -> None:
+        await (answering if message.get_property("other") else silent).change(message, seconds)
+
+    renewal = AutoRenewal(change)
+    for _ in range(200):
+        renewal.hold(popped())
+    await eventually_async(lambda: silent.asked)
+    message = popped(broker="other")
+    message.put_property("other", "true")
+    renewal.hold(message)
+    await eventually_async(lambda: answering.asked >= 3)
+    assert renewal.holds(message)
+    await renewal.close()
+
+
+async def test_a_message_whose_time_was_over_first_is_lost() -> None:
+    """The loop was blocked: other members can have the message, and a broker that renews it delivers it twice."""
+    broker = Broker()
+    renewal = AutoRenewal(broker.change)
+    message = popped()
+    renewal.hold(message)
+    time.sleep(1.5 * INVISIBLE_MS / 1000)  # noqa: ASYNC251 (a handler that blocks the loop)
+    await eventually_async(lambda: not renewal.holds(message))
+    assert broker.asked == 0
