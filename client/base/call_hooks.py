@@ -6,6 +6,7 @@ call costs one comparison. An error in a hook is logged and changes nothing. Any
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from firearrow.client.base.hooks import run_hook
-from firearrow.client.base.message import MessageQueue, SendResult
+from firearrow.client.base.message import Message, MessageQueue, SendResult
+
+log = logging.getLogger("firearrow.client")
 
 
 class CallKind(Enum):
@@ -44,7 +47,7 @@ class Caller:
 
 @dataclass(slots=True)
 class Call:
-    """One call. `before` of a send may replace messages, which are then sent; `after` finds the rest set.
+    """One call. `before` of a send may replace messages, each by one that is then sent; `after` finds the rest set.
 
     `extra` is for the hooks' own data.
     """
@@ -71,7 +74,17 @@ class Call:
         self.began_ns = time.time_ns()
         for hook in self._hooks:
             run_hook(hook.before, self)
+        if self.kind is CallKind.SEND and not self._can_be_sent():
+            log.error("a hook may replace the messages of a send by others, as many: the given ones are sent")
+            self.messages = list(self._given)
         return self
+
+    def _can_be_sent(self) -> bool:
+        return (
+            isinstance(self.messages, list)
+            and len(self.messages) == len(self._given)
+            and all(isinstance(message, Message) for message in self.messages)
+        )
 
     def end(self, error: BaseException | None = None) -> None:
         if error is not None:
@@ -83,7 +96,7 @@ class Call:
     def pass_ids(self) -> None:
         """A message that was sent has an id, also if a copy was sent in its place."""
         if self.kind is CallKind.SEND:
-            for given, sent in zip(self._given, self.messages, strict=True):
+            for given, sent in zip(self._given, self.messages, strict=False):
                 given.unique_id = sent.unique_id
 
     def sent(self, future: asyncio.Future[SendResult]) -> None:

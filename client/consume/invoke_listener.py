@@ -108,7 +108,7 @@ class ListenerInvoker:
         self, caller: Caller, messages: list[ReceivedMessage], queue: MessageQueue
     ) -> Verdict:
         is_batch = len(messages) > 1
-        with Call(CallKind.PROCESS, "process", caller, messages, is_batch, queue) as call:
+        with Call(CallKind.PROCESS, "process", caller, [*messages], is_batch, queue) as call:
             verdict = await self.judge_call(messages)
             call.error = verdict.error
             call.failure = "" if _is_success(verdict) else verdict.result.value

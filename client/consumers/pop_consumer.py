@@ -129,7 +129,8 @@ class PopConsumer(Service):
         if not call_hooks:
             return await self._receive(batch, topic, invisible_s, wait_s)
         with Call(CallKind.RECEIVE, "receive", self._caller(self.group), is_batch=True) as call:
-            call.messages = messages = await self._receive(batch, topic, invisible_s, wait_s)
+            messages = await self._receive(batch, topic, invisible_s, wait_s)
+            call.messages = [*messages]
         return messages
 
     async def _receive(

@@ -220,7 +220,8 @@ class PullConsumer(Service):
             return await self._poll(timeout_s, max_messages)
         caller = self._caller(self.group, self.options.model.value)
         with Call(CallKind.RECEIVE, "poll", caller, is_batch=True) as call:
-            call.messages = messages = await self._poll(timeout_s, max_messages)
+            messages = await self._poll(timeout_s, max_messages)
+            call.messages = [*messages]
         return messages
 
     async def _poll(self, timeout_s: float | None, max_messages: int | None) -> list[ReceivedMessage]:
