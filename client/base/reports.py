@@ -160,8 +160,16 @@ class Reports:
                     )
                     if inspect.isawaitable(result):
                         await result
-                except Exception:
+                except (Exception, asyncio.CancelledError) as error:
+                    if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                        raise
                     log.exception("a listener of events failed: %r", listener)
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is to end: a listener may raise CancelledError of its own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _in_thread(listener: EventListener, event: Event) -> None:
@@ -181,8 +189,9 @@ async def _in_thread(listener: EventListener, event: Event) -> None:
         result, failure = None, None
         try:
             result = listener(event)
-        except Exception as error:
-            failure = RuntimeError("it raised StopIteration") if isinstance(error, StopIteration) else error
+        except BaseException as error:  # sys.exit, too: the caller waits
+            is_carried = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failure = error if is_carried else RuntimeError(f"it raised {error!r}")
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:  # the loop is closed

@@ -1,6 +1,7 @@
 """Events and `health`: what a producer or consumer reports of its connections, queues and errors."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 
@@ -200,7 +201,7 @@ async def test_health_of_each_state(name_server: str, topics: Topics, feeder: Ra
         assert not pull.health.paused
 
 
-async def test_a_refused_consumer_reports_why(name_server: str, topics: Topics, feeder: RawProducer) -> None:
+async def test_health_names_what_is_not_reached() -> None:
     absent = ClientOptions(name_server="127.0.0.1:1")
     producer = Producer(unique("p"), client=absent)
     async with producer:
@@ -265,6 +266,28 @@ async def test_a_listener_that_hangs_or_fails_delays_no_other_part(
             await eventually_async(lambda: member.health.queues)
         assert "a listener of events failed" in caplog.text
     done.set()
+
+
+async def test_the_exit_of_a_listener_ends_only_its_call(
+    name_server: str, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`sys.exit` and a CancelledError of its own: the other listeners, and later events, are not kept waiting."""
+    member, seen = push_consumer(name_server, topics(queues=1), unique("g")), Recorder()
+
+    @member.on_event
+    def leaves(event: Event) -> None:
+        sys.exit(1)
+
+    @member.on_event
+    async def cancels(event: Event) -> None:
+        raise asyncio.CancelledError
+
+    member.on_event(seen)
+    async with member:
+        await eventually_async(lambda: seen.of(QueuesAssigned))
+    assert seen.of(QueuesRevoked)
+    assert "SystemExit" in caplog.text
+    assert "CancelledError" in caplog.text
 
 
 async def test_a_listener_may_close_the_consumer(name_server: str, topics: Topics) -> None:
