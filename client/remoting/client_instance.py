@@ -397,6 +397,7 @@ class ClientInstance:
         for role in (*self.producers.values(), *self.consumers.values()):
             topics |= role.topics()
         self.routes.forget_but(topics)
+        self.connections.forget_unnamed()
         for topic in sorted(topics):
             try:
                 if await self.routes.refresh(topic):

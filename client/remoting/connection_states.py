@@ -13,7 +13,7 @@ from firearrow.client.base.service_state import now_ms
 log = logging.getLogger("firearrow.client")
 
 LONG_S = 60.0
-"""A server that is not reached for so long is not being restarted: then it is a warning."""
+"""A server that is not reached for so long is not being restarted: it was removed, or it is a warning."""
 
 
 class ConnectionStates:
@@ -31,8 +31,7 @@ class ConnectionStates:
 
     def not_reached(self, address: str, reason: str) -> None:
         """A connection was lost, or none could be opened."""
-        for other in [other for other in self.down if not self._is_named(other)]:
-            self._forget(other)
+        self.forget_unnamed()
         if not self._is_named(address):
             return
         self.last_error.set(reason)
@@ -52,6 +51,13 @@ class ConnectionStates:
         self._forget(address)
         log.info("connected to %s again, after %.1f s", address, down_s)
         self._emit(ConnectionUp(address, down_s))
+
+    def forget_unnamed(self) -> None:
+        """Servers that were removed are not missing. One that restarts may have no route for a moment."""
+        before_s = self._loop.time() - LONG_S
+        for address, began_s in list(self._began_s.items()):
+            if began_s < before_s and not self._is_named(address):
+                self._forget(address)
 
     def close(self) -> None:
         for address in list(self.down):

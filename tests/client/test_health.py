@@ -4,10 +4,12 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from firearrow.client import blocking
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PullConsumerOptions
@@ -17,6 +19,7 @@ from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.local_broker import LocalBroker
+from firearrow.client.remoting import connection_states
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.consumers import Topics, consumer
@@ -160,6 +163,33 @@ async def test_lost_and_regained_connections(firearrow_fresh_broker: LocalBroker
     for service in services:
         await service.close()
         assert (service.health.running, service.health.brokers, service.health.down) == (False, (), {})
+
+
+async def test_a_broker_that_no_route_names_any_more_is_not_down(
+    firearrow_fresh_broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster that shrinks: health is not bad for ever."""
+    monkeypatch.setattr(connection_states, "LONG_S", 0.5)
+    first, topic = firearrow_fresh_broker, unique("topic")
+    arguments = ("--namesrv", first.name_server, "--namesrv-listen", "off")
+    second = LocalBroker(tmp_path, settings={"brokerName": "second"}, arguments=arguments)
+    client = ClientOptions(name_server=first.name_server, **QUICK)
+    async with Admin(client=client) as admin:
+
+        async def is_at_both() -> bool:
+            return len(await admin.create_topic(topic, 1)) == 2
+
+        await eventually_async(is_at_both)
+    member = PushConsumer("g", client=client)
+    member.subscribe(topic, lambda messages: None)
+    async with member:
+        seen = Recorder()
+        member.on_event(seen)
+        await eventually_async(lambda: second.address in member.health.brokers)
+        await asyncio.to_thread(second.stop)
+        await eventually_async(lambda: seen.of(ConnectionDown))
+        await eventually_async(lambda: not member.health.down)
+        assert member.health.brokers
 
 
 async def test_health_of_each_state(name_server: str, topics: Topics, feeder: RawProducer) -> None:
