@@ -270,6 +270,10 @@ class PopConsumer(Member[pop_consumer.PopConsumer]):
                     with contextlib.suppress(NotRunning):
                         self._thread.post(partial(self._inner.not_given, rest))
 
+    @property
+    def held(self) -> int:
+        return self._thread.call(lambda: self._inner.held)
+
 
 class Admin(Facade[admin.Admin]):
     """See firearrow.client.Admin."""

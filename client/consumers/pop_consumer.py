@@ -246,6 +246,11 @@ class PopConsumer(Service):
             self._parts.renewal.drop(messages)
 
     @property
+    def held(self) -> int:
+        """How many messages `auto_renew` keeps."""
+        return self._running().renewal.held
+
+    @property
     def running(self) -> bool:
         return self.state is ServiceState.RUNNING
 

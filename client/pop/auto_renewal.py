@@ -62,6 +62,10 @@ class AutoRenewal:
         """Whether it is kept invisible: it was neither settled nor lost."""
         return id(message) in self._held
 
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
     @asynccontextmanager
     async def settling(self, *messages: ReceivedMessage) -> AsyncIterator[None]:
         """Wait for renewals that run. At the end no message is held any more, unless there was an error."""

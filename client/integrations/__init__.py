@@ -1,0 +1,9 @@
+"""Brokers, transports and middlewares for frameworks, each of which needs the extra of its name.
+
+- `dramatiq`: RocketMQBroker for dramatiq
+- `task_consumer`: TaskConsumer, which receives tasks, renews them while they run, and settles each
+- `task_producer`: TaskProducer, which creates topics and sends tasks, also ones that are due in weeks
+- `task_session`: TaskSession, which sends and receives for several queues, also without `await`
+- `taskiq`: RocketMQBroker for taskiq
+- `topic_names`: names of queues as names of topics
+"""
