@@ -1,0 +1,1 @@
+"""The programs that workers of the tests run: one for each framework, with the same tasks."""
