@@ -35,7 +35,7 @@ class Workers:
         self.framework = framework
         self.record = folder / "record"
         self.output = folder / "output"
-        self._environment = os.environ | {
+        self.environment = os.environ | {
             "NAMESRV_ADDR": name_server,
             record.QUEUE: queue,
             record.RECORD: str(self.record),
@@ -49,7 +49,7 @@ class Workers:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *COMMANDS[self.framework]],
                 cwd=ROOT,
-                env=self._environment,
+                env=self.environment,
                 stdout=output,
                 stderr=output,
             )
@@ -61,7 +61,7 @@ class Workers:
         done = subprocess.run(
             [sys.executable, "-m", program, str(count), str(seconds)],
             cwd=ROOT,
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=60,
@@ -82,8 +82,8 @@ class Workers:
                     _end(pid)
 
     def kill(self, pid: int) -> None:
-        """SIGKILL to one of its processes. taskiq starts another one; dramatiq stops the others, and its supervisor would
-        start it again."""
+        """SIGKILL to one of its processes. taskiq starts another one; dramatiq stops the others, so it is
+        started again as by a supervisor."""
         os.kill(pid, signal.SIGKILL)
         if self.framework == "dramatiq":
             assert self._process is not None
