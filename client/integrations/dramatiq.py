@@ -37,6 +37,11 @@ except ModuleNotFoundError as error:
 
 __all__ = ["RocketMQBroker", "TaskOptions"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 OPTIONS = TaskOptions(send_timeout_s=30)
 """dramatiq drops a message whose retry cannot be enqueued, so that is tried for long."""
 _brokers: "weakref.WeakSet[RocketMQBroker]" = weakref.WeakSet()

@@ -106,7 +106,7 @@ class TaskConsumer(Startable):
         return self._consumer.held
 
     async def purge(self, empty_pops: int = 3) -> None:
-        """Acknowledge all tasks that are visible, until so many pops in a row have found none."""
+        """Acknowledge all tasks that are visible, until `empty_pops` pops in a row have found none."""
         empty = 0
         while empty < empty_pops:
             await self._pop(BATCH_MAX, PURGE_WAIT_S)
@@ -151,7 +151,7 @@ class TaskConsumer(Startable):
         due_ms, born_ms = _due_ms(message), message.born_timestamp
         left_s = (due_ms - now_ms()) / 1000
         if message.reconsume_times >= self._options.max_attempts:
-            log.warning(
+            log.info(
                 "%r was delivered %d times without being acknowledged: it becomes a dead letter",
                 message, message.reconsume_times,
             )  # fmt: skip
@@ -200,7 +200,7 @@ class TaskConsumer(Startable):
                 await request(message)
                 return
             except BrokerError as error:
-                log.warning("%r was not settled, and may be delivered again: %s", message, error)
+                log.info("%r was not settled, and may be delivered again: %s", message, error)
                 return
             except ClientError as error:
                 if not self._consumer.holds(message):
@@ -219,6 +219,6 @@ class TaskConsumer(Startable):
 
 
 def _due_ms(message: ReceivedMessage) -> int:
-    """0: at once, also for a value that is none of ours."""
+    """0: at once, also if the property has no valid value."""
     text = message.get_property(DUE_MS) or ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX else 0

@@ -28,6 +28,11 @@ except ModuleNotFoundError as error:
 
 __all__ = ["RocketMQBroker", "TaskOptions"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 log = logging.getLogger("firearrow.client")
 
 AGAIN_S = 1.0

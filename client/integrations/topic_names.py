@@ -17,10 +17,16 @@ from firearrow._native.protocol import name_rules
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import RESERVED_GROUPS
 
+__all__ = ["queue_of", "topic_of"]
+
 PLAIN = frozenset(string.ascii_letters + string.digits + "_-")
 """Characters that stay as they are."""
 ESCAPED = re.compile(r"((?:\|[0-9A-F]{2})+)")
 """Bytes that follow each other: together they are characters."""
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def topic_of(queue: str) -> str:

@@ -17,6 +17,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "build" / "api"
 MODULES = (
     "firearrow.client",
     "firearrow.client.blocking",
+    "firearrow.client.integrations.dramatiq",
+    "firearrow.client.integrations.taskiq",
+    "firearrow.client.integrations.topic_names",
     "firearrow.client.pytest_plugin",
     "firearrow.client.store",
     "firearrow.spark_tools",
