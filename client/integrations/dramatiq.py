@@ -5,6 +5,7 @@ Any thread may use it, also in a process that was forked since then: each proces
 
 import math
 import os
+import sys
 import threading
 import time
 import weakref
@@ -303,4 +304,5 @@ def _forked() -> None:
         broker._forked()
 
 
-os.register_at_fork(after_in_child=_forked)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forked)

@@ -6,7 +6,7 @@ A task that its worker does not settle comes again to any worker of the group on
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -61,7 +61,11 @@ class TaskConsumer(Startable):
         """Tasks that are due soon, by identity."""
         self._popping: asyncio.Task[None] | None = None
         self._arrival: asyncio.Future[None] | None = None
-        self._settling: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._acks: list[ReceivedMessage] = []
+        """Those of the next request."""
+        self._next_acks: asyncio.Task[None] | None = None
+        self._acking = asyncio.Lock()
 
     async def start(self) -> Self:
         """Create the topics if need be. ClientError: see `TaskProducer.declare`."""
@@ -75,9 +79,9 @@ class TaskConsumer(Startable):
     async def close(self) -> None:
         """Tasks that wait or run become visible to the group again."""
         await self.release_waiting()
-        if self._settling:
-            await asyncio.wait(self._settling, timeout=SETTLE_S)
-        for task in self._settling:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=SETTLE_S)
+        for task in self._tasks:
             task.cancel()
         await self._consumer.close()
 
@@ -89,9 +93,8 @@ class TaskConsumer(Startable):
         BrokerError: the broker refused; TransportError: no broker answers.
         """
         if not self._waiting:
-            if self._popping is None:
-                self._popping = self.loop.create_task(self._pop(min(max(most, 1), BATCH_MAX), wait_s))
-                self._popping.add_done_callback(self._popped)
+            if self._popping is None or self._popping.done():
+                self._popping = self._spawn(self._pop(min(max(most, 1), BATCH_MAX), wait_s))
             if self._arrival is None:
                 self._arrival = self.loop.create_future()
             popping = self._popping
@@ -116,7 +119,7 @@ class TaskConsumer(Startable):
 
     async def release_waiting(self) -> None:
         """Return to the group what no caller received. Also what a pop brings that is under way."""
-        while self._popping is not None:
+        if self._popping is not None:
             await asyncio.wait((self._popping,))
         await self.release(self._take_waiting())
 
@@ -128,11 +131,6 @@ class TaskConsumer(Startable):
         self._waiting.clear()
         self._early.clear()
         return taken
-
-    def _popped(self, popping: asyncio.Task[None]) -> None:
-        self._popping = None
-        if not popping.cancelled() and (error := popping.exception()) is not None:
-            log.debug("pop failed: %s", error)  # no caller may be there to get it
 
     async def _pop(self, most: int, wait_s: float) -> None:
         try:
@@ -148,7 +146,7 @@ class TaskConsumer(Startable):
 
     def _sort(self, message: ReceivedMessage) -> None:
         """Pass it to a caller, now or when it is due, or send it elsewhere."""
-        due_ms, born_ms = _due_ms(message), message.born_timestamp
+        due_ms = _due_ms(message)
         left_s = (due_ms - now_ms()) / 1000
         if message.reconsume_times >= self._options.max_attempts:
             log.info(
@@ -158,11 +156,13 @@ class TaskConsumer(Startable):
             self._spawn(self.dead_letter(message))
         elif left_s <= 0 or message.reconsume_times:
             self._arrive(message)
-        elif left_s > EARLY_S and due_ms - born_ms > self._options.timer_max_s * 1000:
-            self._spawn(self._settle(message, partial(self._send_on, due_ms=due_ms)))
-        else:  # a longer rest comes from clocks that differ
-            timer = self.loop.call_later(min(left_s, EARLY_S), self._arrive, message)
-            self._early[id(message)] = message, timer
+        elif left_s > EARLY_S and due_ms - message.born_timestamp > self._options.timer_max_s * 1000:
+            self._spawn(self._send_on(message, due_ms))
+        else:
+            self._hold(message, min(left_s, EARLY_S))  # a longer rest comes from clocks that differ
+
+    def _hold(self, message: ReceivedMessage, seconds: float) -> None:
+        self._early[id(message)] = message, self.loop.call_later(seconds, self._arrive, message)
 
     def _arrive(self, message: ReceivedMessage) -> None:
         self._early.pop(id(message), None)
@@ -175,7 +175,7 @@ class TaskConsumer(Startable):
 
     async def ack(self, message: ReceivedMessage) -> None:
         """The task is done. While its broker does not answer, this waits, and the task stays invisible if it can."""
-        await self._settle(message, self._consumer.ack)
+        await self._settle(message, self._ack)
 
     async def dead_letter(self, message: ReceivedMessage) -> None:
         """Move the task to the dead letters of the group; waits as `ack` does."""
@@ -188,34 +188,55 @@ class TaskConsumer(Startable):
         if tasks:
             await asyncio.wait(tasks, timeout=SETTLE_S)
 
+    async def _ack(self, message: ReceivedMessage) -> None:
+        """In one request with those that come while the last one is not answered."""
+        self._acks.append(message)
+        if self._next_acks is None:
+            self._next_acks = self._spawn(self._send_acks())
+        await asyncio.shield(self._next_acks)
+
+    async def _send_acks(self) -> None:
+        async with self._acking:
+            messages, self._acks, self._next_acks = self._acks, [], None
+            await self._consumer.ack_batch(messages)
+
     async def _send_on(self, message: ReceivedMessage, due_ms: int) -> None:
-        await self._producer.send_again(message, due_ms)
-        await self._consumer.ack(message)
+        """If a broker refuses the timer, the task waits here."""
+        if await self._settle(message, partial(self._producer.send_again, due_ms=due_ms)):
+            await self._settle(message, self._ack)
+        elif self._consumer.running and self._consumer.holds(message):
+            self._hold(message, max(due_ms - now_ms(), 0) / 1000)
 
     async def _settle(
         self, message: ReceivedMessage, request: Callable[[ReceivedMessage], Awaitable[None]]
-    ) -> None:
+    ) -> bool:
+        """False: the broker refused, or the task was not kept as long as no broker answered."""
         while True:
             try:
                 await request(message)
-                return
+                return True
             except BrokerError as error:
                 log.info("%r was not settled, and may be delivered again: %s", message, error)
-                return
+                return False
             except ClientError as error:
                 if not self._consumer.holds(message):
                     log.info("%r was not settled in time, and is delivered again: %s", message, error)
-                    return
+                    return False
             except RocketMQError as error:  # closed meanwhile
                 log.info("%r was not settled, and is delivered again: %s", message, error)
-                return
+                return False
             await asyncio.sleep(AGAIN_S)
 
-    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(work)
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("a request failed: %s", error)  # no caller may be there to get it
 
 
 def _due_ms(message: ReceivedMessage) -> int:

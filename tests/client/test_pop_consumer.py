@@ -160,6 +160,21 @@ def test_what_a_blocking_loop_did_not_yield_is_renewed_no_more(
     assert (message.body, again.body) == (b"0", b"1")
 
 
+async def test_renewed_messages_may_be_acknowledged_twice_and_at_the_same_time(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"one", b"two"])
+    consumer = PopConsumer(unique("group"), name_server=name_server, options=RENEWING)
+    consumer.subscribe(topic)
+    async with consumer, asyncio.timeout(20):
+        one, two = await consumer.receive()
+        batches = ([one, one, two], [two, one])
+        await asyncio.gather(*map(consumer.ack_batch, batches), consumer.ack(one))
+        assert not consumer.holds(one)
+        assert not consumer.holds(two)
+
+
 async def test_a_message_becomes_a_dead_letter(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
