@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.cluster_admin import Operations, RequestMode
 from firearrow.client.base.errors import ConfigError, NotRunning
 from firearrow.client.base.options import MessageModel
 from firearrow.client.consumers.push_consumer import PushConsumer
@@ -257,3 +259,24 @@ async def test_handlers_and_loops_are_not_mixed(name_server: str, topics: Topics
         with pytest.raises(ConfigError, match="not both"):
             loops.subscribe(other, handle)
         loops.subscribe(other)
+
+
+async def test_popped_messages_are_iterated_and_acknowledged(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
+    """Of a group whose queues brokers assign, in the mode POP."""
+    topic = topics(queues=1)
+    member = iterated(name_server, topic, client_rebalance=False)
+    async with Admin(name_server) as admin:
+        await admin.create_group(member.group)
+        await Operations(admin).set_request_mode(topic, member.group, RequestMode.POP)
+    feeder.feed(topic, numbers(5))
+    receipts, bodies = set(), []
+    async with member, asyncio.timeout(60):
+        async for message in member:
+            receipts.add(message.get_property("POP_CK"))
+            bodies.append(message.body)
+            if len(bodies) == 5:
+                member.stop()
+    assert sorted(bodies) == numbers(5)
+    assert None not in receipts
