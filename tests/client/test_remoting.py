@@ -23,6 +23,7 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.message import Message
 from firearrow.client.base.names import Namespace, check_group, check_topic
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, Credentials, PushConsumerOptions
+from firearrow.client.base.reports import Event
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.remoting.channel import sign
 from firearrow.client.remoting.client_id import build_client_id
@@ -266,11 +267,14 @@ async def test_concurrent_route_requests_are_sent_once() -> None:
 async def test_idle_connections_are_closed_and_opened_again() -> None:
     async with Scripted("a") as cluster:
         instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server, idle_s=0.2))
+        events: list[Event] = []
+        instance.connections.listeners.append(events.append)
         await instance.routes.refresh("t")
         held = instance.channels.held(cluster.name_server)
         assert held is not None
         await eventually_async(lambda: held.closed, 5)
         await instance.routes.refresh("t")
+        assert (events, instance.connections.down) == ([], {}), "nothing was lost"
         await instance.leave()
 
 

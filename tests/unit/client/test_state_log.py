@@ -4,6 +4,14 @@ import logging
 
 import pytest
 
+from firearrow.client.base.errors import (
+    BrokerError,
+    ConnectFailed,
+    ConnectionLost,
+    NoRoute,
+    OffsetUnknown,
+    RequestTimeout,
+)
 from firearrow.client.base.state_log import KEYS_MAX, QUIET_S, StateLog
 from tests.support.clock import ManualClock
 
@@ -51,3 +59,27 @@ def test_keys_are_apart_and_bounded(caplog: pytest.LogCaptureFixture, clock: Man
         assert len(caplog.messages) == KEYS_MAX + 5
         state.is_absent("unknown")
     assert len(state._seen) == KEYS_MAX
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        (ConnectFailed("no server"), logging.DEBUG),
+        (ConnectionLost("lost"), logging.DEBUG),
+        (RequestTimeout("late"), logging.INFO),
+        (NoRoute("no route"), logging.INFO),
+        (BrokerError(16, "no permission", "broker-a"), logging.WARNING),
+        (ValueError("unreadable"), logging.WARNING),
+    ],
+)
+def test_a_failure_that_ends_by_itself_is_no_warning(
+    error: Exception, level: int, caplog: pytest.LogCaptureFixture, clock: ManualClock
+) -> None:
+    """That a server is not connected is logged elsewhere, once for all requests."""
+    unknown = OffsetUnknown("the offset could not be read")
+    unknown.__cause__ = error
+    with caplog.at_level(logging.DEBUG, "firearrow.client"):
+        for failure in (error, unknown):
+            state = StateLog(LOG, "%s is over, it was seen %d times", clock, level=logging.WARNING)
+            state.failed("T", failure, "failed: %s", failure)
+    assert [record.levelno for record in caplog.records] == [level, level]
