@@ -6,6 +6,7 @@ answers, because Apache's broker may otherwise give the next member an older off
 
 import asyncio
 import logging
+import time
 import os
 from collections.abc import Callable, Collection
 
@@ -39,7 +40,7 @@ class RemoteOffsetStore(OffsetTable):
         self._instance = instance
         self._group = group
         stored = "broker %s stores offsets again, after %d failures"
-        self._failing = StateLog(log, stored, instance.loop.time, quiet_s=FAILING_S)
+        self._failing = StateLog(log, stored, time.monotonic, quiet_s=FAILING_S)
         self._unsent = Unsent(f"{{}} offsets of consumer group {group} were not stored, messages come again")
 
     async def load(self) -> None:
