@@ -65,6 +65,7 @@ def test_each_verb_has_its_twin_with_the_same_arguments(name: str) -> None:
         "rebalance",
         "persist_offsets",
         "end_transaction_hooks",
+        "not_given",
         "report_unsent",
         "instance",
     }

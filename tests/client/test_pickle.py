@@ -41,7 +41,9 @@ LIVE = {"Admin", "Extensions", "LocalBroker", "Operations", "PopConsumer", "Prod
     "PushConsumer",
     "Transaction",
 }
-FUNCTIONS = {"by_hash", "by_random", "split"}
+FUNCTIONS = {"by_hash", "by_random", "split", "add_call_hook", "remove_call_hook"}
+CALLS = {"Call", "Caller"}
+"""What a CallHook gets while its producer or consumer works: it refers to that."""
 RECORDS = [
     kind
     for module in (cluster_admin, extension_records, records, replicas, roles, users, hooks)
@@ -84,7 +86,7 @@ def example(kind: Any) -> Any:  # noqa: ANN401
 def public_values() -> list[tuple[str, Any]]:
     values: list[tuple[str, Any]] = []
     for name, kind in PUBLIC.items():
-        if name in LIVE | FUNCTIONS | {"ReceivedMessage"}:
+        if name in LIVE | FUNCTIONS | CALLS | {"ReceivedMessage"}:
             continue
         if issubclass(kind, BaseException):
             values.append((name, kind(*ERROR_ARGUMENTS.get(name, ("it failed",)))))
