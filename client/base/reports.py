@@ -177,7 +177,7 @@ async def _in_thread(listener: EventListener, event: Event) -> None:
     loop = asyncio.get_running_loop()
     called: asyncio.Future[Awaitable[None] | None] = loop.create_future()
 
-    def settle(result: Awaitable[None] | None, error: Exception | None) -> None:
+    def settle(result: Awaitable[None] | None, error: BaseException | None) -> None:
         if called.done():
             return
         if error is None:

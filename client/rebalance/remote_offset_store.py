@@ -6,8 +6,8 @@ answers, because Apache's broker may otherwise give the next member an older off
 
 import asyncio
 import logging
-import time
 import os
+import time
 from collections.abc import Callable, Collection
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
