@@ -3,6 +3,7 @@
 - `call_hooks`: hooks that see the calls of all producers and consumers of the process
 - `compression`: compression of bodies with zlib, LZ4 or Zstandard
 - `errors`: the client's errors, one hierarchy, with the codes of Java's client and the remarks of brokers
+- `greenlets`: threads and locks of the system where gevent has replaced them, and how a greenlet waits
 - `hooks`: hooks that users can install: their Protocols and the contexts they get
 - `message`: Message, MessageQueue and SendResult, and the encoding of properties
 - `names`: names of topics and groups: validity, retry and dead-letter topics, namespace prefixes

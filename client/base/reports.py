@@ -6,12 +6,12 @@ Events state what has happened; a listener delays nothing but later events. Even
 import asyncio
 import inspect
 import logging
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from firearrow.client.base import greenlets
 from firearrow.client.base.hooks import is_coroutine_function
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import Namespace
@@ -186,18 +186,19 @@ async def _in_thread(listener: EventListener, event: Event) -> None:
             called.set_exception(error)
 
     def call() -> None:
-        result, failure = None, None
+        result: Awaitable[None] | None = None
+        failure: Exception | None = None
         try:
             result = listener(event)
-        except BaseException as error:  # sys.exit, too: the caller waits
-            is_carried = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            failure = error if is_carried else RuntimeError(f"it raised {error!r}")
+        except BaseException as error:  # sys.exit, too: no future carries it
+            failure = RuntimeError(f"it raised {error!r}")
+            failure.__cause__ = error
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:  # the loop is closed
             log.debug("no caller waits for a listener of events any more")
 
-    threading.Thread(target=call, name="firearrow-events", daemon=True).start()
+    greenlets.start_thread(call, "firearrow-events")
     result = await called
     if result is not None:
         await result

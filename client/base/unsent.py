@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from firearrow.client.base import greenlets
+
 Result = TypeVar("Result")
 
 REASONS_SHOWN = 5
@@ -25,7 +27,7 @@ class Unsent:
         self.by_future = False
         self._what = what
         self._reasons: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._lock = greenlets.of_system("_thread", "allocate_lock")()
 
     def failed(self, error: BaseException | str, count: int = 1) -> str:
         """Count a failure. Returns its reason, for `read`."""
@@ -70,6 +72,10 @@ class UnreadFuture(Future[Result]):
     unsent: Unsent
     _reason: str | None = None
     _watched = False
+
+    def share(self) -> None:
+        """Greenlets of another thread may wait for it."""
+        self._condition = threading.Condition(greenlets.of_system("_thread", "RLock")())
 
     def fail(self, error: BaseException) -> None:
         if not self._watched:

@@ -7,12 +7,12 @@ import asyncio
 import contextvars
 import inspect
 import queue
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base import greenlets
 from firearrow.client.base.errors import ConfigError, NotRunning
 from firearrow.client.base.hooks import is_coroutine_function
 
@@ -89,8 +89,8 @@ class HandlerThreads:
     def __init__(self, name: str, count: int) -> None:
         self._name = name[:NAME_CHARS]
         self._count = count
-        self._threads: list[threading.Thread] = []
-        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._started = 0
+        self._calls: queue.SimpleQueue[_Call | None] = greenlets.of_system("queue", "SimpleQueue")()
         self._done: deque[_Call] = deque()
         self._woken = False
         self._running = 0
@@ -102,7 +102,7 @@ class HandlerThreads:
             raise NotRunning("the consumer is closed")
         loop = self._loop = asyncio.get_running_loop()
         call = _Call(handler, argument, loop.create_future())
-        if self._running >= len(self._threads) and len(self._threads) < self._count:
+        if self._running >= self._started and self._started < self._count:
             self._start_thread()
         self._running += 1
         self._calls.put(call)
@@ -110,21 +110,19 @@ class HandlerThreads:
 
     def close(self) -> None:
         """Threads end when their handlers do; `close` does not wait for them."""
-        for _ in self._threads:
+        for _ in range(self._started):
             self._calls.put(None)
-        self._threads = []
-        self._count = 0
+        self._started = self._count = 0
 
     def _start_thread(self) -> None:
         """RuntimeError: there is no thread, and none can be started. If there are some, they take the calls."""
-        thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
         try:
-            thread.start()
+            greenlets.start_thread(self._work, f"{self._name}_{self._started}")
         except RuntimeError:  # too many in the system, or Python 3.12 and later is about to end
-            if not self._threads:
+            if not self._started:
                 raise
         else:
-            self._threads.append(thread)
+            self._started += 1
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:

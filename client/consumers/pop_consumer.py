@@ -189,7 +189,7 @@ class PopConsumer(Service):
                 for message in received:
                     yield message
             finally:
-                self.not_given(received)
+                self._not_given(received)
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message.
@@ -240,11 +240,6 @@ class PopConsumer(Service):
         """Whether `auto_renew` keeps the message: it was neither settled, nor lost because brokers did not answer."""
         return self._running().renewal.holds(message)
 
-    def not_given(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Renew these no more: the loop that received them was left before it yielded them."""
-        if self._parts is not None:
-            self._parts.renewal.drop(messages)
-
     @property
     def held(self) -> int:
         """How many messages `auto_renew` keeps."""
@@ -281,6 +276,11 @@ class PopConsumer(Service):
         """Nothing to do: brokers keep the offsets of groups that pop."""
 
     # ---- internal ----
+
+    def _not_given(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Renew these no more: the loop that received them was left before it yielded them."""
+        if self._parts is not None:
+            self._parts.renewal.drop(messages)
 
     def _settling(
         self, name: str, messages: list[ReceivedMessage], *, is_batch: bool = False

@@ -5,13 +5,16 @@ it waits, unless it runs in the loop itself.
 """
 
 import asyncio
+import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
+from firearrow.client.base import greenlets
 from firearrow.client.base.errors import NotRunning, TooManyRequests
 from firearrow.client.base.message import SendResult
 from firearrow.client.base.unsent import UnreadFuture, Unsent
@@ -31,6 +34,37 @@ class InFlightOptions(Protocol):
     def wait_when_full(self) -> bool: ...
 
 
+class GreenletSemaphore:
+    """For greenlets that acquire and a loop that releases, in another thread: gevent's may block the loop."""
+
+    def __init__(self, thread: LoopThread, count: int) -> None:
+        self._thread = thread
+        self._free = deque([None] * count)
+        self._released = asyncio.Event()
+
+    def acquire(self, blocking: bool, timeout: float | None) -> bool:
+        ends_s = time.monotonic() + (timeout or 0)
+        while True:
+            with contextlib.suppress(IndexError):
+                self._free.pop()
+                return True
+            left_s = ends_s - time.monotonic()
+            if not blocking or left_s <= 0:
+                return False
+            self._thread.run(partial(self._wait, left_s))
+
+    def release(self) -> None:
+        self._free.append(None)
+        self._released.set()
+
+    async def _wait(self, within_s: float) -> None:
+        self._released.clear()
+        if not self._free:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._released.wait()
+
+
 class ThreadBridge:
     """Failures that no caller reads are counted in `unsent`."""
 
@@ -39,7 +73,12 @@ class ThreadBridge:
         self._options = options
         self._unsent = unsent
         unsent.by_future = True
-        self._capacity = threading.BoundedSemaphore(options.in_flight_max)
+        self._greenlets = greenlets.are_threads()
+        self._capacity = (
+            GreenletSemaphore(thread, options.in_flight_max)
+            if self._greenlets
+            else threading.BoundedSemaphore(options.in_flight_max)
+        )
         self._waiting: deque[tuple[UnreadFuture[SendResult], Submit]] = deque()
         self._woken = False
 
@@ -56,6 +95,8 @@ class ThreadBridge:
             )
         future: UnreadFuture[SendResult] = UnreadFuture()
         future.unsent = self._unsent
+        if self._greenlets:
+            future.share()
         self._waiting.append((future, submit))
         if not self._woken:
             self._woken = True

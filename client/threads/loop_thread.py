@@ -5,7 +5,6 @@ itself. The thread starts with the first object and ends with the interpreter, a
 A forked child does not inherit it.
 """
 
-import _thread
 import asyncio
 import concurrent.futures
 import contextlib
@@ -15,6 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
 
+from firearrow.client.base import greenlets
 from firearrow.client.base.errors import NotRunning
 from firearrow.client.base.process_exit import at_process_exit, close_running
 from firearrow.client.base.service_state import Startable
@@ -47,13 +47,13 @@ class LoopThread:
         self._ended = False
         self._closing: set[asyncio.Task[None]] = set()
         self._ident = 0
-        self._thread = _start(self._work)
+        self._thread = greenlets.start_thread(self._work, "firearrow-client")
         at_process_exit(_at_exit)
 
     @property
     def is_here(self) -> bool:
         """Whether the caller runs in the loop's thread."""
-        return _of_system("get_ident")() == self._ident
+        return bool(greenlets.of_system("_thread", "get_ident")() == self._ident)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine in the loop, wait, return its result or raise its error.
@@ -111,14 +111,17 @@ class LoopThread:
 
     def _wait(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         coroutine = work()
+        if greenlets.are_threads():
+            try:
+                return greenlets.run_in_loop(coroutine, self.loop)
+            except asyncio.CancelledError:
+                raise NotRunning("the client's event loop is closed") from None
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         except RuntimeError:
             coroutine.close()
             raise NotRunning("the client's event loop is closed") from None
         try:
-            if self._thread is None:
-                _switch_until_done(future)
             return future.result()
         except concurrent.futures.CancelledError:
             raise NotRunning("the client's event loop is closed") from None
@@ -126,7 +129,7 @@ class LoopThread:
             future.cancel()  # has an effect only after an interrupt
 
     def _work(self) -> None:
-        self._ident = _of_system("get_ident")()
+        self._ident = greenlets.of_system("_thread", "get_ident")()
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
         self.loop.close()
@@ -152,46 +155,6 @@ class LoopThread:
         if cls._current is not None:
             cls._of_parents.append(cls._current)
         cls._current, cls._making = None, threading.Lock()
-
-
-def _of_system(name: str) -> Any:  # noqa: ANN401
-    """The function of `_thread`, also where gevent has put one for greenlets in its place."""
-    monkey = sys.modules.get("gevent.monkey")
-    return getattr(_thread, name) if monkey is None else monkey.get_original("_thread", name)
-
-
-def _start(work: Callable[[], None]) -> threading.Thread | None:
-    """A thread of the system: in a greenlet the loop would stop all other greenlets. None: it cannot be joined."""
-    start = _of_system("start_new_thread")
-    if start is not _thread.start_new_thread:
-        start(work, ())
-        return None
-    thread = threading.Thread(target=work, name="firearrow-client", daemon=True)
-    thread.start()
-    return thread
-
-
-def _switch_until_done(future: concurrent.futures.Future[Any]) -> None:
-    """Let other greenlets of this thread run meanwhile. gevent's hub has to know that another thread will wake it."""
-    from gevent import get_hub  # noqa: PLC0415 (only where its threads are greenlets)
-    from gevent.event import Event  # noqa: PLC0415
-
-    done, wake = Event(), get_hub().loop.async_()
-    wake.start(done.set)
-    lock, woken = _of_system("allocate_lock")(), False
-
-    def send(_: object) -> None:
-        with lock:
-            if not woken:
-                wake.send()
-
-    try:
-        future.add_done_callback(send)
-        done.wait()
-    finally:
-        with lock:
-            woken = True
-            wake.close()
 
 
 def _at_exit() -> None:

@@ -235,12 +235,13 @@ GREENLETS = """
 import gevent.monkey
 
 gevent.monkey.patch_all()
+import asyncio
 import os
 
 import gevent
 
-from firearrow.client import ConsumeFromWhere, Message, PopConsumerOptions
-from firearrow.client.blocking import PopConsumer, Producer
+from firearrow.client import ConsumeFromWhere, Message, PopConsumerOptions, ProducerOptions, PushConsumerOptions
+from firearrow.client.blocking import PopConsumer, Producer, PushConsumer
 
 turns = 0
 
@@ -267,14 +268,34 @@ with PopConsumer("greenlets", options=options) as consumer:
         found += messages
     turns = 0
     assert consumer.receive(wait_s=1) == []
-print("turns", turns)
+push = PushConsumer("handled", options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET))
+with Producer("few", options=ProducerOptions(in_flight_max=10)) as few:
+    events, handled = [], []
+    push.on_event(events.append)
+
+    @push.subscribe(topic)
+    def handler(messages):
+        gevent.sleep(0.001)
+        few.send(Message(os.environ["OTHER"], b"from a handler"))
+        handled.extend(messages)
+
+    for future in [few.submit(Message(topic, b"%d" % number)) for number in range(200)]:
+        future.result(60)
+    with push, gevent.Timeout(60):
+        while len(handled) < 300 or not events:
+            gevent.sleep(0.01)
+try:
+    with gevent.Timeout(0.1):
+        push._thread.run(lambda: asyncio.sleep(60))
+except gevent.Timeout:
+    print("turns", turns)
 """
 
 
 def test_greenlets_go_on_while_one_waits(name_server: str, topics: Topics) -> None:
-    """gevent makes greenlets of threads: the client's loop keeps a thread of the system."""
+    """gevent makes greenlets of threads: the client's loop, handlers and listeners keep threads of the system."""
     pytest.importorskip("gevent")
-    environment = os.environ | {"NAMESRV_ADDR": name_server, "TOPIC": topics()}
+    environment = os.environ | {"NAMESRV_ADDR": name_server, "TOPIC": topics(), "OTHER": topics()}
     done = subprocess.run(
         [sys.executable, "-c", GREENLETS],
         env=environment,
