@@ -66,16 +66,17 @@ class Unsent:
 class UnreadFuture(Future[Result]):
     """A future whose failure is counted in `unsent` until a caller reads it, or registers a callback.
 
-    `unsent` must be set before it fails. The loop's thread fails it, any thread reads it.
+    The loop's thread fails it, any thread reads it. `of_greenlets`: those of another thread.
     """
 
-    unsent: Unsent
     _reason: str | None = None
     _watched = False
 
-    def share(self) -> None:
-        """Greenlets of another thread may wait for it."""
-        self._condition = threading.Condition(greenlets.of_system("_thread", "RLock")())
+    def __init__(self, unsent: Unsent, *, of_greenlets: bool = False) -> None:
+        super().__init__()
+        self.unsent = unsent
+        if of_greenlets:  # a lock of gevent could stop the thread that sets the result
+            self._condition = threading.Condition(greenlets.of_system("_thread", "RLock")())
 
     def fail(self, error: BaseException) -> None:
         if not self._watched:

@@ -93,10 +93,7 @@ class ThreadBridge:
             raise TooManyRequests(
                 f"{self._options.in_flight_max} messages are in flight, no more are allowed"
             )
-        future: UnreadFuture[SendResult] = UnreadFuture()
-        future.unsent = self._unsent
-        if self._greenlets:
-            future.share()
+        future: UnreadFuture[SendResult] = UnreadFuture(self._unsent, of_greenlets=self._greenlets)
         self._waiting.append((future, submit))
         if not self._woken:
             self._woken = True
