@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.service_state import now_ms
+from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.pop.receipt_handles import receipt_handle_of
 
 log = logging.getLogger("firearrow.client")
@@ -45,6 +46,8 @@ class AutoRenewal:
         self._held: dict[int, _Held] = {}
         """By the identity of the message."""
         self._renewals: set[asyncio.Task[None]] = set()
+        renewed = "broker %s renews messages again, after %d were lost"
+        self._losing = StateLog(log, renewed, self._loop.time, quiet_s=FAILING_S)
         self._few: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_A_TIME))
         """By the name of the broker."""
 
@@ -121,12 +124,10 @@ class AutoRenewal:
                     self._lost(held, error)
             else:
                 held.visible_at_s = asked_at_s + held.invisible_s
+                self._losing.is_absent(held.broker_name)
                 self._renew_in(held, held.invisible_s / 2)
 
     def _lost(self, held: _Held, reason: RocketMQError | str) -> None:
         self._forget(held)
-        log.info(
-            "%r could not be renewed, it is delivered again while it may still be handled: %s",
-            held.message,
-            reason,
-        )
+        text = "%r could not be renewed, it is delivered again while it may still be handled: %s"
+        self._losing.is_there(held.broker_name, text, held.message, reason)

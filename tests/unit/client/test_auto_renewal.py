@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RequestTimeout
 from firearrow.client.base.message import MessageQueue, Property
@@ -96,14 +98,17 @@ async def test_a_failed_acknowledgement_keeps_the_message() -> None:
     await renewal.close()
 
 
-async def test_a_message_that_cannot_be_renewed_in_time_is_lost() -> None:
+async def test_messages_that_cannot_be_renewed_in_time_are_lost(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     broker = Broker()
     broker.fails = True
     renewal = AutoRenewal(broker.change)
-    message = popped()
-    renewal.hold(message)
-    await eventually_async(lambda: not renewal.holds(message))
+    message, *others = [popped() for _ in range(20)]
+    for each in (message, *others):
+        renewal.hold(each)
+    await eventually_async(lambda: not any(map(renewal.holds, (message, *others))))
     assert broker.asked > 2
+    assert len(caplog.records) == 1, "one line for a broker, not one for each message"
     async with renewal.settling(message):  # an acknowledgement may still come in time
         pass
 
