@@ -112,9 +112,7 @@ class Rebalancer:
                     balanced = await self._rebalance_topic(topic) and balanced
                     self._failing.is_absent(topic)
                 except ClientError as error:
-                    if retry or isinstance(
-                        error, NoRoute
-                    ):  # of a subscribed topic without a route it was logged
+                    if retry or isinstance(error, NoRoute):  # logged when it was subscribed
                         log.debug("rebalance of %s failed: %s", topic, error)
                     else:
                         self._failing.failed(topic, error, "rebalance of %s failed: %s", topic, error)
