@@ -15,12 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import (
-    ClientError,
-    ConfigError,
-    MessageRefused,
-    NotRunning,
-)
+from firearrow.client.base.errors import ClientError, ConfigError, MessageRefused, NotRunning
 from firearrow.client.base.options import ClientOptions, client_options
 from firearrow.client.integrations.task_producer import TaskOptions
 from firearrow.client.integrations.task_session import BlockingTaskSession, QueueCounts

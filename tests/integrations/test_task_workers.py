@@ -17,7 +17,11 @@ from tests.support.broker_process import WAYS, WITH_USERS, BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.parametrize("framework", FRAMEWORKS)
+every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+one_framework = pytest.mark.parametrize(
+    "framework", [FRAMEWORKS[0], *(pytest.param(each, marks=pytest.mark.long) for each in FRAMEWORKS[1:])]
+)
+"""What another framework repeats with the same parts of the client."""
 WITHIN_S = 90
 POOR = ("poor", "poor-word")
 """A user who may send to and consume from topics whose names begin with `granted`, and no more."""
@@ -61,6 +65,7 @@ def all_ended(workers: Workers, count: int) -> None:
     eventually(ended, WITHIN_S, workers.text)
 
 
+@every_framework
 def test_the_tasks_of_a_killed_worker_go_to_another(
     framework: str, site: Peer, name: str, tmp_path: Path
 ) -> None:
@@ -77,6 +82,7 @@ def test_the_tasks_of_a_killed_worker_go_to_another(
     assert sum(started.values()) - 16 <= 3  # one may have ended before its acknowledgement was sent
 
 
+@every_framework
 @pytest.mark.long
 def test_a_stop_neither_loses_nor_doubles_tasks(
     framework: str, site: Peer, name: str, tmp_path: Path
@@ -93,6 +99,7 @@ def test_a_stop_neither_loses_nor_doubles_tasks(
     assert Counter(step.number for step in workers.steps("start")) == dict.fromkeys(range(20), 1)
 
 
+@one_framework
 def test_a_broker_that_dies_and_starts_again(
     framework: str, firearrow_fresh_broker: LocalBroker, name: str, tmp_path: Path
 ) -> None:
@@ -105,6 +112,7 @@ def test_a_broker_that_dies_and_starts_again(
         all_ended(workers, 20)
 
 
+@one_framework
 def test_users_tls_namespaces_and_several_name_servers(
     framework: str, secured: tuple[BrokerProcess, CertificateFiles], name: str, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_delayed_messages_wait_at_the_broker(make: Make, every_site: Peer, name:
     assert late.queue_name == name
 
 
+@pytest.mark.long
 def test_a_message_may_take_longer_than_the_invisible_time(broker: RocketMQBroker, name: str) -> None:
     ran: list[int] = []
 

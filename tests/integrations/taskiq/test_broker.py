@@ -57,8 +57,8 @@ async def worker(broker: RocketMQBroker, **receiver: object) -> AsyncIterator[Re
         await listening
 
 
-async def test_tasks_run_once_and_have_results(site: Peer, name: str) -> None:
-    broker = made(site, name)
+async def test_tasks_run_once_and_have_results(every_site: Peer, name: str) -> None:
+    broker = made(every_site, name)
     handled: list[int] = []
 
     @broker.task
@@ -72,15 +72,15 @@ async def test_tasks_run_once_and_have_results(site: Peer, name: str) -> None:
         results = [await each.wait_result(timeout=30) for each in sent]
     assert [result.return_value for result in results] == [2 * number for number in range(50)]
     assert sorted(handled) == list(range(50))
-    async with Admin(name_server=site.name_server) as admin:
+    async with Admin(name_server=every_site.name_server) as admin:
         assert (await admin.consumer_lag(name, name)).messages == 0
         [message] = await admin.messages_by_key(name, sent[7].task_id)
         assert message.tags == double.task_name
     await broker.shutdown()
 
 
-async def test_the_delay_label_is_a_timer_of_the_broker(site: Peer, name: str) -> None:
-    broker = made(site, name)
+async def test_the_delay_label_is_a_timer_of_the_broker(every_site: Peer, name: str) -> None:
+    broker = made(every_site, name)
     ran: dict[str, float] = {}
 
     @broker.task(delay=3)
@@ -92,7 +92,7 @@ async def test_the_delay_label_is_a_timer_of_the_broker(site: Peer, name: str) -
     await note.kiq("three")
     await note.kicker().with_labels(delay=1.5).kiq("one")
     await note.kicker().with_labels(delay=None).kiq("now")
-    async with Admin(name_server=site.name_server) as admin:
+    async with Admin(name_server=every_site.name_server) as admin:
         assert (await admin.consumer_lag(name, name)).messages <= 1  # brokers keep the others
     async with worker(broker):
         await eventually_async(lambda: len(ran) == 3)
@@ -129,7 +129,7 @@ async def test_a_task_may_take_longer_than_the_invisible_time(site: Peer, name: 
 
     async def slow() -> None:
         started.append("slow")
-        await asyncio.sleep(5)
+        await asyncio.sleep(4.2)
 
     for each in (one, two):
         each.register_task(slow, task_name="slow")
@@ -139,7 +139,7 @@ async def test_a_task_may_take_longer_than_the_invisible_time(site: Peer, name: 
     task = await one.find_task("slow").kiq()
     async with worker(one), worker(two):
         await eventually_async(lambda: started)
-        await asyncio.sleep(5.5)
+        await asyncio.sleep(4.7)
     assert len(started) == 1
     done = [await each.result_backend.is_result_ready(task.task_id) for each in (one, two)]
     assert sum(done) == 1
