@@ -1,6 +1,7 @@
 """Brokers, transports and middlewares for frameworks, each of which needs the extra of its name.
 
 - `dramatiq`: RocketMQBroker for dramatiq
+- `kombu`: a transport for kombu and Celery
 - `task_consumer`: TaskConsumer, which receives tasks, renews them while they run, and settles each
 - `task_producer`: TaskProducer, which creates topics and sends tasks, also ones that are due in weeks
 - `task_session`: TaskSession, which sends and receives for several queues, also without `await`

@@ -34,6 +34,11 @@ class RecallHandle(NamedTuple):
         except (binascii.Error, ValueError) as error:
             raise MessageRefused(f"{text[:80]!r} is not a recall handle: {error}") from error
 
+    @property
+    def text(self) -> str:
+        fields = ("v1", self.topic, self.broker_name, str(self.deliver_at_ms), self.message_id)
+        return base64.urlsafe_b64encode(" ".join(fields).encode()).decode()
+
 
 async def recall(
     instance: ClientInstance, group: str, topic: str, handle: RecallHandle, text: str, timeout_s: float

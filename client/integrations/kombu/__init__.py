@@ -1,0 +1,29 @@
+"""A transport of kombu, and so of Celery, for RocketMQ: `rocketmq://user:password@host:9876/namespace`.
+
+The import makes the scheme `rocketmq`, and `rocketmqs` with TLS, known to kombu. Without it, name the class:
+`broker_transport = "firearrow.client.integrations.kombu:Transport"`.
+
+- `channel`: Channel, which sends, receives and acknowledges for kombu
+- `envelope`: a message of kombu as a message of RocketMQ, and back
+- `feeds`: QueueFeed, which pops a queue as far as the prefetch count allows
+- `leases`: Leases, which renew the invisible time of messages and acknowledge them
+- `names`: names of queues and exchanges as names of topics
+- `revoked`: the recall of revoked tasks that wait for their ETA
+- `session`: Session, the client that the connections of a process share
+- `settings`: the meaning of URL and transport options
+- `temporary_queues`: TemporaryQueue, for replies, events and remote control
+- `transport`: Transport, and the inbox that wakes kombu
+"""
+
+try:
+    from kombu.transport import TRANSPORT_ALIASES
+except ModuleNotFoundError as error:
+    raise ImportError("kombu is not installed: pip install firearrow[celery]", name=error.name) from error
+
+from firearrow.client.integrations.kombu.names import dead_letter_topic, queue_of, topic_of
+from firearrow.client.integrations.kombu.transport import TlsTransport, Transport
+
+__all__ = ["TlsTransport", "Transport", "dead_letter_topic", "queue_of", "topic_of"]
+
+TRANSPORT_ALIASES.setdefault("rocketmq", f"{__name__}:Transport")
+TRANSPORT_ALIASES.setdefault("rocketmqs", f"{__name__}:TlsTransport")

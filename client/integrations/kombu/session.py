@@ -1,0 +1,400 @@
+"""Session: the client that all connections of a process with the same settings share.
+
+`acquire` and `release`: any thread. All else of a Session runs in the client's loop thread, by `run`. A forked child
+has none: it makes its own at first use.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kombu.transport.virtual.base import BrokerState
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.base import process_exit
+from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, NotRunning
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions, ProducerOptions
+from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.integrations.kombu import envelope, revoked
+from firearrow.client.integrations.kombu.feeds import Admission, QueueFeed
+from firearrow.client.integrations.kombu.leases import Lease, Leases, Window
+from firearrow.client.integrations.kombu.names import exchange_topic, retry_topics, topic_of
+from firearrow.client.integrations.kombu.settings import Place
+from firearrow.client.integrations.kombu.temporary_queues import GROUP, TemporaryQueue
+from firearrow.client.send.producer import Producer
+from firearrow.client.threads.loop_thread import LoopThread
+
+log = logging.getLogger("firearrow.client")
+Result = TypeVar("Result")
+
+LINGER_S = 30.0
+"""How long a session stays without connections: kombu closes and opens them often."""
+ABSENT_S, ABSENT_MAX = 2.0, 10_000
+"""How long a topic that does not exist is not looked up again, and how many such topics are known."""
+SETTLE_S = 5.0
+"""How long the end waits for acknowledgements."""
+PURGE_BATCH = 32
+
+
+class Session:
+    """Closed when the process ends, if not before (process_exit)."""
+
+    drain_s = SETTLE_S
+
+    def __init__(self, place: Place, thread: LoopThread) -> None:
+        self.place = place
+        self.settings = place.settings
+        self.users = 0
+        self._thread = thread
+        self._pid = os.getpid()
+        self._consumers: dict[str, PopConsumer] = {}
+        self._starting = asyncio.Lock()
+        self._temporary: dict[str, TemporaryQueue] = {}
+        self._present: set[str] = set()
+        self._absent: dict[str, float] = {}
+        """Topic → until when it is not looked up."""
+        self.state = BrokerState()
+        """Exchanges and bindings that this process declared. Any thread."""
+        self._priorities: dict[str, int] = {}
+        """Queue with priorities → their number."""
+
+    # ---- threads ----
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it belongs to this process."""
+        return os.getpid() == self._pid
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Run a coroutine in the loop and wait. Any thread but the loop's."""
+        return self._thread.run(work)
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Have the loop call it soon. Any thread."""
+        self._thread.post(function)
+
+    # ---- life ----
+
+    async def open(self) -> None:
+        """ClientError: no name server answers."""
+        client = self.place.client_options()
+        self._namespace = Namespace(client.namespace)
+        self._client = client
+        self.producer = Producer(GROUP, client=client, options=ProducerOptions())
+        self.admin = Admin(client=client)
+        await self.producer.start()
+        try:
+            await self.admin.start()
+            await self._reach()
+        except BaseException:
+            await self.admin.close()
+            await self.producer.close()
+            raise
+        self.leases = Leases(self.settings.visibility_timeout)
+        self._admission = Admission(self.leases, self.settings.max_deliveries, self._forward)
+        process_exit.opened(self)
+
+    async def _reach(self) -> None:
+        try:
+            await self.admin.cluster_info()
+        except BrokerError as error:  # a name server that answers is enough
+            log.debug("the cluster is not listed: %s", error)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._thread.loop
+
+    def report_unsent(self) -> None:
+        """Its messages come again."""
+
+    async def close(self) -> None:
+        process_exit.closed(self)
+        for queue in self._temporary.values():
+            queue.close()
+        self._temporary.clear()
+        await self.leases.settled(SETTLE_S)
+        await self.leases.close()
+        for consumer in self._consumers.values():
+            await consumer.close()
+        await self.admin.close()
+        await self.producer.close()
+
+    # ---- topics ----
+
+    async def exists(self, topic: str) -> bool:
+        if topic in self._present:
+            return True
+        if self._absent.get(topic, 0) > time.monotonic():
+            return False
+        if len(self._absent) >= ABSENT_MAX:
+            self._absent.clear()
+        try:
+            await self.admin.queues(topic)
+        except NoRoute:
+            self._absent[topic] = time.monotonic() + ABSENT_S
+            return False
+        self._present.add(topic)
+        self._absent.pop(topic, None)
+        return True
+
+    async def declare(self, queue: str, priorities: int = 0) -> None:
+        """Create the queue's topic and group unless they exist. `priorities`: 0 is the lowest one. ClientError."""
+        if priorities:
+            self._priorities[queue] = priorities
+        topic = topic_of(queue)
+        self._absent.pop(topic, None)
+        if await self.exists(topic):
+            return
+        kind = "PRIORITY" if priorities else None
+        await self._create(topic, priorities or self.settings.queues, kind)
+        await self.admin.create_group(topic)
+
+    async def declare_exchange(self, exchange: str) -> str:
+        """Its topic, for temporary queues."""
+        topic = exchange_topic(exchange)
+        self._absent.pop(topic, None)
+        if not await self.exists(topic):
+            await self._create(topic, 1, None)
+        return topic
+
+    async def _create(self, topic: str, queues: int, kind: str | None) -> None:
+        try:
+            await self.admin.create_topic(topic, queues, message_type=kind)
+        except BrokerError as error:
+            raise ClientError(f"topic {topic} does not exist and cannot be created: {error}") from error
+        self._present.add(topic)
+        self._absent.pop(topic, None)
+
+    async def delete(self, queue: str) -> None:
+        """Delete the topic and the group of a queue, with all messages."""
+        consumer = self._consumers.pop(queue, None)
+        if consumer is not None:
+            await consumer.close()
+        topic = topic_of(queue)
+        self._present.discard(topic)
+        self._priorities.pop(queue, None)
+        await self.admin.delete_group(topic)
+        for name in (topic, retry_topics(topic, topic)[0]):
+            await self.admin.delete_topic(name)
+
+    # ---- sending ----
+
+    async def publish(
+        self, exchange: str, routing_key: str, raw: envelope.RawMessage, queues: Sequence[str]
+    ) -> bool:
+        """To `queues`, and to the temporary queues of all processes. False: to no queue. ClientError: perhaps stored.
+
+        Of the default exchange, `queues` is the one that the routing key names, if there is such a queue.
+        """
+        if exchange:
+            for queue in queues:
+                await self._send(queue, raw)
+            return await self._send_to_exchange(exchange, routing_key, raw) or bool(queues)
+        for queue in queues:
+            if await self.exists(topic_of(queue)):
+                await self._send(queue, raw)
+                return True
+        return await self._send_to_exchange("", routing_key, raw)
+
+    async def _send(self, queue: str, raw: envelope.RawMessage) -> None:
+        topic = topic_of(queue)
+        message = envelope.to_message(topic, raw, self.settings.delay_max)
+        priorities = self._priorities.get(queue)
+        if priorities is None:
+            await self.producer.send(message)
+            return
+        priority = min(max(int(raw["properties"].get("priority") or 0), 0), priorities - 1)
+        await self.producer.send(message, selector=partial(_by_priority, priority))
+
+    async def _send_to_exchange(self, exchange: str, routing_key: str, raw: envelope.RawMessage) -> bool:
+        """False: no temporary queue was ever bound to the exchange."""
+        topic = exchange_topic(exchange)
+        if not await self.exists(topic):
+            return False
+        await self.producer.send(envelope.to_exchange(topic, routing_key, raw))
+        return True
+
+    async def _forward(self, message: ReceivedMessage, delay_s: float) -> None:
+        next_one = envelope.again(message, message.topic)
+        envelope.delay(next_one, delay_s, self.settings.delay_max)
+        await self.producer.send(next_one)
+
+    async def recall(self, tasks: Sequence[str]) -> int:
+        """Recall those that wait for their ETA at a broker; how many."""
+        recalled = 0
+        for task in tasks:
+            recalled += await revoked.recall(
+                task, self.admin, self._namespace, self.producer.recall, self.producer.send
+            )
+        return recalled
+
+    # ---- receiving ----
+
+    async def consumer(self, queue: str) -> PopConsumer:
+        """The member of the queue's group in this process."""
+        async with self._starting:
+            found = self._consumers.get(queue)
+            if found is None:
+                await self.declare(queue, self._priorities.get(queue, 0))
+                topic = topic_of(queue)
+                options = PopConsumerOptions(
+                    from_where=ConsumeFromWhere.FIRST_OFFSET, invisible_s=self.settings.visibility_timeout
+                )
+                found = PopConsumer(topic, client=self._client, options=options)
+                found.subscribe(topic)
+                await found.start()
+                self._consumers[queue] = found
+            return found
+
+    async def feed(self, queue: str, window: Window, deliver: Callable[[Lease], None]) -> QueueFeed:
+        return QueueFeed(await self.consumer(queue), window, self._admission, deliver)
+
+    async def pop(self, queue: str) -> Lease | None:
+        """One message, without waiting."""
+        consumer = await self.consumer(queue)
+        while True:
+            popped_s = asyncio.get_running_loop().time()
+            messages = await consumer.receive(1, wait_s=0)
+            if not messages:
+                return None
+            lease = self.leases.open(consumer, messages[0], None, popped_s)
+            if self._admission.admit(lease):
+                return lease
+
+    async def purge(self, queue: str) -> int:
+        """Take all messages that are visible; returns their number."""
+        consumer = await self.consumer(queue)
+        count = 0
+        while messages := await consumer.receive(PURGE_BATCH, wait_s=0):
+            await consumer.ack_batch(messages)
+            count += len(messages)
+        return count
+
+    async def size(self, queue: str) -> int:
+        """Messages that wait for a consumer, without those whose ETA is not reached."""
+        group = topic_of(queue)
+        return sum([await self._lag(group, topic) for topic in (group, *retry_topics(group, group))])
+
+    async def _lag(self, group: str, topic: str) -> int:
+        try:
+            queues = await self.admin.queues(topic)
+        except NoRoute:
+            return 0
+        lag = 0
+        for queue in queues:
+            offset = await self.admin.offset(group, queue)
+            first = await self.admin.min_offset(queue) if offset is None else offset
+            lag += max(await self.admin.max_offset(queue) - first, 0)
+        return lag
+
+    def ack(self, lease: Lease) -> None:
+        self.leases.ack(lease)
+
+    def give_back(self, lease: Lease) -> None:
+        self.leases.give_back(lease)
+
+    def dead_letter(self, lease: Lease) -> None:
+        self.leases.dead_letter(lease)
+
+    async def settled(self) -> None:
+        await self.leases.settled(SETTLE_S)
+
+    # ---- temporary queues ----
+
+    def temporary(self, queue: str) -> TemporaryQueue | None:
+        return self._temporary.get(queue)
+
+    async def declare_temporary(self, queue: str) -> TemporaryQueue:
+        """Bound to the default exchange from the first time on."""
+        found = self._temporary.get(queue)
+        if found is None:
+            found = TemporaryQueue(queue, self.producer.instance)
+            topic = await self.declare_exchange("")
+            await found.bind(self._namespace.wrap(topic), queue)
+            self._temporary[queue] = found
+        return found
+
+    async def bind_temporary(
+        self, queue: TemporaryQueue, exchange: str, routing_key: str | None, pattern: str | None
+    ) -> None:
+        topic = await self.declare_exchange(exchange)
+        await queue.bind(self._namespace.wrap(topic), routing_key, pattern)
+
+    async def delete_temporary(self, queue: str) -> None:
+        found = self._temporary.pop(queue, None)
+        if found is not None:
+            found.close()
+
+
+def _by_priority(priority: int, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """Of topics of type PRIORITY, brokers pop the queue with the highest id first; that of a delayed message stays."""
+    nearest = min(abs(queue.queue_id - priority) for queue in queues)
+    return random.choice([queue for queue in queues if abs(queue.queue_id - priority) == nearest])
+
+
+class _Sessions:
+    """Those of this process. Loop thread only."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.by_place: dict[Place, Session] = {}
+        self.closing: set[asyncio.Task[None]] = set()
+
+    async def acquire(self, place: Place, thread: LoopThread) -> Session:
+        async with self.lock:
+            session = self.by_place.get(place)
+            if session is None:
+                session = Session(place, thread)
+                await session.open()
+                self.by_place[place] = session
+            session.users += 1
+            return session
+
+    def release(self, session: Session) -> None:
+        session.users -= 1
+        if not session.users:
+            asyncio.get_running_loop().call_later(LINGER_S, self._close_unused, session)
+
+    def _close_unused(self, session: Session) -> None:
+        if session.users == 0 and self.by_place.get(session.place) is session:
+            del self.by_place[session.place]
+            task = asyncio.get_running_loop().create_task(session.close())
+            self.closing.add(task)
+            task.add_done_callback(self.closing.discard)
+
+
+_sessions = _Sessions()
+_of_parents: list[_Sessions] = []
+"""Never released: a child must not tear down what it shares with its parent."""
+
+
+def acquire(place: Place) -> Session:
+    """The session of this process; pair each call with a `release`. ClientError: no name server answers."""
+    thread = LoopThread.current()
+    return thread.run(lambda: _sessions.acquire(place, thread))
+
+
+def release(session: Session) -> None:
+    """The last one closes it after a while."""
+    if session.is_here:
+        with contextlib.suppress(NotRunning):  # the process ends
+            session.post(lambda: _sessions.release(session))
+
+
+def _forked() -> None:
+    global _sessions  # noqa: PLW0603
+    _of_parents.append(_sessions)
+    _sessions = _Sessions()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
