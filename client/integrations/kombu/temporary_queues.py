@@ -14,6 +14,7 @@ from collections.abc import Callable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.state_log import FAILING_S, QUIET_S, StateLog
 from firearrow.client.integrations.kombu.envelope import (
     ROUTING_KEY,
     RawMessage,
@@ -51,6 +52,9 @@ class Source:
         self._offsets: dict[MessageQueue, int] = {}
         self._client = PullClient(instance, GROUP)
         self._tasks: list[asyncio.Task[None]] = []
+        self._failing = StateLog(
+            log, "%s is pulled again, after %d failures", instance.loop.time, quiet_s=FAILING_S
+        )
 
     async def begin(self) -> None:
         """The queue gets what is sent from now on. ClientError."""
@@ -114,13 +118,14 @@ class Source:
             try:
                 result = await self._client.pull(query)
             except RocketMQError as error:
-                log.info("%s: a pull failed: %s", queue, error)
+                self._failing.is_there(queue, "%s: a pull failed: %s", queue, error)
                 await asyncio.sleep(RETRY_S)
                 continue
             except Exception:
                 log.exception("%s: a pull failed", queue)
                 await asyncio.sleep(RETRY_S)
                 continue
+            self._failing.is_absent(queue)
             self._offsets[queue] = result.next_offset
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 log.info("%s: continues at offset %d", queue, result.next_offset)
@@ -143,7 +148,9 @@ class TemporaryQueue:
         self._instance = instance
         self._sources: dict[str, Source] = {}
         self._kept: deque[RawMessage] = deque()
-        self._is_bound = False
+        self._full = StateLog(
+            log, "queue %s: messages are taken again, %d were dropped", instance.loop.time, quiet_s=QUIET_S
+        )
 
     async def bind(self, topic: str, routing_key: str | None, pattern: str | None = None) -> None:
         """`topic` of an exchange, as brokers know it. ClientError."""
@@ -181,7 +188,14 @@ class TemporaryQueue:
     def _put(self, raw: RawMessage) -> None:
         if len(self._kept) >= KEPT_MAX:
             self.take()
-            log.warning("queue %s: no consumer takes its messages, the oldest one is dropped", self.name)
+            self._full.is_there(
+                self.name,
+                "queue %s: no consumer takes its %d messages, the oldest are dropped",
+                self.name,
+                KEPT_MAX,
+            )
+        else:
+            self._full.is_absent(self.name)
         self._kept.append(raw)
         self._notify()
 

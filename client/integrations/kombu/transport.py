@@ -9,12 +9,12 @@ import os
 import socket
 import time
 from collections import deque
+from importlib.metadata import version
 from typing import Any
 
 import kombu
 from kombu.transport import virtual
 
-import firearrow
 from firearrow.client.base.errors import ClientError, NoNameServer, NoRoute, NotRunning, TransportError
 from firearrow.client.integrations.kombu import session as sessions
 from firearrow.client.integrations.kombu.channel import Channel
@@ -125,7 +125,7 @@ class Transport(virtual.Transport):
         return self._inbox
 
     def driver_version(self) -> str:
-        return firearrow.__version__
+        return version("firearrow")
 
     # ---- connections ----
 
