@@ -15,13 +15,8 @@ The import makes the scheme `rocketmq`, and `rocketmqs` with TLS, known to kombu
 - `transport`: Transport, and the inbox that wakes kombu
 """
 
-try:
-    from kombu.transport import TRANSPORT_ALIASES
-except ModuleNotFoundError as error:
-    raise ImportError("kombu is not installed: pip install firearrow[celery]", name=error.name) from error
-
 from firearrow.client.integrations.kombu.names import dead_letter_topic, queue_of, topic_of
-from firearrow.client.integrations.kombu.transport import TlsTransport, Transport
+from firearrow.client.integrations.kombu.transport import TRANSPORT_ALIASES, TlsTransport, Transport
 
 __all__ = ["TlsTransport", "Transport", "dead_letter_topic", "queue_of", "topic_of"]
 

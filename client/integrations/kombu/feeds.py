@@ -123,7 +123,6 @@ class QueueFeed:
             return 0
         self._window.take(most)
         messages: list[ReceivedMessage] = []
-        popped_s = self._loop.time()
         self._popping = True
         try:
             messages = await self._consumer.receive(most, wait_s=0)
@@ -132,7 +131,7 @@ class QueueFeed:
             self._window.release(most - len(messages))
         self._failing.is_absent(self._consumer.group)
         for message in messages:
-            lease = self._admission.leases.open(self._consumer, message, self._window, popped_s)
+            lease = self._admission.leases.open(self._consumer, message, self._window)
             if self._stopped:
                 self._admission.leases.give_back(lease)
             elif self._admission.admit(lease):

@@ -17,7 +17,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import Message
 from firearrow.client.base.names import Namespace
-from firearrow.client.integrations.kombu import envelope
+from firearrow.client.integrations.kombu.envelope import RawMessage, Unreadable, expired
 from firearrow.client.send.recall import RecallHandle
 
 log = logging.getLogger("firearrow.client")
@@ -30,7 +30,7 @@ TOO_LATE_MS = 1000
 REAL_TOPIC, OUT_MS, UNIQUE_KEY = "REAL_TOPIC", "TIMER_OUT_MS", "UNIQ_KEY"
 
 
-def revoked_tasks(exchange: str | None, raw: envelope.RawMessage) -> list[str]:
+def revoked_tasks(exchange: str | None, raw: RawMessage) -> list[str]:
     """The ids of the tasks that a command of Celery's remote control revokes at all workers; mostly none."""
     if not exchange or not exchange.endswith(PIDBOX) or raw.get("content-type") != "application/json":
         return []
@@ -63,10 +63,10 @@ async def recall(
     for message in await _waiting(admin, task):
         topic = namespace.unwrap(message.get_property(REAL_TOPIC) or "")
         try:
-            again = envelope.expired(message, topic)
+            again = expired(message, topic)
             await recall_by(topic, _handle(message))
             await send(again)
-        except (RocketMQError, envelope.Unreadable) as error:
+        except (RocketMQError, Unreadable) as error:
             log.info("task %s waits at the broker until its ETA, workers revoke it then: %s", task, error)
         else:
             recalled = True

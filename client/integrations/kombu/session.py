@@ -24,10 +24,11 @@ from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions, ProducerOptions
 from firearrow.client.consumers.pop_consumer import PopConsumer
-from firearrow.client.integrations.kombu import envelope, revoked
+from firearrow.client.integrations.kombu.envelope import RawMessage, again, delay, to_exchange, to_message
 from firearrow.client.integrations.kombu.feeds import Admission, QueueFeed
 from firearrow.client.integrations.kombu.leases import Lease, Leases, Window
 from firearrow.client.integrations.kombu.names import exchange_topic, retry_topics, topic_of
+from firearrow.client.integrations.kombu.revoked import recall
 from firearrow.client.integrations.kombu.settings import Place
 from firearrow.client.integrations.kombu.temporary_queues import GROUP, TemporaryQueue
 from firearrow.client.send.producer import Producer
@@ -99,7 +100,7 @@ class Session:
             await self.admin.close()
             await self.producer.close()
             raise
-        self.leases = Leases(self.settings.visibility_timeout)
+        self.leases = Leases()
         self._admission = Admission(self.leases, self.settings.max_deliveries, self._forward)
         process_exit.opened(self)
 
@@ -188,9 +189,7 @@ class Session:
 
     # ---- sending ----
 
-    async def publish(
-        self, exchange: str, routing_key: str, raw: envelope.RawMessage, queues: Sequence[str]
-    ) -> bool:
+    async def publish(self, exchange: str, routing_key: str, raw: RawMessage, queues: Sequence[str]) -> bool:
         """To `queues`, and to the temporary queues of all processes. False: to no queue. ClientError: perhaps stored.
 
         Of the default exchange, `queues` is the one that the routing key names, if there is such a queue.
@@ -205,9 +204,9 @@ class Session:
                 return True
         return await self._send_to_exchange("", routing_key, raw)
 
-    async def _send(self, queue: str, raw: envelope.RawMessage) -> None:
+    async def _send(self, queue: str, raw: RawMessage) -> None:
         topic = topic_of(queue)
-        message = envelope.to_message(topic, raw, self.settings.delay_max)
+        message = to_message(topic, raw, self.settings.delay_max)
         priorities = self._priorities.get(queue)
         if priorities is None:
             await self.producer.send(message)
@@ -215,24 +214,24 @@ class Session:
         priority = min(max(int(raw["properties"].get("priority") or 0), 0), priorities - 1)
         await self.producer.send(message, selector=partial(_by_priority, priority))
 
-    async def _send_to_exchange(self, exchange: str, routing_key: str, raw: envelope.RawMessage) -> bool:
+    async def _send_to_exchange(self, exchange: str, routing_key: str, raw: RawMessage) -> bool:
         """False: no temporary queue was ever bound to the exchange."""
         topic = exchange_topic(exchange)
         if not await self.exists(topic):
             return False
-        await self.producer.send(envelope.to_exchange(topic, routing_key, raw))
+        await self.producer.send(to_exchange(topic, routing_key, raw))
         return True
 
     async def _forward(self, message: ReceivedMessage, delay_s: float) -> None:
-        next_one = envelope.again(message, message.topic)
-        envelope.delay(next_one, delay_s, self.settings.delay_max)
+        next_one = again(message, message.topic)
+        delay(next_one, delay_s, self.settings.delay_max)
         await self.producer.send(next_one)
 
     async def recall(self, tasks: Sequence[str]) -> int:
         """Recall those that wait for their ETA at a broker; how many."""
         recalled = 0
         for task in tasks:
-            recalled += await revoked.recall(
+            recalled += await recall(
                 task, self.admin, self._namespace, self.producer.recall, self.producer.send
             )
         return recalled
@@ -247,7 +246,9 @@ class Session:
                 await self.declare(queue, self._priorities.get(queue, 0))
                 topic = topic_of(queue)
                 options = PopConsumerOptions(
-                    from_where=ConsumeFromWhere.FIRST_OFFSET, invisible_s=self.settings.visibility_timeout
+                    from_where=ConsumeFromWhere.FIRST_OFFSET,
+                    invisible_s=self.settings.visibility_timeout,
+                    auto_renew=True,
                 )
                 found = PopConsumer(topic, client=self._client, options=options)
                 found.subscribe(topic)
@@ -262,11 +263,10 @@ class Session:
         """One message, without waiting."""
         consumer = await self.consumer(queue)
         while True:
-            popped_s = asyncio.get_running_loop().time()
             messages = await consumer.receive(1, wait_s=0)
             if not messages:
                 return None
-            lease = self.leases.open(consumer, messages[0], None, popped_s)
+            lease = self.leases.open(consumer, messages[0], None)
             if self._admission.admit(lease):
                 return lease
 

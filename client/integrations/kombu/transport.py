@@ -12,14 +12,17 @@ from collections import deque
 from importlib.metadata import version
 from typing import Any
 
-import kombu
+try:
+    import kombu
+except ModuleNotFoundError as error:
+    raise ImportError("kombu is not installed: pip install firearrow[celery]", name=error.name) from error
+from kombu.transport import TRANSPORT_ALIASES as TRANSPORT_ALIASES  # noqa: PLC0414 (for the package)
 from kombu.transport import virtual
 
 from firearrow.client.base.errors import ClientError, NoNameServer, NoRoute, NotRunning, TransportError
-from firearrow.client.integrations.kombu import session as sessions
 from firearrow.client.integrations.kombu.channel import Channel
 from firearrow.client.integrations.kombu.leases import Lease
-from firearrow.client.integrations.kombu.session import Session
+from firearrow.client.integrations.kombu.session import Session, acquire, release
 from firearrow.client.integrations.kombu.settings import PORT, place_of
 
 Entry = tuple[Channel, str, Lease | None]
@@ -114,7 +117,7 @@ class Transport(virtual.Transport):
     @property
     def session(self) -> Session:
         if self._session is None or not self._session.is_here:
-            self._session = sessions.acquire(place_of(self.client, tls=self.tls))
+            self._session = acquire(place_of(self.client, tls=self.tls))
             self.state = self._session.state
         return self._session
 
@@ -138,7 +141,7 @@ class Transport(virtual.Transport):
         super().close_connection(connection)
         session, self._session = self._session, None
         if session is not None:
-            sessions.release(session)
+            release(session)
         if self._inbox is not None:
             self._inbox.close()
             self._inbox = None
