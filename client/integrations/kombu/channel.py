@@ -44,12 +44,12 @@ class Delivery:
 class Subscriber:
     """A consumer of kombu. `source` fills the transport's inbox with what is for it."""
 
-    def __init__(self, queue: str, no_ack: bool, callback: Callable[[Any], Any]) -> None:
-        self.queue = queue
+    __slots__ = ("callback", "no_ack", "source")
+
+    def __init__(self, no_ack: bool, callback: Callable[[Any], Any]) -> None:
         self.no_ack = no_ack
         self.callback = callback
         self.source: QueueFeed | TemporaryQueue | None = None
-        self.active = True
 
 
 class QoS(virtual.QoS):
@@ -157,7 +157,6 @@ class Channel(virtual.Channel):
         size = self._size(queue)
         if if_empty and size:
             return 0
-        self._forget_bindings(queue)
         temporary = self.session.temporary(queue)
         delete = self.session.delete if temporary is None else self.session.delete_temporary
         self.session.run(partial(delete, queue))
@@ -168,11 +167,6 @@ class Channel(virtual.Channel):
             for binding in list(self.state.queue_bindings(queue)):
                 if binding.exchange == exchange:
                     self.state.binding_delete(queue, exchange, binding.routing_key)
-
-    def _forget_bindings(self, queue: str) -> None:
-        for exchange in list(self.state.exchanges.values()):
-            exchange["table"][:] = [row for row in exchange["table"] if row[2] != queue]
-        self.state.queue_bindings_delete(queue)
 
     def _purge(self, queue: str) -> int:
         temporary = self.session.temporary(queue)
@@ -233,7 +227,7 @@ class Channel(virtual.Channel):
         consumer_tag: str,
         **kwargs: Any,
     ) -> None:
-        subscriber = Subscriber(queue, no_ack, callback)
+        subscriber = Subscriber(no_ack, callback)
         self._subscribers[consumer_tag] = subscriber
         self._consumers.add(consumer_tag)
         self._tag_to_queue[consumer_tag] = queue
@@ -241,9 +235,7 @@ class Channel(virtual.Channel):
         temporary = self.session.temporary(queue)
         if temporary is not None:
             subscriber.source = temporary
-            temporary.listener = partial(inbox.put, (self, consumer_tag, None))
-            for _ in range(len(temporary)):
-                inbox.put((self, consumer_tag, None))
+            temporary.listen(consumer_tag, partial(inbox.put, (self, consumer_tag, None)))
             return
         deliver = partial(self._into, inbox, consumer_tag)
         subscriber.source = self.session.run(partial(self.session.feed, queue, self._window, deliver))
@@ -256,12 +248,12 @@ class Channel(virtual.Channel):
         subscriber = self._subscribers.pop(consumer_tag, None)
         if subscriber is None:
             return
-        subscriber.active = False
         self._consumers.discard(consumer_tag)
         self._tag_to_queue.pop(consumer_tag, None)
         source = subscriber.source
         if isinstance(source, TemporaryQueue):
-            source.listener = None
+            source.listen_no_more(consumer_tag)
+            self.session.post(partial(self.session.abandoned, source))
         elif source is not None:
             self.session.run(source.stop)
         for lease in self.connection.inbox.drop(self, consumer_tag):

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from kombu.transport.virtual.base import BrokerState
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base import process_exit
 from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, NotRunning
@@ -38,7 +39,7 @@ log = logging.getLogger("firearrow.client")
 Result = TypeVar("Result")
 
 LINGER_S = 30.0
-"""How long a session stays without connections: kombu closes and opens them often."""
+"""How long a session stays without connections, and a temporary queue without consumers: both often come back."""
 ABSENT_S, ABSENT_MAX = 2.0, 10_000
 """How long a topic that does not exist is not looked up again, and how many such topics are known."""
 SETTLE_S = 5.0
@@ -181,6 +182,7 @@ class Session:
         if consumer is not None:
             await consumer.close()
         topic = topic_of(queue)
+        self._forget_bindings(queue)
         self._present.discard(topic)
         self._priorities.pop(queue, None)
         await self.admin.delete_group(topic)
@@ -207,12 +209,18 @@ class Session:
     async def _send(self, queue: str, raw: RawMessage) -> None:
         topic = topic_of(queue)
         message = to_message(topic, raw, self.settings.delay_max)
-        priorities = self._priorities.get(queue)
-        if priorities is None:
-            await self.producer.send(message)
-            return
-        priority = min(max(int(raw["properties"].get("priority") or 0), 0), priorities - 1)
-        await self.producer.send(message, selector=partial(_by_priority, priority))
+        priorities, selector = self._priorities.get(queue), None
+        if priorities is not None:
+            priority = min(max(int(raw["properties"].get("priority") or 0), 0), priorities - 1)
+            selector = partial(_by_priority, priority)
+        try:
+            await self.producer.send(message, selector=selector)
+        except (NoRoute, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            self._present.discard(topic)  # another process deleted it
+            await self.declare(queue, priorities or 0)
+            await self.producer.send(message, selector=selector)
 
     async def _send_to_exchange(self, exchange: str, routing_key: str, raw: RawMessage) -> bool:
         """False: no temporary queue was ever bound to the exchange."""
@@ -330,9 +338,24 @@ class Session:
         await queue.bind(self._namespace.wrap(topic), routing_key, pattern)
 
     async def delete_temporary(self, queue: str) -> None:
+        self._forget_bindings(queue)
         found = self._temporary.pop(queue, None)
         if found is not None:
             found.close()
+
+    def abandoned(self, queue: TemporaryQueue) -> None:
+        """A consumer left: without another one in time, the queue is deleted."""
+
+        def delete_unused() -> None:
+            if self._temporary.get(queue.name) is queue and not queue.has_listener:
+                self.leases.spawn(self.delete_temporary(queue.name))
+
+        self.loop.call_later(LINGER_S, delete_unused)
+
+    def _forget_bindings(self, queue: str) -> None:
+        for exchange in list(self.state.exchanges.values()):
+            exchange["table"] = [row for row in exchange["table"] if row[2] != queue]
+        self.state.queue_bindings_delete(queue)
 
 
 def _by_priority(priority: int, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:

@@ -2,7 +2,7 @@
 
 It has no topic: it pulls the topics of the exchanges that it is bound to, from their ends at that time, and keeps no
 offsets. So each process gets all messages, and brokers keep nothing of one that died. Loop thread only, except `take`,
-`put_back` and `listener`.
+`put_back`, `purge` and `listen`.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.base.state_log import FAILING_S, QUIET_S, StateLog
 from firearrow.client.integrations.kombu.envelope import (
     ROUTING_KEY,
@@ -50,6 +51,7 @@ class Source:
         self._keys: set[str] = set()
         self._patterns: set[str] = set()
         self._offsets: dict[MessageQueue, int] = {}
+        self._since_ms = 0
         self._client = PullClient(instance, GROUP)
         self._tasks: list[asyncio.Task[None]] = []
         self._failing = StateLog(
@@ -58,6 +60,7 @@ class Source:
 
     async def begin(self) -> None:
         """The queue gets what is sent from now on. ClientError."""
+        self._since_ms = now_ms()
         positions = QueueOffsets(self._instance)
         for queue in await self._instance.routes.subscribe_queues(self._topic):
             self._offsets[queue] = await positions.max_offset(queue)
@@ -87,18 +90,19 @@ class Source:
         )
 
     async def _look_for_brokers(self) -> None:
-        """Nothing was sent to a new one before it was known."""
+        """A broker that is new, or was away at the beginning: what was stored since then counts."""
+        positions = QueueOffsets(self._instance)
         while True:
             await asyncio.sleep(ROUTE_S)
             try:
                 await self._instance.routes.refresh(self._topic)
-                queues = await self._instance.routes.subscribe_queues(self._topic)
-            except RocketMQError:
-                continue
-            for queue in queues:
-                if queue not in self._offsets:
-                    self._offsets[queue] = 0
+                for queue in await self._instance.routes.subscribe_queues(self._topic):
+                    if queue in self._offsets:
+                        continue
+                    self._offsets[queue] = await positions.offset_since(queue, self._since_ms)
                     self._tasks.append(self._instance.loop.create_task(self._pull(queue)))
+            except RocketMQError as error:
+                log.debug("topic %s: its brokers are not known now: %s", self._topic, error)
 
     async def _pull(self, queue: MessageQueue) -> None:
         by_tag = not (self._everything or self._patterns)
@@ -143,8 +147,8 @@ class Source:
 class TemporaryQueue:
     def __init__(self, name: str, instance: ClientInstance) -> None:
         self.name = name
-        self.listener: Callable[[], None] | None = None
-        """Called when there is something to take. Any thread sets it."""
+        self._listeners: dict[str, Callable[[], None]] = {}
+        """Consumer tag → what is called when there is something to take. Any thread changes it."""
         self._instance = instance
         self._sources: dict[str, Source] = {}
         self._kept: deque[RawMessage] = deque()
@@ -166,6 +170,19 @@ class TemporaryQueue:
             source.stop()
         self._sources.clear()
         self._kept.clear()
+
+    def listen(self, consumer_tag: str, listener: Callable[[], None]) -> None:
+        """Call it for each message that is or will be here."""
+        self._listeners[consumer_tag] = listener
+        for _ in range(len(self._kept)):
+            listener()
+
+    def listen_no_more(self, consumer_tag: str) -> None:
+        self._listeners.pop(consumer_tag, None)
+
+    @property
+    def has_listener(self) -> bool:
+        return bool(self._listeners)
 
     def take(self) -> RawMessage | None:
         try:
@@ -200,6 +217,6 @@ class TemporaryQueue:
         self._notify()
 
     def _notify(self) -> None:
-        listener = self.listener
-        if listener is not None:
+        """The consumer that came last gets it."""
+        for listener in list(self._listeners.values())[-1:]:
             listener()

@@ -27,7 +27,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         with Apache(folder / "store", SETTINGS) as apache:
             yield apache
     else:
-        with FireArrow(folder / "store", SETTINGS) as firearrow:
+        with FireArrow(folder / "store", SETTINGS | {"autoCreateTopicEnable": "false"}) as firearrow:
             yield firearrow
 
 

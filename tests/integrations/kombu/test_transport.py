@@ -12,7 +12,7 @@ from kombu.transport.virtual import UndeliverableWarning
 
 from firearrow.client import Message, NoRoute
 from firearrow.client.blocking import Admin, Producer
-from firearrow.client.integrations.kombu import dead_letter_topic, topic_of
+from firearrow.client.integrations.kombu import dead_letter_topic, session, topic_of
 from tests.interop.peers import Peer
 from tests.support.eventually import eventually
 
@@ -334,3 +334,28 @@ def test_ensure_and_the_errors_of_an_absent_broker(name: str) -> None:
         pytest.raises(kombu.exceptions.OperationalError),
     ):
         connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
+
+
+def test_a_temporary_queue_without_consumer_is_deleted(
+    connect: Connect, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "LINGER_S", 0.2)
+    connection, exchange = connect(), kombu.Exchange(name, type="fanout")
+    queue = kombu.Queue(f"{name}.events", exchange, auto_delete=True)
+    with connection.Consumer(queue, no_ack=True, callbacks=[lambda body, message: None]):
+        pass
+    channel = connection.default_channel
+    eventually(lambda: channel.session.temporary(queue.name) is None)
+    connection.Producer().publish("late", exchange=exchange)
+    assert channel.state.exchanges[name]["table"] == []
+
+
+def test_a_queue_that_another_process_deleted_is_created_again(
+    connect: Connect, name: str, site: Peer
+) -> None:
+    connection, queue = connect(), kombu.Queue(name)
+    publish(connection, queue, "first")
+    with Admin(site.name_server) as admin:
+        admin.delete_topic(topic_of(name))
+    publish(connection, queue, "second")
+    assert receive(connection, queue, 1) == ["second"]
