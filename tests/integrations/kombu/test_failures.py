@@ -16,10 +16,16 @@ import kombu
 import pytest
 
 import firearrow.client.integrations.kombu  # noqa: F401 (registers the transport)
-from firearrow.client import LocalBroker
+from firearrow.client import ClientError, ClientOptions, Credentials, LocalBroker, TlsOptions
+from firearrow.client.blocking import Admin
+from tests.auth.secured import ROOT as ROOT_USER
+from tests.auth.secured import ROOT_PASSWORD
+from tests.auth.secured import options as secured_options
 from tests.integrations.kombu.conftest import SETTINGS
 from tests.integrations.kombu.test_transport import publish, receive
 from tests.integrations.kombu.workers import ROOT, Worker, application, lines, options
+from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import CertificateFiles, settings
 from tests.support.eventually import eventually
 
 GET_S = 90
@@ -210,6 +216,31 @@ def test_an_idle_connection_uses_no_cpu(url: str) -> None:
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=3)
             assert time.process_time() - begun < 0.3
+
+
+def test_a_login_over_tls_in_a_namespace(tmp_path: Path) -> None:
+    files = CertificateFiles(tmp_path / "certificates")
+    arguments = (
+        *secured_options(),
+        *files.arguments,
+        *settings(server_mode="enforcing", server_authClient="false"),
+    )
+    with BrokerProcess(tmp_path / "store", *arguments) as process:
+        assert process.name_server is not None
+        server, tls = "{}:{}".format(*process.name_server), {"ca_certs": files.path("authority.pem")}
+        queue = kombu.Queue("secrets")
+        with kombu.Connection(
+            f"rocketmqs://{ROOT_USER}:{ROOT_PASSWORD}@{server}/team", ssl=tls
+        ) as connection:
+            publish(connection, queue, "hello")
+            assert receive(connection, queue, 1) == ["hello"]
+            credentials = Credentials(ROOT_USER, ROOT_PASSWORD)
+            authority = TlsOptions(authority=files.path("authority.pem"))
+            with Admin(server, client=ClientOptions(credentials=credentials, tls=authority)) as admin:
+                assert "team%secrets" in admin.topics()
+        wrong = kombu.Connection(f"rocketmqs://{ROOT_USER}:wrong@{server}", ssl=tls)
+        with wrong, pytest.raises(ClientError, match="signature"):
+            publish(wrong, queue, "hello")
 
 
 def test_the_client_is_not_imported_for_others() -> None:
