@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,27 @@ import firearrow.client.integrations.kombu as _registers  # noqa: F401
 from tests.interop.peers import LIFE, Apache, FireArrow, Peer
 from tests.interop.toolchain import java_class_path, need
 
+HERE = Path(__file__).parent
 SETTINGS = LIFE | {"messageDelayLevel": "1s 1s 2s", "timerPrecisionMs": "100", "defaultTopicQueueNums": "4"}
+ALWAYS_AT_APACHE = {
+    "test_bodies_come_as_they_were_sent",
+    "test_a_rejected_message_comes_again_and_is_marked",
+    "test_a_fanout_reaches_every_queue_that_is_bound_to_it",
+    "test_exchanges_route_by_key_and_by_pattern",
+    "test_the_highest_priority_comes_first",
+    "test_a_delayed_message_comes_when_it_is_due",
+}
+"""The others run against Apache's broker with `--long`."""
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.parent == HERE and hasattr(item, "callspec"):
+            is_at_apache = item.callspec.params.get("site") == "apache"
+            if is_at_apache and item.originalname not in ALWAYS_AT_APACHE:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="module", params=["firearrow", "apache"])

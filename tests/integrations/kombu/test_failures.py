@@ -75,7 +75,7 @@ def test_another_worker_runs_the_task_of_one_that_died(url: str, tmp_path: Path)
     assert lines(path) == ["begin task", "begin task", "end task"]
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", pytest.param("solo", marks=pytest.mark.long)])
 def test_a_long_task_runs_once(pool: str, url: str, tmp_path: Path) -> None:
     """Its message stays invisible, also while the pool keeps the thread of the worker busy, and those that wait."""
     path, short = tmp_path / "ran", options(visibility_timeout=1)

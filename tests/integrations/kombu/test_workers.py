@@ -155,7 +155,7 @@ def test_events_reach_a_monitor(module: Any) -> None:
     assert set(found) <= set(sent)
 
 
-@pytest.mark.parametrize("pool", ["solo", "gevent"])
+@pytest.mark.parametrize("pool", ["gevent", pytest.param("solo", marks=pytest.mark.long)])
 def test_other_pools(pool: str, celery_site: Site, module: Any, tmp_path: Path) -> None:
     url = f"rocketmq://{celery_site.peer.name_server}"
     with Worker(url, tmp_path, f"{pool}@third", "-c", "4", "-Q", pool, pool=pool) as worker:
