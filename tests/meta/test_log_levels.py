@@ -5,7 +5,7 @@ import re
 from firearrow.broker.base.arguments import broker_parser
 from tests.meta.test_layout import ROOT, sources
 
-WARNINGS_MAX = 62
+WARNINGS_MAX = 63
 BY_ITSELF = re.compile(
     r"""log\.(?!info|debug)\w+\(\s*"[^"]*(again with name|master is back|was a slave until|is the master of|copies the
     log"""

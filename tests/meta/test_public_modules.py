@@ -18,6 +18,7 @@ PUBLIC = {
     "firearrow.client.integrations.dramatiq",
     "firearrow.client.integrations.taskiq",
     "firearrow.client.integrations.topic_names",
+    "firearrow.client.integrations.kombu",
     "firearrow.client.pytest_plugin",
     "firearrow.client.store",
     "firearrow.spark_tools",

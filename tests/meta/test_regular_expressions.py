@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOT_CONSTANT = {
     "client/base/errors.py",  # _HINTS, below
     "client/cli/messages/message_view.py",  # the user's own, in the user's process
+    "client/integrations/kombu/temporary_queues.py",  # kombu's, of the user's own binding keys
     "spark_tools/plan/option_parsing.py",  # the user's own, compiled to be checked
     "spark_tools/plan/topics.py",  # the user's own, of names of topics
 }

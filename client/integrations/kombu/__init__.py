@@ -19,6 +19,7 @@ from firearrow.client.integrations.kombu.names import dead_letter_topic, queue_o
 from firearrow.client.integrations.kombu.transport import TRANSPORT_ALIASES, TlsTransport, Transport
 
 __all__ = ["TlsTransport", "Transport", "dead_letter_topic", "queue_of", "topic_of"]
+__dir__ = __all__.copy
 
 TRANSPORT_ALIASES.setdefault("rocketmq", f"{__name__}:Transport")
 TRANSPORT_ALIASES.setdefault("rocketmqs", f"{__name__}:TlsTransport")

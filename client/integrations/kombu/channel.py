@@ -65,7 +65,7 @@ class QoS(virtual.QoS):
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Without `requeue` the message becomes a dead letter."""
         if self._delivered.pop(delivery_tag, None) is not None:
-            self.channel.settle(delivery_tag, Session.give_back if requeue else Session.dead_letter)
+            self.channel.settle(delivery_tag, Session.give_back if requeue else Session.reject)
 
     def restore_unacked(self) -> list[Any]:
         for delivery_tag in list(self._delivered):
@@ -311,8 +311,8 @@ class Channel(virtual.Channel):
         try:
             return self.Message({**delivery.raw, "properties": properties}, channel=self)
         except Exception as error:  # what a hostile sender put there
-            log.warning("dead letter: the body of a message cannot be decoded: %r", error)
-            self.settle(tag, Session.dead_letter)
+            log.info("the body of a message cannot be decoded: %r", error)
+            self.settle(tag, Session.reject)
             return None
 
     def _hand_over(self, message: Any, no_ack: bool) -> None:

@@ -45,8 +45,7 @@ class Admission:
         """Whether kombu gets it; otherwise it is settled here."""
         message = lease.message
         if message.reconsume_times >= self._max_deliveries:
-            log.warning("%r was delivered %d times: dead letter", message, message.reconsume_times)
-            self.leases.dead_letter(lease)
+            self.leases.dead_letter(lease, f"it was delivered {message.reconsume_times} times")
             return False
         left_s = delay_left_s(message)
         if left_s:
@@ -55,8 +54,7 @@ class Admission:
         try:
             lease.raw = of_message(message)
         except Unreadable as error:
-            log.warning("dead letter: %s", error)
-            self.leases.dead_letter(lease)
+            self.leases.dead_letter(lease, error)
             return False
         return True
 

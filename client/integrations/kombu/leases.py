@@ -104,8 +104,9 @@ class Leases:
                 self._until_done([lease], lambda: lease.consumer.change_invisible(lease.message, AT_ONCE_S))
             )
 
-    def dead_letter(self, lease: Lease) -> None:
+    def dead_letter(self, lease: Lease, why: object) -> None:
         if self._settle(lease):
+            log.warning("%r is a dead letter of group %s: %s", lease.message, lease.consumer.group, why)
             self.spawn(self._until_done([lease], lambda: lease.consumer.dead_letter(lease.message)))
 
     def _settle(self, lease: Lease) -> bool:
@@ -146,12 +147,12 @@ class Leases:
                     group, "group %s: %d messages are not settled yet: %s", group, len(leases), error
                 )
                 if isinstance(error, NotRunning):
-                    log.warning("%s: %d messages were not settled and come again", group, len(leases))
+                    log.info("%s: %d messages were not settled and come again", group, len(leases))
                     return
             await asyncio.sleep(RETRY_S)
             kept = [lease for lease in leases if consumer.running and consumer.holds(lease.message)]
             if len(kept) < len(leases):
-                log.warning(
+                log.info(
                     "%s: %d messages come again, they were not settled in time",
                     group,
                     len(leases) - len(kept),

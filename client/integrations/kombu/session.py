@@ -23,7 +23,7 @@ from firearrow.client.base import process_exit
 from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, NotRunning
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import Namespace
-from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions, ProducerOptions
+from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.integrations.kombu.envelope import RawMessage, again, delay, to_exchange, to_message
 from firearrow.client.integrations.kombu.feeds import Admission, QueueFeed
@@ -56,6 +56,12 @@ class Session:
         self.place = place
         self.settings = place.settings
         self.users = 0
+        self._client = place.client_options()
+        self._namespace = Namespace(self._client.namespace)
+        self.producer = Producer(GROUP, client=self._client)
+        self.admin = Admin(client=self._client)
+        self.leases = Leases()
+        self._admission = Admission(self.leases, place.settings.max_deliveries, self._forward)
         self._thread = thread
         self._pid = os.getpid()
         self._consumers: dict[str, PopConsumer] = {}
@@ -88,11 +94,6 @@ class Session:
 
     async def open(self) -> None:
         """ClientError: no name server answers."""
-        client = self.place.client_options()
-        self._namespace = Namespace(client.namespace)
-        self._client = client
-        self.producer = Producer(GROUP, client=client, options=ProducerOptions())
-        self.admin = Admin(client=client)
         await self.producer.start()
         try:
             await self.admin.start()
@@ -101,8 +102,6 @@ class Session:
             await self.admin.close()
             await self.producer.close()
             raise
-        self.leases = Leases()
-        self._admission = Admission(self.leases, self.settings.max_deliveries, self._forward)
         process_exit.opened(self)
 
     async def _reach(self) -> None:
@@ -310,8 +309,8 @@ class Session:
     def give_back(self, lease: Lease) -> None:
         self.leases.give_back(lease)
 
-    def dead_letter(self, lease: Lease) -> None:
-        self.leases.dead_letter(lease)
+    def reject(self, lease: Lease) -> None:
+        self.leases.dead_letter(lease, "it was rejected")
 
     async def settled(self) -> None:
         await self.leases.settled(SETTLE_S)

@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
     raise ImportError("kombu is not installed: pip install firearrow[celery]", name=error.name) from error
 from kombu.transport import TRANSPORT_ALIASES as TRANSPORT_ALIASES  # noqa: PLC0414 (for the package)
 from kombu.transport import virtual
+from kombu.transport.virtual.base import BrokerState
 
 from firearrow.client.base.errors import ClientError, NoNameServer, NoRoute, NotRunning, TransportError
 from firearrow.client.integrations.kombu.channel import Channel
@@ -111,6 +112,7 @@ class Transport(virtual.Transport):
 
     def __init__(self, client: kombu.Connection, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
+        self.state = BrokerState()
         self._session: Session | None = None
         self._inbox: Inbox | None = None
 
