@@ -7,7 +7,7 @@ The import makes the scheme `rocketmq`, and `rocketmqs` with TLS, known to kombu
 - `envelope`: a message of kombu as a message of RocketMQ, and back
 - `feeds`: QueueFeed, which pops a queue as far as the prefetch count allows
 - `leases`: Leases, which renew the invisible time of messages and acknowledge them
-- `names`: names of queues and exchanges as names of topics
+- `names`: names of exchanges as names of topics
 - `revoked`: the recall of revoked tasks that wait for their ETA
 - `session`: Session, the client that the connections of a process share
 - `settings`: the meaning of URL and transport options
@@ -15,8 +15,9 @@ The import makes the scheme `rocketmq`, and `rocketmqs` with TLS, known to kombu
 - `transport`: Transport, and the inbox that wakes kombu
 """
 
-from firearrow.client.integrations.kombu.names import dead_letter_topic, queue_of, topic_of
+from firearrow.client.integrations.kombu.names import dead_letter_topic
 from firearrow.client.integrations.kombu.transport import TRANSPORT_ALIASES, TlsTransport, Transport
+from firearrow.client.integrations.topic_names import queue_of, topic_of
 
 __all__ = ["TlsTransport", "Transport", "dead_letter_topic", "queue_of", "topic_of"]
 __dir__ = __all__.copy

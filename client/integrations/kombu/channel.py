@@ -18,10 +18,10 @@ from firearrow.client.base.errors import NotRunning
 from firearrow.client.integrations.kombu.envelope import RawMessage
 from firearrow.client.integrations.kombu.feeds import QueueFeed
 from firearrow.client.integrations.kombu.leases import Lease, Window
-from firearrow.client.integrations.kombu.names import topic_of
 from firearrow.client.integrations.kombu.revoked import revoked_tasks
 from firearrow.client.integrations.kombu.session import Session
 from firearrow.client.integrations.kombu.temporary_queues import TemporaryQueue
+from firearrow.client.integrations.topic_names import topic_of
 
 log = logging.getLogger("firearrow.client")
 

@@ -28,10 +28,11 @@ from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.integrations.kombu.envelope import RawMessage, again, delay, to_exchange, to_message
 from firearrow.client.integrations.kombu.feeds import Admission, QueueFeed
 from firearrow.client.integrations.kombu.leases import Lease, Leases, Window
-from firearrow.client.integrations.kombu.names import exchange_topic, retry_topics, topic_of
+from firearrow.client.integrations.kombu.names import exchange_topic, retry_topics
 from firearrow.client.integrations.kombu.revoked import recall
 from firearrow.client.integrations.kombu.settings import Place
 from firearrow.client.integrations.kombu.temporary_queues import GROUP, TemporaryQueue
+from firearrow.client.integrations.topic_names import topic_of
 from firearrow.client.send.producer import Producer
 from firearrow.client.threads.loop_thread import LoopThread
 
