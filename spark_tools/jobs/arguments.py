@@ -26,6 +26,7 @@ from firearrow.spark_tools.plan.option_parsing import (
     LONG_MAX,
     json_object,
     key_set,
+    key_values,
     names,
     number,
     pattern,
@@ -371,15 +372,11 @@ def _union(
 
 
 def target(name_server: str, settings: Sequence[str] | None, option: str) -> Cluster:
-    pairs = {"nameServer": name_server}
-    for text in settings or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise InvalidOption(f"{option}: expected KEY=VALUE, not {text!r}")
+    given = key_values(option, settings)
+    for key in given:
         if not key.lower().startswith(PREFIX):
             raise InvalidOption(f"{option}: {key} is not an option of the client; those begin with {PREFIX}")
-        pairs[key] = value
-    return Cluster.of(pairs)
+    return Cluster.of({"nameServer": name_server, **given})
 
 
 def as_text(group: Any) -> dict[str, Any]:  # noqa: ANN401 (a dataclass instance has no type of its own)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from firearrow.spark_tools.lake.export import to_delta, to_iceberg, to_paimon
     from firearrow.spark_tools.tables.dataset import dataset, read, to_pandas
     from firearrow.spark_tools.tables.polars_scan import scan_polars
     from firearrow.spark_tools.tables.sql import query, to_duckdb
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 else:
     _PACKAGES = ("client", "spark_tools")
     _LOADED_ON_USE = {
-        "dataset": "dataset",
-        "query": "sql",
-        "read": "dataset",
-        "scan_polars": "polars_scan",
-        "tail": "tail",
-        "to_duckdb": "sql",
-        "to_pandas": "dataset",
+        "dataset": "tables.dataset",
+        "query": "tables.sql",
+        "read": "tables.dataset",
+        "scan_polars": "tables.polars_scan",
+        "tail": "tables.tail",
+        "to_delta": "lake.export",
+        "to_duckdb": "tables.sql",
+        "to_iceberg": "lake.export",
+        "to_paimon": "lake.export",
+        "to_pandas": "tables.dataset",
     }
 
     def __getattr__(name: str) -> object:
@@ -32,7 +36,7 @@ else:
         if name not in _LOADED_ON_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            module = import_module(f"firearrow.spark_tools.tables.{_LOADED_ON_USE[name]}")
+            module = import_module(f"firearrow.spark_tools.{_LOADED_ON_USE[name]}")
         except ModuleNotFoundError as error:
             raise ImportError(
                 f"firearrow.{name} needs the Python package {error.name}: pip install 'firearrow[arrow]'"
@@ -45,4 +49,15 @@ else:
         return sorted([*_PACKAGES, "__version__", *(__all__ if has_arrow else ())])
 
 
-__all__ = ["dataset", "query", "read", "scan_polars", "tail", "to_duckdb", "to_pandas"]
+__all__ = [
+    "dataset",
+    "query",
+    "read",
+    "scan_polars",
+    "tail",
+    "to_delta",
+    "to_duckdb",
+    "to_iceberg",
+    "to_paimon",
+    "to_pandas",
+]

@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -250,6 +250,17 @@ def read_value(name: str, parse: Callable[[str], T], text: object) -> T:
     except ValueError as error:
         shown = text if len(text) <= 80 else text[:77] + "..."
         raise InvalidOption(f"{name}={shown!r}: {error}") from None
+
+
+def key_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
+    """Options that are given as `KEY=VALUE`. InvalidOption."""
+    found = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InvalidOption(f"{option}: expected KEY=VALUE, not {text!r}")
+        found[key] = value
+    return found
 
 
 def _is_passed(name: str, passed: Collection[str]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from firearrow.spark_tools.base.source import OnDataLoss
 from firearrow.spark_tools.plan.data_loss import FailFast
 from firearrow.spark_tools.plan.options import STREAM
 from firearrow.spark_tools.plan.queue_records import StreamOffsets, report_changed
@@ -52,6 +53,18 @@ async def tail(
                 await run(follower.close)
 
 
+def batches_between(
+    found: RocketMQDataset, cursor: StreamCursor, start: StreamOffsets, end: StreamOffsets, lost: OnDataLoss
+) -> Iterator[pa.RecordBatch]:
+    """The messages from `start` to `end`, which `cursor` has planned. `lost` gets what is missing, also if the topic is
+    recreated meanwhile. DataLoss."""
+    for split in cursor.parts(start, end):
+        with found.source.open() as reader:
+            message_filter = found.options.message_filter()
+            yield from batches_of(reader, split, message_filter, found.names, found.options, lost)
+            report_changed(reader, split, end, lost)
+
+
 class LogFollower:
     """Where a tail is. One thread."""
 
@@ -67,14 +80,10 @@ class LogFollower:
         return self._batches
 
     def _read(self) -> Generator[pa.RecordBatch]:
-        options, names = self._dataset.options, self._dataset.names
         start = self._cursor.first() if self._at is None else self._at
         end = self._cursor.end(start, limited=False)
-        lost = FailFast(options.fail_on_loss)
-        for split in self._cursor.parts(start, end):
-            with self._dataset.source.open() as reader:
-                yield from batches_of(reader, split, options.message_filter(), names, options, lost)
-                report_changed(reader, split, end, lost)
+        lost = FailFast(self._dataset.options.fail_on_loss)
+        yield from batches_between(self._dataset, self._cursor, start, end, lost)
         self._at = end
 
     def close(self) -> None:

@@ -130,14 +130,14 @@ class Parsed(Exception):
 
 @cache
 def commands() -> dict[str, Command]:
-    """The command line: the commands of the client, `sql` and `store`."""
+    """The command line: the commands of the client, `export`, `sql` and `store`."""
     found: dict[str, Command] = {}
 
     def keep(command: Command, *_: object, **__: object) -> argparse.Namespace:
         raise Parsed(command)
 
     for name, entry in sorted(own_entries().items()):
-        if entry.module.startswith(OWN_MODULES) or name in ("sql", "store"):
+        if entry.module.startswith(OWN_MODULES) or name in ("export", "sql", "store"):
             with mock.patch.object(Command, "parse", keep):
                 try:
                     entry.load()([])

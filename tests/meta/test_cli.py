@@ -25,7 +25,7 @@ def test_cli_md_is_generated() -> None:
 
 def test_each_command_of_ours_has_a_parser() -> None:
     ours = {name for name, entry in own_entries().items() if entry.module.startswith(OWN_MODULES)}
-    assert ours | {"sql", "store"} == set(parsers())
+    assert ours | {"export", "sql", "store"} == set(parsers())
     assert {"topic", "group", "status", "top", "clients", "config", "bench", "context", "completion"} <= ours
 
 

@@ -49,7 +49,12 @@ CLIENT_NATIVE = (
 READ_STORES = ("client.store", "client.cli.doctor.store_files", "client.cli.doctor.store_samples")
 """Modules of the client that also read a store's files; only Linux has them."""
 WITH_SPARK = {"spark_tools.datasource", "spark_tools.jobs", "spark_tools.jobs.audit", "spark_tools"}
-WITH_ARROW = WITH_SPARK | {"spark_tools.arrow", "spark_tools.tables", "client.cli.transfer"}
+WITH_ARROW = WITH_SPARK | {
+    "spark_tools.arrow",
+    "spark_tools.lake",
+    "spark_tools.tables",
+    "client.cli.transfer",
+}
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n#]*)|c?import[ \t]+(firearrow[\w.]*))",
     re.M,
