@@ -77,7 +77,7 @@ class DeltaLakeTable:
                     storage_options=self._storage_options,
                     commit_properties=properties,
                 )
-                self._table = DeltaTable(self._uri, storage_options=self._storage_options)
+                self._table = DeltaTable(self._uri, version=0, storage_options=self._storage_options)
             else:
                 write_deltalake(self._table, batches, mode="append", commit_properties=properties)
         except CommitFailedError as error:

@@ -65,7 +65,7 @@ class IcebergTable:
                 transaction.append(rows, snapshot_properties={KEY: progress.text()})
         except CommitFailedException as error:
             raise TableChanged(f"{self}: {error}") from None
-        self._table = table.refresh()
+        self._table = table  # not refreshed: the next commit must follow this one
 
     def _created(self, schema: pa.Schema) -> "Table":
         namespace = self._catalog.namespace_from(self._identifier)

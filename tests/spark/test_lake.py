@@ -104,9 +104,13 @@ def test_killed_in_the_middle(
 class Interrupted:
     """A table to which others commit while rows are appended."""
 
-    def __init__(self, table: LakeTable, *meanwhile: Callable[[], object]) -> None:
+    def __init__(
+        self, table: LakeTable, *meanwhile: Callable[[], object], after: Callable[[], object] | None = None
+    ) -> None:
+        """`after`: the first commit."""
         self._table = table
         self._meanwhile = list(meanwhile)
+        self._after = after
 
     def progress(self, job: str) -> Progress | None:
         return self._table.progress(job)
@@ -122,6 +126,9 @@ class Interrupted:
                     another.submit(self._meanwhile.pop(0)).result()
 
         self._table.append(pa.RecordBatchReader.from_batches(batches.schema, watched()), progress)
+        if self._after is not None:
+            after, self._after = self._after, None
+            after()
 
     def __str__(self) -> str:
         return "the table"
@@ -141,6 +148,21 @@ def test_of_two_runs_at_once_one_fails(
         append_new(table, broker.name_server, topic, None, False, {})
     assert lake.bodies() == sorted(bodies)
     assert lake.export(broker.name_server, topic).rows == 0
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_another_run_between_two_commits(
+    lake: Lake, broker: LocalBroker, topics: Callable[..., str], send: Send, new: bool
+) -> None:
+    topic = topics(1)
+    bodies = send(topic, 4)
+    if not new:
+        lake.export(broker.name_server, topic)
+        bodies += send(topic, 4)
+    table = Interrupted(lake.table(), after=lambda: lake.export(broker.name_server, topic))
+    with pytest.raises(TableChanged, match="another run of the export"):
+        append_new(table, broker.name_server, topic, None, False, {"maxOffsetsPerTrigger": 2})
+    assert lake.bodies() == sorted(bodies)
 
 
 def test_commits_of_others_at_the_same_time(
