@@ -15,6 +15,7 @@ from firearrow.spark_tools.sessions import read_where, register, scan, session
 
 if TYPE_CHECKING:
     from firearrow.spark_tools.commands import run_job
+    from firearrow.spark_tools.datasource.bodies import from_body
     from firearrow.spark_tools.datasource.progress import GroupFollows, lag
     from firearrow.spark_tools.live.cluster import Cluster
     from firearrow.spark_tools.plan.stream_offsets import StreamLag
@@ -23,6 +24,7 @@ else:
         "Cluster": "live.cluster",
         "GroupFollows": "datasource.progress",
         "StreamLag": "plan.stream_offsets",
+        "from_body": "datasource.bodies",
         "lag": "datasource.progress",
         "run_job": "commands",
     }
@@ -44,6 +46,7 @@ __all__ = [
     "Cluster",
     "GroupFollows",
     "StreamLag",
+    "from_body",
     "lag",
     "read_where",
     "register",

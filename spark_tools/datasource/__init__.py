@@ -1,6 +1,7 @@
 """The format `rocketmq`: Spark's data source and sink.
 
 - `filters`: translates Spark's filters, and SQL conditions, to a Pushdown
+- `bodies`: bodies as columns: JSON, MessagePack, Avro, protobuf
 - `progress`: progress of streams after each micro-batch: their lag, and a consumer group that follows
 - `ranges`: a stream source whose rows are offset ranges instead of messages; used by the copy job
 - `reader`: batch read: plans partitions once and reads each in a task

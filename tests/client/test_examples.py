@@ -21,6 +21,7 @@ OUTPUT = {
     "request_reply.py": "1+2+3+4 = 10",
     "broadcast_cache.py": "3 caches hold 100 prices each",
     "transaction.py": "paid: ['order 1', 'order 3']",
+    "lake_export.py": "the table has 30 rows, 30 different orders",
     "fastapi_service.py": "received: ['book', 'lamp', 'pen']",
 }
 ARGUMENTS = {"batch.py": ["2000"]}

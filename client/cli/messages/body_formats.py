@@ -39,29 +39,31 @@ class BodyFormat(NamedTuple):
         return value
 
 
-def body_format(text: str) -> BodyFormat | None:
-    """What `text` names; None: no format of this module. ConfigError: its file or library cannot be used."""
+def schema_file(name: str) -> bytes:
+    """What the file contains. ConfigError."""
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(FILE_BYTES_MAX)
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}") from None
+
+
+def body_format(text: str, contents: Callable[[str], bytes] = schema_file) -> BodyFormat | None:
+    """What `text` names; None: no format of this module. `contents`: of its file. ConfigError: its file or library
+    cannot be used."""
     name, _, rest = text.partition(":")
     match name:
         case "msgpack" if not rest:
             return BodyFormat("MessagePack", _message_pack())
         case "avro" if rest:
             try:
-                return BodyFormat("Avro", AvroSchema(orjson.loads(_contents(rest))).decoded)
+                return BodyFormat("Avro", AvroSchema(orjson.loads(contents(rest))).decoded)
             except (ValueError, KeyError, TypeError) as error:
                 raise ConfigError(f"{rest} is not a schema of Avro: {error}") from None
         case "protobuf" if ":" in rest:
             file, _, message = rest.rpartition(":")
-            return BodyFormat("protobuf", _protobuf(file, message))
+            return BodyFormat("protobuf", _protobuf(file, message, contents))
     return None
-
-
-def _contents(name: str) -> bytes:
-    try:
-        with Path(name).open("rb") as file:
-            return file.read(FILE_BYTES_MAX)
-    except OSError as error:
-        raise ConfigError(f"cannot read {name}: {error.strerror}") from None
 
 
 def _library(name: str, extra: str) -> Any:  # noqa: ANN401 (a module)
@@ -89,14 +91,14 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 (JSON)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def _protobuf(file: str, message: str) -> Callable[[bytes], Any]:
+def _protobuf(file: str, message: str, contents: Callable[[str], bytes]) -> Callable[[bytes], Any]:
     descriptors = _library("google.protobuf.descriptor_pb2", "protobuf").FileDescriptorSet()
     pools = _library("google.protobuf.descriptor_pool", "protobuf")
     factory = _library("google.protobuf.message_factory", "protobuf")
     as_json = _library("google.protobuf.json_format", "protobuf")
     pool = pools.DescriptorPool()
     try:
-        descriptors.ParseFromString(_contents(file))
+        descriptors.ParseFromString(contents(file))
         for each in descriptors.file:
             pool.Add(each)
         made = factory.GetMessageClass(pool.FindMessageTypeByName(message))

@@ -11,9 +11,7 @@ import pytest
 from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools import register
-from firearrow.spark_tools.datasource.progress import GroupFollows, lag
-from firearrow.spark_tools.live.cluster import Cluster
+from firearrow.spark_tools import Cluster, GroupFollows, lag, register
 from firearrow.spark_tools.plan.offsets import RECORDS
 from tests.spark.stores import BROKER, KnownStore
 
