@@ -93,10 +93,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def run_job(name: str, *arguments: object) -> int:
     """Run a job in this process, with its Spark session if there is one; the exit code. Arguments are those of
-    `firearrow spark NAME`. CannotSubmit: there is no such job."""
+    `firearrow spark NAME`. CannotSubmit: there is no such job, or the session is one of Spark Connect."""
     job = JOBS.get(name)
     if job is None:
         raise CannotSubmit(_unknown(name))
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415 (the command line does without)
+
+    if is_remote():
+        raise CannotSubmit(
+            f"jobs do not run through Spark Connect: run `firearrow spark {name}`, with --master for a cluster"
+        )
     try:
         return int(_program(job)([str(argument) for argument in arguments]))
     except SystemExit as end:  # after help or a usage error

@@ -15,6 +15,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegralType, MapType, StructType
 
 from firearrow.client.base.compression import BodyUnreadable
@@ -53,7 +54,9 @@ def from_body(
     if decoder.is_plain and sys_flag is None:
         text = F.col(body).cast("string")
     else:
-        text = F.arrow_udf(decoder.opened if sys_flag is None else decoder.stored, "string")(*columns)
+        decode: Any = decoder.opened if sys_flag is None else decoder.stored
+        decoding = arrow_udf(decode, "string")  # type: ignore[call-overload]  # Spark warns of what its types ask for
+        text = decoding(*columns)
     return F.from_json(text, wanted, {"mode": "FAILFAST" if strict else "PERMISSIVE"})
 
 
@@ -71,19 +74,21 @@ class Decoder:
     @classmethod
     def of(cls, format: str, encoding: str, schema: StructType, strict: bool) -> "Decoder":
         """InvalidOption."""
-        file: list[bytes] = []
+        files: list[bytes] = []
+
+        def contents(name: str) -> bytes:
+            files.append(schema_file(name))
+            return files[0]
+
         try:
             codecs.lookup(encoding)
-            if (
-                format != JSON
-                and body_format(format, lambda name: file.append(schema_file(name)) or file[0]) is None
-            ):
+            if format != JSON and body_format(format, contents) is None:
                 raise InvalidOption(f"format: expected json, {NAMES}, not {format!r}")
         except LookupError:
             raise InvalidOption(f"encoding: Python knows no {encoding!r}") from None
         except ConfigError as error:
             raise InvalidOption(f"format: {error}") from None
-        return cls(format, encoding, schema, strict, file[0] if file else b"")
+        return cls(format, encoding, schema, strict, files[0] if files else b"")
 
     @property
     def is_plain(self) -> bool:

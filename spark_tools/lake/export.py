@@ -46,9 +46,6 @@ class Exported:
     commits: int = 0
     lost: int = 0
 
-    def count_lost(self, part: QueueRange, _why: str) -> None:
-        self.lost += len(part)
-
 
 def to_delta(
     source: Where,
@@ -163,7 +160,8 @@ class LakeExport:
         self._restart = restart
         self._selection = selection(found.options)
         self.exported = Exported(job)
-        self._lost = FailFast(found.options.fail_on_loss, self.exported.count_lost)
+        self._lost_ranges: set[QueueRange] = set()
+        self._losses = FailFast(found.options.fail_on_loss, self._count_lost)
 
     def run(self) -> Exported:
         known = self._progress()
@@ -171,7 +169,7 @@ class LakeExport:
             self._check_selection(known)
         self._choose_columns()
         options = self._dataset.options
-        cursor = StreamCursor(self._dataset.source, options, lost=self.exported.count_lost)
+        cursor = StreamCursor(self._dataset.source, options, lost=self._count_lost)
         try:
             cursor.pin()
             begun = known is not None and not self._restart
@@ -231,7 +229,7 @@ class LakeExport:
         def counted() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             try:
-                for batch in batches_between(self._dataset, cursor, start, end, self._lost):
+                for batch in batches_between(self._dataset, cursor, start, end, self._losses):
                     rows += batch.num_rows
                     yield batch
             except Exception as error:  # libraries make another one of it
@@ -242,6 +240,12 @@ class LakeExport:
         with self._own_errors(failures):
             self._table.append(pa.RecordBatchReader.from_batches(schema, counted()), new)
         return rows
+
+    def _count_lost(self, part: QueueRange, _why: str) -> None:
+        """Once for each range, also if it is read again."""
+        if part not in self._lost_ranges:
+            self._lost_ranges.add(part)
+            self.exported.lost += len(part)
 
     def _progress(self) -> Progress | None:
         with self._own_errors([]):
