@@ -80,6 +80,9 @@ def pack(target: Path) -> Packed:
 
 def _files() -> Iterator[tuple[str, Path]]:
     """(name in the archive, file here)."""
+    package = importlib.util.find_spec("firearrow")
+    if package is not None and package.origin is not None:
+        yield "firearrow/__init__.py", Path(package.origin)
     for folder in FOLDERS:
         yield from _package(f"firearrow.{folder}", f"firearrow/{folder}")
     yield from _package("firearrow.spark_tools.discovery", "pyspark_firearrow")

@@ -19,7 +19,7 @@ def test_it_is_small_and_holds_no_sources_of_compiled_modules(packed: Packed) ->
         names = archive.getnames()
     assert len(names) == packed.files == len(set(names))
     assert {name.rpartition(".")[2] for name in names} <= {"py", "so", "dylib"}
-    assert "pyspark_firearrow/__init__.py" in names
+    assert {"firearrow/__init__.py", "pyspark_firearrow/__init__.py"} <= set(names)
     assert any(name.startswith("firearrow/_native/columnar/record_spans.") for name in names)
     assert not any("__pycache__" in name or name.startswith(("/", "..")) for name in names)
 
