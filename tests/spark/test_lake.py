@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from tests.spark.lake_killed import POINTS
 from tests.spark.lakes import LAKES, Lake, lake_of
 from tests.spark.stores import KnownStore
 
+PAGE = Path(__file__).resolve().parents[2] / "docs/integrations/LAKE.md"
 TOPIC = "Orders"
 ROW = pa.Table.from_pylist([{"body": b""}], schema=schema_of(ALL))
 """Of another program."""
@@ -336,6 +338,17 @@ def test_a_catalog_that_is_not_configured(store: KnownStore, capfd: pytest.Captu
         lake_of(kind, store.root)
         assert main(["a.b", "--format", kind, "--path", str(store.root), "--topic", TOPIC]) == 2
         assert "firearrow export: the catalog cannot be opened: " in capfd.readouterr().err
+
+
+def test_the_page(store: KnownStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The program of docs/integrations/LAKE.md, and its first command, which finds nothing new afterwards."""
+    text = PAGE.read_text("utf-8").replace("/data/store", str(store.root)).replace("/lake/", f"{tmp_path}/")
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    exec(compile(program, str(PAGE), "exec"), {})
+    assert capfd.readouterr().out == f"{len(store.of(TOPIC))} 1\n"
+    command = next(line for line in text.splitlines() if line.startswith("firearrow export"))
+    assert main(command.split()[2:]) == 0
+    assert "0 messages appended in 0 commits" in capfd.readouterr().out
 
 
 def test_a_missing_package_is_one_sentence(store: KnownStore) -> None:

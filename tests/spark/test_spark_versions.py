@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -71,18 +72,29 @@ def test_the_installed_spark(site: Site, tmp_path: Path, spark_environment: dict
     assert set(found.values()) == {"ok"}, found
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", ["classic", "connect"])
-def test_another_spark(site: Site, tmp_path: Path, packed: Packed, kind: str) -> None:
-    """`FIREARROW_OTHER_SPARK=VENV/bin/python pytest --long tests/spark/test_spark_versions.py`: 4.2, beside 4.3."""
+@pytest.fixture(scope="module")
+def other_spark() -> dict[str, str]:
+    """What a process with another Spark needs; PYSPARK_PYTHON is its interpreter."""
     python = os.environ.get(OTHER_SPARK)
     if python is None:
         pytest.skip(f"{OTHER_SPARK} names no interpreter")
+    home = "import pyspark; print(pyspark.__path__[0])"
+    installed = subprocess.run([python, "-c", home], capture_output=True, text=True, check=True, timeout=60)
+    found = {"PYSPARK_PYTHON": python, "SPARK_HOME": installed.stdout.strip(), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return found | {"SPARK_CONF_DIR": f"{found['SPARK_HOME']}/conf"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", ["classic", "connect"])
+def test_another_spark(
+    site: Site, tmp_path: Path, packed: Packed, other_spark: dict[str, str], kind: str
+) -> None:
+    """`FIREARROW_OTHER_SPARK=VENV/bin/python pytest --long tests/spark/test_spark_versions.py`: 4.2, beside 4.3."""
     with tarfile.open(packed.path) as archive:
         archive.extractall(tmp_path / "lib", filter="data")
-    environment = {"PYTHONPATH": str(tmp_path / "lib"), "PYSPARK_PYTHON": python, "SPARK_HOME": ""}
-    found = features(python, kind, site, tmp_path, environment)
+    environment = other_spark | {"PYTHONPATH": str(tmp_path / "lib")}
+    found = features(other_spark["PYSPARK_PYTHON"], kind, site, tmp_path, environment)
     assert found.pop("version") != pyspark.__version__
     refused = {name: text for name, text in found.items() if text != "ok"}
     assert refused.keys() == (REFUSED_BY_CONNECT.keys() if kind == "connect" else set()), refused
@@ -98,16 +110,14 @@ def delta_jars() -> str:
 @pytest.mark.long
 @pytest.mark.interop
 @pytest.mark.timeout(400)
-def test_delta_lake_in_spark(site: Site, tmp_path: Path) -> None:
+def test_delta_lake_in_spark(site: Site, tmp_path: Path, other_spark: dict[str, str]) -> None:
     """Spark reads what was exported, and appends and compacts; the next export passes over that."""
-    python = os.environ.get(OTHER_SPARK)
-    if python is None:
-        pytest.skip(f"{OTHER_SPARK} names no interpreter")
     need(delta_jars)
     table = str(tmp_path / "orders")
     assert firearrow.to_delta(site.name_server, "Orders", table).rows == 10
     program = PROGRAM.with_name("delta_program.py")
-    done = run_program([python, program, table, delta_jars()], {"SPARK_HOME": ""}, tmp_path)
+    words = [other_spark["PYSPARK_PYTHON"], program, table, delta_jars()]
+    done = run_program(words, other_spark, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["rows"], found["then"]) == (10, 15)
