@@ -34,8 +34,13 @@ BUILT_IN = {
     VERSION: "Print the version.",
 }
 """Commands without an entry point."""
-EXTRAS = {"console": "", "spark": " in an environment of its own", "sql": ""}
-"""Commands that need the packages of an extra of their name, and where these are installed."""
+EXTRAS = {
+    "console": ("console", ""),
+    "export": ("delta", ", or iceberg, or paimon"),
+    "spark": ("spark", " in an environment of its own"),
+    "sql": ("sql", ""),
+}
+"""Commands that need the packages of an extra, and what is added to how it is installed."""
 
 
 class EntryPoint(NamedTuple):
@@ -91,7 +96,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command = entry.load()
     except ModuleNotFoundError as error:
-        hint = f": {how_to_install(name, error.name or '')}{EXTRAS[name]}" if name in EXTRAS else ""
+        extra, more = EXTRAS.get(name, ("", ""))
+        hint = f": {how_to_install(extra, error.name or '')}{more}" if extra else ""
         print(f"firearrow {name}: the Python package {error.name} is not installed{hint}", file=sys.stderr)
         return CANNOT_START
     finally:

@@ -367,3 +367,18 @@ print([main(["a.b", "--format", kind, "--path", {str(store.root)!r}]) for kind i
     assert run.stdout.split("\n") == ["[]", "[2, 2, 2]", ""]
     for package, kind in packages.items():
         assert f"the package {package} is missing: pip install 'firearrow[{kind}]'" in run.stderr
+
+
+def test_without_pyarrow() -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from firearrow.client.cli.main import main; sys.exit(main(['export', 'a', '--format', 'delta']))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 3
+    assert run.stderr == (
+        "firearrow export: the Python package pyarrow is not installed: pip install 'firearrow[delta]', or iceberg, "
+        "or paimon\n"
+    )
