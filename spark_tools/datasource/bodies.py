@@ -81,11 +81,11 @@ class Decoder:
             return files[0]
 
         try:
-            codecs.lookup(encoding)
+            b"".decode(encoding)
             if format != JSON and body_format(format, contents) is None:
                 raise InvalidOption(f"format: expected json, {NAMES}, not {format!r}")
         except LookupError:
-            raise InvalidOption(f"encoding: Python knows no {encoding!r}") from None
+            raise InvalidOption(f"encoding: Python knows no {encoding!r} for text") from None
         except ConfigError as error:
             raise InvalidOption(f"format: {error}") from None
         return cls(format, encoding, schema, strict, files[0] if files else b"")

@@ -106,8 +106,9 @@ def test_bodies_that_are_something_else_end_the_query_if_strict(
     ):
         with pytest.raises(InvalidOption, match=why):
             spark_tools.from_body(SCHEMA, wrong)
-    with pytest.raises(InvalidOption, match="knows no 'klingon'"):
-        spark_tools.from_body(SCHEMA, encoding="klingon")
+    for encoding in ("klingon", "zip"):
+        with pytest.raises(InvalidOption, match=f"knows no '{encoding}'"):
+            spark_tools.from_body(SCHEMA, encoding=encoding)
 
 
 @pytest.mark.parametrize("kind", list(CompressionKind))
