@@ -81,7 +81,7 @@ class Decoder:
             return files[0]
 
         try:
-            b"".decode(encoding)
+            b"-".decode(encoding, "replace")
             if format != JSON and body_format(format, contents) is None:
                 raise InvalidOption(f"format: expected json, {NAMES}, not {format!r}")
         except LookupError:
