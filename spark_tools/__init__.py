@@ -29,7 +29,7 @@ else:
         "run_job": "commands",
     }
 
-    _WITH_PYSPARK = ("GroupFollows", "lag")
+    _WITH_PYSPARK = ("GroupFollows", "from_body", "lag")
 
     def __getattr__(name: str) -> object:
         if name not in _LOADED_ON_USE:
