@@ -11,7 +11,7 @@ import logging
 import struct
 import uuid
 import zlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
@@ -34,23 +34,59 @@ BORN_V6, STORE_V6 = 0x10, 0x20
 TOPIC_BYTES_MAX = 32767
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRecord:
+    """A message that comes without its record. Hosts: packed address and port."""
+
+    topic: bytes
+    properties: bytes
+    body: bytes
+    queue_id: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    born_ms: int = 0
+    born_host: bytes = bytes(8)
+    store_ms: int = 0
+    store_host: bytes = bytes(8)
+    reconsume_times: int = 0
+
+
+def decoded(record: MessageRecord, broker_name: str) -> ReceivedMessage:
+    """The message as consumers get it."""
+    sys_flag = record.sys_flag | (BORN_V6 if len(record.born_host) > 8 else 0)
+    sys_flag |= STORE_V6 if len(record.store_host) > 8 else 0
+    body, topic, properties = record.body, record.topic, record.properties
+    fields = b"".join((
+        struct.pack(">iiqqi", record.queue_id, record.flag, 0, 0, sys_flag),
+        struct.pack(">q", record.born_ms), record.born_host,
+        struct.pack(">q", record.store_ms), record.store_host,
+        struct.pack(">iqi", record.reconsume_times, 0, len(body)), body,
+        struct.pack(">h", len(topic)), topic,
+        struct.pack(">h", len(properties)), properties,
+    ))  # fmt: skip
+    head = struct.pack(">iii", 12 + len(fields), MAGIC_V2, zlib.crc32(body) & 0x7FFFFFFF)
+    (message,) = decode_messages(head + fields, broker_name, open_body)
+    return message
+
+
 def reply_of(push: RemotingCommand, now_ms: int) -> ReceivedMessage:
     """Decode PUSH_REPLY_MESSAGE_TO_CLIENT. FieldError, ClientError (both name the field)."""
     sys_flag, body = _decompress(push.integer("sysFlag", 32), push.body)
     born, store = _host(push, "bornHost"), _host(push, "storeHost")
-    sys_flag |= (BORN_V6 if len(born) > 8 else 0) | (STORE_V6 if len(store) > 8 else 0)
-    topic = _text(push, "topic", TOPIC_BYTES_MAX)
-    properties = _text(push, "properties", PROPERTIES_BYTES_MAX)
-    record = b"".join((
-        struct.pack(">iiqqi", push.integer("queueId", 32), push.integer("flag", 32), 0, 0, sys_flag),
-        struct.pack(">q", push.integer("bornTimestamp")), born,
-        struct.pack(">q", push.integer("storeTimestamp")), store,
-        struct.pack(">iqi", push.integer_or("reconsumeTimes", 0, 32), 0, len(body)), body,
-        struct.pack(">h", len(topic)), topic,
-        struct.pack(">h", len(properties)), properties,
-    ))  # fmt: skip
-    head = struct.pack(">iii", 12 + len(record), MAGIC_V2, zlib.crc32(body) & 0x7FFFFFFF)
-    (message,) = decode_messages(head + record, push.text_or("bname", ""), open_body)
+    record = MessageRecord(
+        topic=_text(push, "topic", TOPIC_BYTES_MAX),
+        properties=_text(push, "properties", PROPERTIES_BYTES_MAX),
+        body=body,
+        queue_id=push.integer("queueId", 32),
+        flag=push.integer("flag", 32),
+        sys_flag=sys_flag,
+        born_ms=push.integer("bornTimestamp"),
+        born_host=born,
+        store_ms=push.integer("storeTimestamp"),
+        store_host=store,
+        reconsume_times=push.integer_or("reconsumeTimes", 0, 32),
+    )
+    message = decoded(record, push.text_or("bname", ""))
     message.put_property(Property.ARRIVE_TIME, str(now_ms))
     return message
 
