@@ -1,0 +1,1 @@
+"""The frameworks that run on the client, each against real brokers."""

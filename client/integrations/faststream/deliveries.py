@@ -1,0 +1,188 @@
+"""Deliveries: where a subscriber's messages come from, and where their acknowledgements go. Event loop only.
+
+PopDeliveries pops them: each is settled alone, and stays invisible to other members while it is held here.
+BroadcastDeliveries pulls them, and stores how far it is in a local file.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.errors import RocketMQError
+from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
+from firearrow.client.integrations.faststream.configs import POP_MAX, Consumption
+from firearrow.client.integrations.faststream.message import Acknowledger
+from firearrow.client.pop.pop_service import DELAYS_S
+
+log = logging.getLogger("firearrow.client")
+
+AT_ONCE_S = 0.001
+RENEWALS = 3
+"""How often the invisible time is renewed before it is over."""
+
+
+class Deliveries(Acknowledger, Protocol):
+    """Each fetched message is `finished` once: its handler has returned, or `handled` is false."""
+
+    async def start(self) -> None:
+        """ConfigError."""
+
+    async def fetch(self, count: int, wait_s: float) -> list[ReceivedMessage]:
+        """At most `count` messages, none after `wait_s`. RocketMQError. A cancelled one loses nothing."""
+
+    def finished(self, messages: Sequence[ReceivedMessage], *, handled: bool = True) -> None: ...
+
+    async def close(self) -> None:
+        """Messages that were not handled come again at once."""
+
+
+class _Held:
+    """A message that no other member may get; `renewing` is locked while its receipt handle changes."""
+
+    def __init__(self, message: ReceivedMessage) -> None:
+        self.message = message
+        self.renewing = asyncio.Lock()
+
+
+class PopDeliveries:
+    def __init__(self, consumer: PopConsumer, consumption: Consumption) -> None:
+        self._consumer = consumer
+        self._consumption = consumption
+        self._held: dict[int, _Held] = {}
+        self._unhandled: list[ReceivedMessage] = []
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._consumer.start()
+        self._renewing = asyncio.get_running_loop().create_task(self._renew())
+
+    async def fetch(self, count: int, wait_s: float) -> list[ReceivedMessage]:
+        """A broker pops up to POP_MAX at a time: there may be more as long as it pops as many as were asked for."""
+        found: list[ReceivedMessage] = []
+        while (left := min(count - len(found), POP_MAX)) > 0:
+            popped = await self._consumer.receive(left, wait_s=0 if found else wait_s)
+            self._held |= {id(message): _Held(message) for message in popped}
+            found += popped
+            if len(popped) < left:
+                break
+        return found
+
+    def finished(self, messages: Sequence[ReceivedMessage], *, handled: bool = True) -> None:
+        """What was handled, but not settled, comes again after the invisible time."""
+        for message in messages:
+            self._held.pop(id(message), None)
+        if not handled:
+            self._unhandled += messages
+
+    async def close(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing])
+        left = [*self._unhandled, *(held.message for held in self._held.values())]
+        self._held.clear()
+        await asyncio.gather(*(self._safely(self._change(message, AT_ONCE_S), message) for message in left))
+        await self._consumer.close()
+
+    # ---- settling ----
+
+    async def ack(self, messages: Sequence[ReceivedMessage]) -> None:
+        await self._take(messages)
+        if len(messages) == 1:
+            await self._consumer.ack(messages[0])
+        else:
+            await self._consumer.ack_batch(messages)
+
+    async def nack(self, messages: Sequence[ReceivedMessage], delay_s: float | None) -> None:
+        await self._take(messages)
+        for message in messages:
+            if message.reconsume_times < self._consumption.max_reconsume_times:
+                await self._change(message, self._delay_s(message) if delay_s is None else delay_s)
+            else:
+                log.info("%r failed %d times and is a dead letter now", message, message.reconsume_times + 1)
+                await self._consumer.dead_letter(message)
+
+    async def reject(self, messages: Sequence[ReceivedMessage]) -> None:
+        await self._take(messages)
+        for message in messages:
+            await self._consumer.dead_letter(message)
+
+    async def _take(self, messages: Sequence[ReceivedMessage]) -> None:
+        """From now on no renewal changes their receipt handles."""
+        for message in messages:
+            held = self._held.pop(id(message), None)
+            if held is not None:
+                async with held.renewing:
+                    pass
+
+    async def _change(self, message: ReceivedMessage, seconds: float) -> None:
+        await self._consumer.change_invisible(message, max(seconds, AT_ONCE_S))
+
+    def _delay_s(self, message: ReceivedMessage) -> float:
+        fixed = self._consumption.retry_delay_s
+        return DELAYS_S[min(message.reconsume_times, len(DELAYS_S) - 1)] if fixed is None else fixed
+
+    # ---- renewal ----
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._consumption.invisible_s / RENEWALS)
+            await asyncio.gather(
+                *(self._safely(self._renew_one(held), held.message) for held in list(self._held.values()))
+            )
+
+    async def _renew_one(self, held: _Held) -> None:
+        async with held.renewing:
+            if id(held.message) in self._held:
+                await self._change(held.message, self._consumption.invisible_s)
+
+    async def _safely(self, work: Awaitable[None], message: ReceivedMessage) -> None:
+        try:
+            await work
+        except RocketMQError as error:
+            log.info("the invisible time of %r was not changed, it may come twice: %s", message, error)
+
+
+class BroadcastDeliveries:
+    """The next messages are pulled when all were handled: only then is the position after them stored."""
+
+    def __init__(self, consumer: PullConsumer) -> None:
+        self._consumer = consumer
+        self._at_work = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._all_handled = True
+
+    async def start(self) -> None:
+        await self._consumer.start()
+
+    async def fetch(self, count: int, wait_s: float) -> list[ReceivedMessage]:
+        await self._idle.wait()
+        await self._consumer.commit()
+        messages = await self._consumer.poll(wait_s, count)
+        if messages:
+            self._at_work = len(messages)
+            self._idle.clear()
+        return messages
+
+    def finished(self, messages: Sequence[ReceivedMessage], *, handled: bool = True) -> None:
+        self._at_work -= len(messages)
+        self._all_handled &= handled
+        if self._at_work == 0:
+            self._idle.set()
+
+    async def close(self) -> None:
+        if self._idle.is_set() and self._all_handled:
+            await self._consumer.commit()
+        await self._consumer.close()
+
+    async def ack(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Nothing to do: the position is stored."""
+
+    async def nack(self, messages: Sequence[ReceivedMessage], delay_s: float | None) -> None:
+        log.info("%r failed: a broadcast does not come again", messages[0])
+
+    async def reject(self, messages: Sequence[ReceivedMessage]) -> None:
+        log.info("%r failed: a broadcast does not become a dead letter", messages[0])
