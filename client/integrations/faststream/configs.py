@@ -216,7 +216,6 @@ REDELIVERING = (AckPolicy.NACK_ON_ERROR, AckPolicy.REJECT_ON_ERROR)
 @dataclass(kw_only=True)
 class RocketMQPublisherConfig(PublisherUsecaseConfig):
     topic: str
-    batch: bool
     headers: Mapping[str, object]
     reply_to: str
     options: MessageOptions

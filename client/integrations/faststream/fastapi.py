@@ -17,7 +17,7 @@ from firearrow.client.integrations.faststream.broker import RocketMQBroker as _B
 from firearrow.client.integrations.faststream.configs import PublisherOptions
 from firearrow.client.integrations.faststream.message import RawMessage
 from firearrow.client.integrations.faststream.message import RocketMQMessage as _Message
-from firearrow.client.integrations.faststream.publisher import TopicPublisher
+from firearrow.client.integrations.faststream.publisher import BatchPublisher, TopicPublisher
 from firearrow.client.send.producer import Producer as _Producer
 
 __all__ = [
@@ -82,5 +82,5 @@ class RocketMQRouter(StreamRouter[RawMessage]):
         """The arguments are those of RocketMQBroker.subscriber, and FastAPI's of a route (ResponseOptions)."""
         return super().subscriber(*topics, **{**_DEFAULTS, **options})
 
-    def publisher(self, topic: str, **options: Unpack[PublisherOptions]) -> TopicPublisher:  # type: ignore[override]
+    def publisher(self, topic: str, **options: Unpack[PublisherOptions]) -> TopicPublisher | BatchPublisher:  # type: ignore[override]
         return self.broker.publisher(topic, **options)

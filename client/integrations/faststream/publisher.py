@@ -1,6 +1,6 @@
 """RocketMQPublisher's use: sends to one topic, alone or with what a handler returns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack, cast
 
 from faststream._internal.basic_types import SendableMessage
@@ -18,6 +18,7 @@ from firearrow.client.integrations.faststream.configs import (
     PublisherSpecificationOptions,
     RocketMQBrokerConfig,
     RocketMQPublisherConfig,
+    check_known,
 )
 from firearrow.client.integrations.faststream.message import RocketMQMessage
 from firearrow.client.integrations.faststream.response import REQUEST_TIMEOUT_S, RocketMQPublishCommand
@@ -51,11 +52,8 @@ class RocketMQPublisherSpecification(
         }
 
 
-class TopicPublisher(PublisherUsecase):
-    """What `publisher` returns: a decorator, and an object with `publish` and `request`.
-
-    With `batch` each call, and each list that a handler returns, is a batch.
-    """
+class _Publisher(PublisherUsecase):
+    """What single and batch publishers have in common."""
 
     def __init__(
         self, config: RocketMQPublisherConfig, specification: PublisherSpecification[Any, Any]
@@ -66,29 +64,6 @@ class TopicPublisher(PublisherUsecase):
     @property
     def topic(self) -> str:
         return f"{self._outer_config.prefix}{self.config.topic}"
-
-    async def publish(
-        self,
-        *messages: SendableMessage,
-        topic: str = "",
-        headers: Mapping[str, Any] | None = None,
-        correlation_id: str | None = None,
-        reply_to: str = "",
-        **options: Unpack[MessageOptions],
-    ) -> SendResult | list[SendResult]:
-        """Send a message, or with `batch` all of them as a batch; the options replace those of the publisher."""
-        if len(messages) != 1 and not self.config.batch:
-            raise TypeError(f"publish takes one message, not {len(messages)}: several need batch=True")
-        cmd = RocketMQPublishCommand(
-            *(messages or (None,)),
-            topic=topic or self.topic,
-            headers={**self.config.headers, **(headers or {})},
-            correlation_id=correlation_id or self._outer_config.id_generator(),
-            reply_to=reply_to or self.config.reply_to,
-            options={**self.config.options, **options},
-            _publish_type=PublishType.PUBLISH,
-        )
-        return await self._send(cmd, ())
 
     async def request(
         self,
@@ -101,34 +76,97 @@ class TopicPublisher(PublisherUsecase):
         **options: Unpack[MessageOptions],
     ) -> RocketMQMessage:
         """Send and wait for the reply. TimeoutError."""
-        cmd = RocketMQPublishCommand(
-            message,
-            topic=topic or self.topic,
-            headers={**self.config.headers, **(headers or {})},
-            correlation_id=correlation_id or self._outer_config.id_generator(),
-            options={**self.config.options, **options},
-            timeout=timeout,
-            _publish_type=PublishType.REQUEST,
-        )
+        cmd = self._command((message,), topic, headers, correlation_id, options)
+        cmd.publish_type, cmd.timeout = PublishType.REQUEST, timeout
         reply = await self._basic_request(cmd, producer=self._outer_config.producer)
         return cast("RocketMQMessage", reply)
 
-    async def _publish(
-        self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]
-    ) -> None:
-        """Send what a handler returned."""
-        result = RocketMQPublishCommand.from_cmd(cmd, batch=self.config.batch)
-        if self.config.batch and not result.batch_bodies:
-            result.batch_bodies = (b"",)  # one empty message, as a single publisher sends
+    def _command(
+        self,
+        messages: Sequence[SendableMessage],
+        topic: str,
+        headers: Mapping[str, Any] | None,
+        correlation_id: str | None,
+        options: MessageOptions,
+        reply_to: str = "",
+    ) -> RocketMQPublishCommand:
+        """What is given replaces what the publisher has."""
+        check_known(options, MessageOptions)
+        return RocketMQPublishCommand(
+            *messages,
+            topic=topic or self.topic,
+            headers={**self.config.headers, **(headers or {})},
+            correlation_id=correlation_id or self._outer_config.id_generator(),
+            reply_to=reply_to or self.config.reply_to,
+            options={**self.config.options, **options},
+            _publish_type=PublishType.PUBLISH,
+        )
+
+    def _completed(self, cmd: PublishCommand, *, batch: bool) -> RocketMQPublishCommand:
+        """What a handler returned, with what the publisher has."""
+        result = RocketMQPublishCommand.from_cmd(cmd, batch=batch)
         result.destination = self.topic
         result.add_headers(dict(self.config.headers), override=False)
         result.reply_to = result.reply_to or self.config.reply_to
         result.options = {**self.config.options, **result.options}
+        return result
+
+
+class TopicPublisher(_Publisher):
+    """What `publisher` returns: a decorator, and an object with `publish` and `request`."""
+
+    async def publish(
+        self,
+        message: SendableMessage,
+        topic: str = "",
+        *,
+        headers: Mapping[str, Any] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+        **options: Unpack[MessageOptions],
+    ) -> SendResult:
+        """Send a message; what is given here replaces what the publisher has."""
+        cmd = self._command((message,), topic, headers, correlation_id, options, reply_to)
+        producer = self._outer_config.producer
+        return cast("SendResult", await self._basic_publish(cmd, producer=producer, _extra_middlewares=()))
+
+    async def _publish(
+        self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]
+    ) -> None:
+        await self._basic_publish(
+            self._completed(cmd, batch=False),
+            producer=self._outer_config.producer,
+            _extra_middlewares=_extra_middlewares,
+        )
+
+
+class BatchPublisher(_Publisher):
+    """That of `batch=True`: each call, and each list that a handler returns, is a batch."""
+
+    async def publish(  # type: ignore[override]  # FastStream's takes one message
+        self,
+        *messages: SendableMessage,
+        topic: str = "",
+        headers: Mapping[str, Any] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+        **options: Unpack[MessageOptions],
+    ) -> list[SendResult]:
+        """Send the messages as a batch: one result for each request."""
+        cmd = self._command(messages or (b"",), topic, headers, correlation_id, options, reply_to)
+        return await self._send(cmd, ())
+
+    async def _publish(
+        self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]
+    ) -> None:
+        result = self._completed(cmd, batch=True)
+        if not result.batch_bodies:
+            result.batch_bodies = (b"",)  # an empty message, as a single publisher sends
         await self._send(result, _extra_middlewares)
 
     async def _send(
         self, cmd: RocketMQPublishCommand, middlewares: Iterable[PublisherMiddleware]
-    ) -> SendResult | list[SendResult]:
-        publish = self._basic_publish_batch if self.config.batch else self._basic_publish
-        result = await publish(cmd, producer=self._outer_config.producer, _extra_middlewares=middlewares)
-        return cast("SendResult | list[SendResult]", result)
+    ) -> list[SendResult]:
+        producer = self._outer_config.producer
+        results = await self._basic_publish_batch(cmd, producer=producer, _extra_middlewares=middlewares)
+        return cast("list[SendResult]", results)

@@ -25,7 +25,11 @@ from firearrow.client.integrations.faststream.configs import (
     check_known,
 )
 from firearrow.client.integrations.faststream.message import RawMessage
-from firearrow.client.integrations.faststream.publisher import RocketMQPublisherSpecification, TopicPublisher
+from firearrow.client.integrations.faststream.publisher import (
+    BatchPublisher,
+    RocketMQPublisherSpecification,
+    TopicPublisher,
+)
 from firearrow.client.integrations.faststream.subscriber import (
     RocketMQSubscriber,
     RocketMQSubscriberSpecification,
@@ -79,15 +83,15 @@ class RocketMQRegistrator(Registrator[RawMessage, BrokerConfig]):
         )
         return subscriber
 
-    def publisher(self, topic: str, **options: Unpack[PublisherOptions]) -> TopicPublisher:  # type: ignore[override]  # as above
+    def publisher(self, topic: str, **options: Unpack[PublisherOptions]) -> TopicPublisher | BatchPublisher:  # type: ignore[override]  # as above
         """An object that publishes to the topic, and a decorator that sends there what a handler returns."""
         check_known(options, PublisherOptions)
         message = {name: value for name, value in options.items() if name in _MESSAGE}
         outer = cast("Any", self.config)
-        publisher = TopicPublisher(
+        kind = BatchPublisher if options.get("batch", False) else TopicPublisher
+        publisher = kind(
             RocketMQPublisherConfig(
                 topic=topic,
-                batch=options.get("batch", False),
                 headers=options.get("headers") or {},
                 reply_to=options.get("reply_to", ""),
                 options=cast("MessageOptions", message),

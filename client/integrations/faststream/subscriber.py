@@ -244,7 +244,7 @@ class RocketMQSubscriber(TasksMixin):
         assert not self.calls, "A subscriber with handlers cannot be read by `get_one`."
         assert self._deliveries is not None, "Start the subscriber first."
         count = self.consumption.max_records if self.consumption.batch else 1
-        messages = await self._deliveries.fetch(count, timeout)
+        messages = await self._fetch_one(self._deliveries, count, timeout)
         if not messages:
             return None
         raw: RawMessage = tuple(messages) if self.consumption.batch else messages[0]
@@ -261,6 +261,19 @@ class RocketMQSubscriber(TasksMixin):
         if self.ack_policy is AckPolicy.ACK_FIRST:
             await found.ack()
         return found
+
+    async def _fetch_one(self, deliveries: Deliveries, count: int, wait_s: float) -> list[ReceivedMessage]:
+        """A topic without a route may be created meanwhile."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        while True:
+            left_s = max(deadline - loop.time(), 0)
+            try:
+                return await deliveries.fetch(count, left_s)
+            except NoRoute:
+                if left_s == 0:
+                    return []
+            await asyncio.sleep(min(FAILED_PAUSE_S, left_s))
 
     async def __aiter__(self) -> AsyncIterator[RocketMQMessage]:
         while self._deliveries is not None:

@@ -22,7 +22,7 @@ from firearrow.client.base.options import ProducerOptions
 from firearrow.client.integrations.faststream.broker import RocketMQBroker
 from firearrow.client.integrations.faststream.message import RawMessage
 from firearrow.client.integrations.faststream.producer import RocketMQFastProducer
-from firearrow.client.integrations.faststream.publisher import TopicPublisher
+from firearrow.client.integrations.faststream.publisher import BatchPublisher, TopicPublisher
 from firearrow.client.integrations.faststream.response import RocketMQPublishCommand
 from firearrow.client.integrations.faststream.subscriber import RocketMQSubscriber
 from firearrow.client.rebalance.subscription import Subscription
@@ -37,14 +37,14 @@ class TestRocketMQBroker(TestBroker[RocketMQBroker, EnterType], broker=RocketMQB
     """`async with TestRocketMQBroker(broker) as broker:`."""
 
     def create_publisher_fake_subscriber(
-        self, broker: RocketMQBroker, publisher: TopicPublisher
+        self, broker: RocketMQBroker, publisher: TopicPublisher | BatchPublisher
     ) -> tuple[RocketMQSubscriber, bool]:
         """The subscriber whose calls the publisher's mock shows, and whether the application has it."""
         for subscriber in _subscribers(self.brokers):
             if publisher.topic in subscriber.topics:
                 return subscriber, True
         group = f"{broker.config.group}-test-{uuid.uuid4().hex[:12]}"
-        batch = publisher.config.batch
+        batch = isinstance(publisher, BatchPublisher)
         return broker.subscriber(publisher.topic, group=group, batch=batch, persistent=False), False
 
     @contextmanager
