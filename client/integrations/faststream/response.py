@@ -27,6 +27,11 @@ class RocketMQResponse(Response):
         super().__init__(body, headers=headers, correlation_id=correlation_id)
         self.options = options
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
+        """Of a handler with this annotation, in the AsyncAPI document: anything; `schema` of the publisher states it."""
+        return {}
+
     def as_publish_command(self) -> "RocketMQPublishCommand":
         return RocketMQPublishCommand(
             self.body,

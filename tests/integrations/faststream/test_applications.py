@@ -1,15 +1,20 @@
 """Whole applications: the example, FastStream's command, FastAPI, AsyncAPI, telemetry, metrics, security."""
 
+import json
 import os
+import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from fastapi import Depends, FastAPI
+from faststream import TestApp
 from faststream.exceptions import SetupError
 from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256
 from faststream.specification import AsyncAPI
@@ -22,19 +27,25 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
-from firearrow.client import ClientOptions, Credentials, TlsOptions
-from firearrow.client.integrations.faststream import RocketMQBroker, TestRocketMQBroker
+from firearrow.client import BrokerError, ClientOptions, Credentials, TlsOptions
+from firearrow.client.integrations.faststream import Consumption, RocketMQBroker, TestRocketMQBroker
+from firearrow.client.integrations.faststream.configs import MessageOptions
 from firearrow.client.integrations.faststream.fastapi import RocketMQMessage
 from firearrow.client.integrations.faststream.fastapi import RocketMQRouter as FastAPIRouter
 from firearrow.client.integrations.faststream.opentelemetry import RocketMQTelemetryMiddleware
 from firearrow.client.integrations.faststream.prometheus import RocketMQPrometheusMiddleware
+from tests.auth.secured import ROOT as ROOT_USER
+from tests.auth.secured import ROOT_PASSWORD, options
 from tests.client.conftest import unique
 from tests.integrations.faststream.conftest import started
+from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import CertificateFiles, settings
 from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "faststream"
+PAGE = ROOT / "docs" / "integrations" / "FASTSTREAM.md"
 
 
 class Order(BaseModel):
@@ -191,6 +202,29 @@ def test_the_asyncapi_document(version: str) -> None:
         assert {channel["address"] for channel in channels.values()} == {"orders", "invoices"}
 
 
+def test_the_command_writes_the_document(tmp_path: Path) -> None:
+    out = tmp_path / "asyncapi.json"
+    with command("nowhere:1", EXAMPLE, "docs", "gen", "shop:app", "--out", str(out)) as program:
+        output, _ = program.communicate(timeout=60)
+    assert program.returncode == 0, output
+    channels = json.loads(out.read_text())["channels"].values()
+    assert {channel["address"] for channel in channels} == {"shop-prices", "shop-orders", "shop-invoices"}
+
+
+async def test_the_program_of_the_page() -> None:
+    [program] = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    module: dict[str, Any] = {}
+    exec(program, module)
+    async with TestRocketMQBroker(module["broker"]), TestApp(module["app"]):
+        await module["handle"].assert_called_once_with(module["Order"](name="book"))
+
+
+def test_the_page_names_every_option() -> None:
+    text = PAGE.read_text("utf-8")
+    names = {field.name for field in fields(Consumption)} | MessageOptions.__annotations__.keys()
+    assert not [name for name in names if f"`{name}`" not in text]
+
+
 # ---- middlewares ----
 
 
@@ -283,6 +317,34 @@ def test_the_name_server_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
     assert url("c:3; d:4") == ["c:3", "d:4"]
     assert url(["c:3"], client=ClientOptions(name_server="e:5")) == ["c:3"]
     assert url(client=ClientOptions(name_server="e:5")) == ["e:5"]
+
+
+async def test_a_login_over_tls(tmp_path: Path) -> None:
+    files = CertificateFiles(tmp_path / "certificates")
+    arguments = (*options(), *files.arguments, *settings(server_mode="enforcing", server_authClient="false"))
+    with BrokerProcess(tmp_path / "store", *arguments) as process:
+        assert process.name_server is not None
+        name_server = "{}:{}".format(*process.name_server)
+        context = ssl.create_default_context(cafile=files.path("authority.pem"))
+
+        def application(password: str) -> RocketMQBroker:
+            security = SASLPlaintext(ROOT_USER, password, ssl_context=context)
+            return RocketMQBroker(name_server, security=security, logger=None)
+
+        broker, found = application(ROOT_PASSWORD), list[str]()
+
+        @broker.subscriber("secrets")
+        async def handle(body: str) -> None:
+            found.append(body)
+
+        async with started(broker):
+            assert await broker.ping(timeout=20)
+            await broker.publish("hello", "secrets")
+            await eventually_async(lambda: found)
+        wrong = application("wrong")
+        async with wrong:
+            with pytest.raises(BrokerError, match="check signature failed"):
+                await wrong.publish("hello", "secrets")
 
 
 # ---- what others pay ----
