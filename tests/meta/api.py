@@ -20,6 +20,10 @@ MODULES = (
     "firearrow.client.integrations.dramatiq",
     "firearrow.client.integrations.taskiq",
     "firearrow.client.integrations.topic_names",
+    "firearrow.client.integrations.faststream",
+    "firearrow.client.integrations.faststream.fastapi",
+    "firearrow.client.integrations.faststream.opentelemetry",
+    "firearrow.client.integrations.faststream.prometheus",
     "firearrow.client.pytest_plugin",
     "firearrow.client.store",
     "firearrow.spark_tools",
@@ -42,10 +46,9 @@ def write(folder: Path) -> None:
         loaded(name)
     pdoc.render.configure(show_source=False, footer_text=f"FireArrow {version('firearrow')}")
     with warnings.catch_warnings():
-        # PySpark's listener has a type that its module only imports for type checkers
-        warnings.filterwarnings(
-            "ignore", "Error parsing type annotation .* for firearrow.spark_tools.GroupFollows"
-        )
+        # PySpark's listener and FastStream have types that their modules only import for type checkers
+        found = r"firearrow\.(spark_tools\.GroupFollows|client\.integrations\.faststream)"
+        warnings.filterwarnings("ignore", f"Error parsing type annotation .* for {found}")
         pdoc.pdoc(*MODULES, output_directory=folder)
 
 

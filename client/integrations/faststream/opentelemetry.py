@@ -14,6 +14,8 @@ from firearrow.client.base.message import Property
 from firearrow.client.integrations.faststream.message import RawMessage
 from firearrow.client.integrations.faststream.response import RocketMQPublishCommand
 
+__all__ = ["RocketMQTelemetryMiddleware"]
+
 SYSTEM = "rocketmq"
 
 

@@ -15,6 +15,8 @@ from firearrow.client.integrations.faststream.response import RocketMQPublishCom
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+__all__ = ["RocketMQPrometheusMiddleware"]
+
 SYSTEM = "rocketmq"
 
 

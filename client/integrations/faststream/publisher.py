@@ -143,7 +143,7 @@ class TopicPublisher(_Publisher):
 class BatchPublisher(_Publisher):
     """That of `batch=True`: each call, and each list that a handler returns, is a batch."""
 
-    async def publish(  # type: ignore[override]  # FastStream's takes one message
+    async def publish(
         self,
         *messages: SendableMessage,
         topic: str = "",

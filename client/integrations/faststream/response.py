@@ -29,7 +29,7 @@ class RocketMQResponse(Response):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
-        """Of a handler with this annotation, in the AsyncAPI document: anything; `schema` of the publisher states it."""
+        """In the AsyncAPI document such a handler returns anything; `schema` of the publisher states more."""
         return {}
 
     def as_publish_command(self) -> "RocketMQPublishCommand":
