@@ -7,7 +7,7 @@ caller.
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
@@ -122,9 +122,9 @@ class ConsumerHooks(TypedDict, total=False):
     rpc_hooks: Sequence[RpcHook]
 
 
-def check_known(hooks: ProducerHooks | ConsumerHooks, known: type) -> None:
-    """TypeError, like Python's own, for an unknown keyword argument."""
-    unknown = hooks.keys() - known.__annotations__.keys()
+def check_known(arguments: Mapping[str, object], known: type) -> None:
+    """TypeError, like Python's own, for a keyword argument that the TypedDict `known` does not have."""
+    unknown = arguments.keys() - known.__annotations__.keys()
     if unknown:
         raise TypeError(f"unexpected keyword argument {', '.join(map(repr, sorted(unknown)))}")
 

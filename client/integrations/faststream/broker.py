@@ -21,13 +21,13 @@ from faststream.specification.schema import BrokerSpec
 
 from firearrow._native.protocol.name_rules import SELF_TEST_TOPIC
 from firearrow.client.base.errors import ClientError
+from firearrow.client.base.hooks import check_known
 from firearrow.client.base.message import SendResult
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.integrations.faststream.configs import (
     BrokerOptions,
     MessageOptions,
     RocketMQBrokerConfig,
-    check_known,
     make_rocketmq_logger_state,
     secured,
 )

@@ -137,13 +137,6 @@ class BrokerOptions(RouterOptions, total=False):
     context: ContextRepo | None
 
 
-def check_known(options: Mapping[str, object], known: type) -> None:
-    """TypeError, like Python's own, for an unknown keyword argument."""
-    unknown = options.keys() - known.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"unexpected keyword argument {', '.join(map(repr, sorted(unknown)))}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
     """How a subscriber consumes. SetupError: the values do not fit together."""

@@ -12,13 +12,13 @@ from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message as MessageSpec
 from faststream.specification.schema import Operation, PublisherSpec
 
+from firearrow.client.base.hooks import check_known
 from firearrow.client.base.message import SendResult
 from firearrow.client.integrations.faststream.configs import (
     MessageOptions,
     PublisherSpecificationOptions,
     RocketMQBrokerConfig,
     RocketMQPublisherConfig,
-    check_known,
 )
 from firearrow.client.integrations.faststream.message import RocketMQMessage
 from firearrow.client.integrations.faststream.response import REQUEST_TIMEOUT_S, RocketMQPublishCommand

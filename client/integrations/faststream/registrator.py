@@ -10,6 +10,7 @@ from faststream._internal.constants import EMPTY
 from faststream._internal.endpoint.subscriber.call_item import CallsCollection
 from faststream.exceptions import SetupError
 
+from firearrow.client.base.hooks import check_known
 from firearrow.client.integrations.faststream.configs import (
     REDELIVERING,
     Consumption,
@@ -22,7 +23,6 @@ from firearrow.client.integrations.faststream.configs import (
     RouterOptions,
     SubscriberOptions,
     SubscriberSpecificationOptions,
-    check_known,
 )
 from firearrow.client.integrations.faststream.message import RawMessage
 from firearrow.client.integrations.faststream.publisher import (

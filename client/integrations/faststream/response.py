@@ -7,7 +7,8 @@ from faststream.response.publish_type import PublishType
 from faststream.response.response import BatchPublishCommand, PublishCommand, Response
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.integrations.faststream.configs import MessageOptions, check_known
+from firearrow.client.base.hooks import check_known
+from firearrow.client.integrations.faststream.configs import MessageOptions
 
 REQUEST_TIMEOUT_S = 3.0
 

@@ -110,6 +110,7 @@ class RocketMQSubscriber(TasksMixin):
 
     async def start(self) -> None:
         await super().start()
+        self._free = asyncio.Event()  # an event belongs to the loop in which it was waited for
         deliveries = self._make_deliveries()
         await deliveries.start()
         self._deliveries = self.parser.acknowledger = deliveries

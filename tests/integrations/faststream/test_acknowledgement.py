@@ -107,19 +107,26 @@ async def test_by_hand(broker: RocketMQBroker, topics: Topics) -> None:
     assert [message.committed for message in came] == [None, AckStatus.NACKED, AckStatus.ACKED]
 
 
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
 async def test_a_message_that_fails_too_often_is_a_dead_letter(
-    broker: RocketMQBroker, name_server: str, topics: Topics
+    broker: RocketMQBroker, name_server: str, topics: Topics, orderly: bool
 ) -> None:
-    topic, group, came = topics(1), unique("failing"), list[int]()
+    """In order, the next message of the queue comes after that."""
+    topic, group, came, others = topics(1), unique("failing"), list[int](), list[bytes]()
 
-    @broker.subscriber(topic, group=group, retry_delay_s=0.2, max_reconsume_times=2)
+    @broker.subscriber(topic, group=group, orderly=orderly, retry_delay_s=0.2, max_reconsume_times=2)
     async def handle(message: RocketMQMessage) -> None:
-        came.append(message.messages[0].reconsume_times)
-        raise ValueError("it always fails")
+        if message.body == b"body":
+            came.append(message.messages[0].reconsume_times)
+            raise ValueError("it always fails")
+        assert not orderly or len(came) == 3
+        others.append(message.body)
 
     async with started(broker):
         await broker.publish("body", topic, headers={"country": "DE"})
+        await broker.publish("next", topic)
         [letter] = await dead_letters(name_server, group)
+        await eventually_async(lambda: others == [b"next"])
     assert (letter.body, letter.properties["country"]) == (b"body", "DE")
     assert came == [0, 1, 2]
 

@@ -343,6 +343,24 @@ async def test_a_broker_starts_again_after_a_stop(broker: RocketMQBroker, topics
         assert not await broker.ping(timeout=0.1)
 
 
+def test_a_broker_object_runs_in_one_loop_after_the_other(broker: RocketMQBroker, topics: Topics) -> None:
+    """As in tests of an application, which have a loop each."""
+    topic, found = topics(), []
+
+    @broker.subscriber(topic, prefetch=0)
+    async def handle(body: int) -> None:
+        found.append(body)
+
+    async def run(number: int) -> None:
+        async with started(broker):
+            await broker.publish(number, topic)
+            await eventually_async(lambda: found[-1:] == [number])
+
+    for number in range(3):
+        asyncio.run(run(number))
+    assert found == [0, 1, 2]
+
+
 async def test_what_does_not_fit_together_is_refused(broker: RocketMQBroker) -> None:
     cases: list[dict[str, Any]] = [
         {"tags": "a", "sql": "b = 1"},
