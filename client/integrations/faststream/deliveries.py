@@ -52,7 +52,6 @@ class PopDeliveries:
         self._consumer = consumer
         self._consumption = consumption
         self._held: dict[int, _Held] = {}
-        self._unhandled: list[ReceivedMessage] = []
         self._renewing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -71,17 +70,16 @@ class PopDeliveries:
         return found
 
     def finished(self, messages: Sequence[ReceivedMessage], *, handled: bool = True) -> None:
-        """What was handled, but not settled, comes again after the invisible time."""
-        for message in messages:
-            self._held.pop(id(message), None)
-        if not handled:
-            self._unhandled += messages
+        """What was handled, but not settled, comes again after the invisible time; the other is held until `close`."""
+        if handled:
+            for message in messages:
+                self._held.pop(id(message), None)
 
     async def close(self) -> None:
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
-        left = [*self._unhandled, *(held.message for held in self._held.values())]
+        left = [held.message for held in self._held.values()]
         self._held.clear()
         await asyncio.gather(*(self._safely(self._change(message, AT_ONCE_S), message) for message in left))
         await self._consumer.close()

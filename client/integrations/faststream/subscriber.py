@@ -221,8 +221,9 @@ class RocketMQSubscriber(TasksMixin):
         assert deliveries is not None
         handled = False
         try:
-            if self.running and await self._readable(messages, deliveries):
-                await self.consume(messages if self.consumption.batch else messages[0])
+            if self.running:
+                if await self._readable(messages, deliveries):
+                    await self.consume(messages if self.consumption.batch else messages[0])
                 handled = True
         finally:
             deliveries.finished(messages, handled=handled)

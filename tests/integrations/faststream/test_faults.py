@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from faststream import AckPolicy
 from faststream.exceptions import NackMessage
 
 from firearrow.client import ConsumeFromWhere, LocalBroker, Message, Producer, ProducerOptions
@@ -150,11 +151,15 @@ async def test_a_stop_waits_for_handlers_and_releases_the_others(
     assert sorted(done + others) == list(range(10))
 
 
-async def test_a_handler_that_does_not_end_is_cancelled(name_server: str, topics: Topics) -> None:
+@pytest.mark.parametrize("policy", [AckPolicy.NACK_ON_ERROR, AckPolicy.ACK_FIRST])
+async def test_a_handler_that_does_not_end_is_cancelled(
+    name_server: str, topics: Topics, policy: AckPolicy
+) -> None:
+    """Another member gets the message at once, unless it was acknowledged."""
     broker = RocketMQBroker(name_server, group=unique("app"), logger=None, graceful_timeout=0.5)
-    topic, events = topics(), list[str]()
+    topic, group, events, others = topics(1), unique("hanging"), list[str](), list[str]()
 
-    @broker.subscriber(topic)
+    @broker.subscriber(topic, group=group, ack_policy=policy)
     async def handle(body: str) -> None:
         events.append("begun")
         try:
@@ -167,6 +172,19 @@ async def test_a_handler_that_does_not_end_is_cancelled(name_server: str, topics
         await broker.publish("x", topic)
         await eventually_async(lambda: events)
     assert events == ["begun", "cancelled"]
+    other = RocketMQBroker(name_server, group=unique("other"), logger=None)
+
+    @other.subscriber(topic, group=group)
+    async def take_over(body: str) -> None:
+        others.append(body)
+
+    async with started(other):
+        await other.publish("next", topic)
+        await eventually_async(
+            lambda: set(others) >= ({"next"} if policy is AckPolicy.ACK_FIRST else {"next", "x"})
+        )
+        await asyncio.sleep(2)
+    assert sorted(others) == (["next"] if policy is AckPolicy.ACK_FIRST else ["next", "x"])
 
 
 async def test_a_body_that_is_not_what_the_handler_wants_is_a_dead_letter_in_the_end(
