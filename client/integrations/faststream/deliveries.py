@@ -6,7 +6,7 @@ BroadcastDeliveries pulls them, and stores how far it is in a local file.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -20,8 +20,6 @@ from firearrow.client.pop.pop_service import DELAYS_S
 log = logging.getLogger("firearrow.client")
 
 AT_ONCE_S = 0.001
-RENEWALS = 3
-"""How often the invisible time is renewed before it is over."""
 
 
 class Deliveries(Acknowledger, Protocol):
@@ -39,108 +37,70 @@ class Deliveries(Acknowledger, Protocol):
         """Messages that were not handled come again at once."""
 
 
-class _Held:
-    """A message that no other member may get; `renewing` is locked while its receipt handle changes."""
-
-    def __init__(self, message: ReceivedMessage) -> None:
-        self.message = message
-        self.renewing = asyncio.Lock()
-
-
 class PopDeliveries:
+    """The consumer renews the invisible time of messages that wait for a handler, or are handled."""
+
     def __init__(self, consumer: PopConsumer, consumption: Consumption) -> None:
         self._consumer = consumer
         self._consumption = consumption
-        self._held: dict[int, _Held] = {}
-        self._renewing: asyncio.Task[None] | None = None
+        self._fetched: dict[int, ReceivedMessage] = {}
 
     async def start(self) -> None:
         await self._consumer.start()
-        self._renewing = asyncio.get_running_loop().create_task(self._renew())
 
     async def fetch(self, count: int, wait_s: float) -> list[ReceivedMessage]:
         """A broker pops up to POP_MAX at a time: there may be more as long as it pops as many as were asked for."""
         found: list[ReceivedMessage] = []
         while (left := min(count - len(found), POP_MAX)) > 0:
             popped = await self._consumer.receive(left, wait_s=0 if found else wait_s)
-            self._held |= {id(message): _Held(message) for message in popped}
+            self._fetched |= {id(message): message for message in popped}
             found += popped
             if len(popped) < left:
                 break
         return found
 
     def finished(self, messages: Sequence[ReceivedMessage], *, handled: bool = True) -> None:
-        """What was handled, but not settled, comes again after the invisible time; the other is held until `close`."""
-        if handled:
-            for message in messages:
-                self._held.pop(id(message), None)
+        """What was handled, but not settled, comes again after the invisible time."""
+        for message in messages if handled else ():
+            self._fetched.pop(id(message), None)
+            if self._consumer.running:
+                self._consumer.end_renewal(message)
 
     async def close(self) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.wait([self._renewing])
-        left = [held.message for held in self._held.values()]
-        self._held.clear()
-        await asyncio.gather(*(self._safely(self._change(message, AT_ONCE_S), message) for message in left))
+        left = [message for message in self._fetched.values() if self._consumer.holds(message)]
+        self._fetched.clear()
+        released = await asyncio.gather(*(self._hide(one, AT_ONCE_S) for one in left), return_exceptions=True)
+        for message, error in zip(left, released, strict=True):
+            if isinstance(error, RocketMQError):
+                log.info("%r was not released, it comes again after its invisible time: %s", message, error)
+            elif error is not None:
+                raise error
         await self._consumer.close()
 
-    # ---- settling ----
-
     async def ack(self, messages: Sequence[ReceivedMessage]) -> None:
-        await self._take(messages)
         if len(messages) == 1:
             await self._consumer.ack(messages[0])
         else:
             await self._consumer.ack_batch(messages)
 
     async def nack(self, messages: Sequence[ReceivedMessage], delay_s: float | None) -> None:
-        await self._take(messages)
         for message in messages:
             if message.reconsume_times < self._consumption.max_reconsume_times:
-                await self._change(message, self._delay_s(message) if delay_s is None else delay_s)
+                await self._hide(message, self._delay_s(message) if delay_s is None else delay_s)
             else:
                 log.info("%r failed %d times and is a dead letter now", message, message.reconsume_times + 1)
                 await self._consumer.dead_letter(message)
 
     async def reject(self, messages: Sequence[ReceivedMessage]) -> None:
-        await self._take(messages)
         for message in messages:
             await self._consumer.dead_letter(message)
 
-    async def _take(self, messages: Sequence[ReceivedMessage]) -> None:
-        """From now on no renewal changes their receipt handles."""
-        for message in messages:
-            held = self._held.pop(id(message), None)
-            if held is not None:
-                async with held.renewing:
-                    pass
-
-    async def _change(self, message: ReceivedMessage, seconds: float) -> None:
+    async def _hide(self, message: ReceivedMessage, seconds: float) -> None:
         await self._consumer.change_invisible(message, max(seconds, AT_ONCE_S))
 
     def _delay_s(self, message: ReceivedMessage) -> float:
         fixed = self._consumption.retry_delay_s
         return DELAYS_S[min(message.reconsume_times, len(DELAYS_S) - 1)] if fixed is None else fixed
-
-    # ---- renewal ----
-
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(self._consumption.invisible_s / RENEWALS)
-            await asyncio.gather(
-                *(self._safely(self._renew_one(held), held.message) for held in list(self._held.values()))
-            )
-
-    async def _renew_one(self, held: _Held) -> None:
-        async with held.renewing:
-            if id(held.message) in self._held:
-                await self._change(held.message, self._consumption.invisible_s)
-
-    async def _safely(self, work: Awaitable[None], message: ReceivedMessage) -> None:
-        try:
-            await work
-        except RocketMQError as error:
-            log.info("the invisible time of %r was not changed, it may come twice: %s", message, error)
 
 
 class BroadcastDeliveries:

@@ -147,7 +147,10 @@ class RocketMQSubscriber(TasksMixin):
                 puller.subscribe(topic, options.tags, sql=options.sql)
             return BroadcastDeliveries(puller)
         pop = PopConsumerOptions(
-            from_where=options.from_where, orderly=options.orderly, invisible_s=options.invisible_s
+            from_where=options.from_where,
+            orderly=options.orderly,
+            invisible_s=options.invisible_s,
+            auto_renew=True,
         )
         popper = PopConsumer(self.group, options=pop, client=config.client)
         for topic in self.topics:
