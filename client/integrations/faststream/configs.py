@@ -217,7 +217,6 @@ class RocketMQPublisherConfig(PublisherUsecaseConfig):
 @dataclass(kw_only=True)
 class SubscriberSpecificationOptions(SubscriberSpecificationConfig):
     topics: Sequence[str]
-    consumption: Consumption
 
 
 @dataclass(kw_only=True)

@@ -65,7 +65,6 @@ class RocketMQRegistrator(Registrator[RawMessage, BrokerConfig]):
                 outer,
                 SubscriberSpecificationOptions(
                     topics=topics,
-                    consumption=consumption,
                     title_=options.get("title"),
                     description_=options.get("description"),
                     include_in_schema=options.get("include_in_schema", True),
