@@ -47,3 +47,5 @@ __all__ = [
     "TestApp",
     "TestRocketMQBroker",
 ]
+__dir__ = __all__.copy
+"""What `dir` and shells list."""

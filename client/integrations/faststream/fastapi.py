@@ -30,6 +30,11 @@ __all__ = [
     "RocketMQRouter",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 RocketMQMessage = Annotated[_Message, Context("message")]
 RocketMQBroker = Annotated[_Broker, Context("broker")]
 Producer = Annotated[_Producer, Context("broker._connection")]

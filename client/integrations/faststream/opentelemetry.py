@@ -16,6 +16,11 @@ from firearrow.client.integrations.faststream.response import RocketMQPublishCom
 
 __all__ = ["RocketMQTelemetryMiddleware"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 SYSTEM = "rocketmq"
 
 

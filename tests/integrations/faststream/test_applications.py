@@ -45,7 +45,7 @@ from tests.support.eventually import eventually_async
 Topics = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "faststream"
-PAGE = ROOT / "docs" / "integrations" / "FASTSTREAM.md"
+PAGE = ROOT / "docs/integrations/FASTSTREAM.md"
 
 
 class Order(BaseModel):
