@@ -240,6 +240,14 @@ class PopConsumer(Service):
         """Whether `auto_renew` keeps the message: it was neither settled, nor lost because brokers did not answer."""
         return self._running().renewal.holds(message)
 
+    def not_given(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Renew these no more: they come again after their invisible time, unless they are settled first.
+
+        The loop that received them was left before it yielded them, or their handler has returned without an answer.
+        """
+        if self._parts is not None:
+            self._parts.renewal.drop(messages)
+
     @property
     def held(self) -> int:
         """How many messages `auto_renew` keeps."""

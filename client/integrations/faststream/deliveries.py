@@ -61,10 +61,10 @@ class PopDeliveries:
 
     def finished(self, messages: Sequence[ReceivedMessage], *, handled: bool = True) -> None:
         """What was handled, but not settled, comes again after the invisible time."""
-        for message in messages if handled else ():
-            self._fetched.pop(id(message), None)
-            if self._consumer.running:
-                self._consumer.end_renewal(message)
+        if handled:
+            for message in messages:
+                self._fetched.pop(id(message), None)
+            self._consumer.not_given(messages)
 
     async def close(self) -> None:
         left = [message for message in self._fetched.values() if self._consumer.holds(message)]
