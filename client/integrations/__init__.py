@@ -3,6 +3,7 @@
 - `dramatiq`: RocketMQBroker for dramatiq
 - `kombu`: a transport for kombu and Celery
 - `faststream`: RocketMQBroker for FastStream
+- `opentelemetry`: spans and metrics of the client's calls, by the semantic conventions
 - `task_consumer`: TaskConsumer, which receives tasks, renews them while they run, and settles each
 - `task_producer`: TaskProducer, which creates topics and sends tasks, also ones that are due in weeks
 - `task_session`: TaskSession, which sends and receives for several queues, also without `await`
