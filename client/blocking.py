@@ -129,6 +129,10 @@ class Transaction(Uncopied):
         """Leave the transaction open: the broker will ask the checker."""
         self._inner.leave_unknown()
 
+    def commit(self) -> None:
+        """Commit at the end of the block, after a `leave_unknown` or `roll_back`."""
+        self._inner.commit()
+
     def roll_back(self) -> None:
         """Roll back at the end of the block although no exception was raised."""
         self._inner.roll_back()

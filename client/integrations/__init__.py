@@ -1,9 +1,11 @@
 """Brokers, transports and middlewares for frameworks, each of which needs the extra of its name.
 
+- `django`: the settings FIREARROW, handlers, the producer of a process, and the command `consume`
 - `dramatiq`: RocketMQBroker for dramatiq
 - `kombu`: a transport for kombu and Celery
 - `faststream`: RocketMQBroker for FastStream
 - `opentelemetry`: spans and metrics of the client's calls, by the semantic conventions
+- `outbox`: messages that are delivered if, and only if, a SQL transaction commits: SQLAlchemy, Django
 - `task_consumer`: TaskConsumer, which receives tasks, renews them while they run, and settles each
 - `task_producer`: TaskProducer, which creates topics and sends tasks, also ones that are due in weeks
 - `task_session`: TaskSession, which sends and receives for several queues, also without `await`

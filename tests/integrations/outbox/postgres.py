@@ -1,0 +1,101 @@
+"""A PostgreSQL of its own for tests: on a free port, killed and started again as often as they like."""
+
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import psycopg
+
+from bench.ports import free_port
+from tests.support.eventually import eventually
+
+PROGRAMS = ("initdb", "postgres")
+USER = "postgres"
+
+
+def lacking() -> str | None:
+    """Why PostgreSQL cannot run here."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"there is no {' and no '.join(missing)} on the PATH"
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        return "PostgreSQL does not run as root, and there is no setpriv"
+    return None
+
+
+class Postgres:
+    """`url` is SQLAlchemy's. The data survives `kill` and `start`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"postgresql+psycopg://{USER}@127.0.0.1:{self.port}/postgres"
+        self.conninfo = f"host=127.0.0.1 port={self.port} user={USER} dbname=postgres connect_timeout=5"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+        self._as_user: list[str] = []
+        if os.geteuid() == 0:
+            shutil.chown(folder, "nobody", "nogroup")
+            self._as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+            for parent in folder.parents[:3]:  # pytest's folders are for their owner alone
+                if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
+                    parent.chmod(parent.stat().st_mode | 0o011)
+        options = [
+            "-D",
+            str(folder / "data"),
+            "-U",
+            USER,
+            "--auth=trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--no-locale",
+        ]
+        subprocess.run([*self._as_user, "initdb", *options], check=True, capture_output=True)
+        self.start()
+
+    def start(self) -> None:
+        settings = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "off",  # processes are killed here, not the machine
+            "shared_buffers": "16MB",
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        command = [*self._as_user, "postgres", "-D", str(self.folder / "data"), *options]
+        with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
+        eventually(self._is_ready, 60, "PostgreSQL")
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "PostgreSQL ended"
+        with suppress(psycopg.OperationalError), psycopg.connect(self.conninfo):
+            return True
+        return False
+
+    def kill(self) -> None:
+        """SIGKILL to all processes."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        pid = process.pid
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        for victim in (pid, *children):
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+        process.wait()
+        eventually(
+            lambda: not any(Path(f"/proc/{child}/exe").exists() for child in children), what="its processes"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
