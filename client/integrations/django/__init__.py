@@ -5,3 +5,8 @@
 - `apps`, `models`, `migrations`: the application with the table of the outbox
 - `management/commands/consume`: `manage.py consume`
 """
+
+from firearrow.client.integrations.django.consumers import handler
+from firearrow.client.integrations.django.settings import producer
+
+__all__ = ["handler", "producer"]

@@ -6,9 +6,10 @@ half messages of transactions that were rolled back are decided by the broker's 
 
 import time
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 try:
+    from django.apps import apps
     from django.db import (
         DEFAULT_DB_ALIAS,
         IntegrityError,
@@ -26,7 +27,6 @@ except ModuleNotFoundError as error:
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message
 from firearrow.client.blocking import Producer
-from firearrow.client.integrations.django.models import OutboxRow
 from firearrow.client.integrations.django.settings import producer as producer_of_process
 from firearrow.client.integrations.outbox.decision import (
     COMMITTED,
@@ -48,7 +48,7 @@ class _Rows(NamedTuple):
     using: str
 
     def find(self, group: str, transaction_id: str) -> str | None:
-        rows = OutboxRow.objects.using(self.using).filter(pk=(group, transaction_id))
+        rows = _table(self.using).filter(producer_group=group, transaction_id=transaction_id)
         found: str | None = rows.values_list("state", flat=True).first()
         return found
 
@@ -65,11 +65,15 @@ class _Rows(NamedTuple):
         return True
 
 
+def _table(using: str) -> Any:  # noqa: ANN401 - Django has no types
+    """Looked up when it is used: Django's applications are loaded by then."""
+    return apps.get_model("firearrow", "OutboxRow").objects.using(using)
+
+
 def _store(using: str, group: str, transaction_id: str, state: str) -> None:
-    row = OutboxRow(
+    _table(using).create(
         producer_group=group, transaction_id=transaction_id, state=state, created_s=int(time.time())
     )
-    row.save(using=using, force_insert=True)
 
 
 def send(
@@ -122,5 +126,5 @@ def check(
 
 def clean(group: str, *, using: str = DEFAULT_DB_ALIAS, keep_s: float = KEEP_S) -> int:
     """Delete the rows of a producer group that are older than `keep_s`; their number."""
-    old = OutboxRow.objects.using(using).filter(producer_group=group, created_s__lt=int(time.time() - keep_s))
+    old = _table(using).filter(producer_group=group, created_s__lt=int(time.time() - keep_s))
     return int(old.delete()[0])
