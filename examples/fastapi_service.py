@@ -1,6 +1,6 @@
 """A web service that sends orders to a topic, and a worker in the same process that receives them.
 
-    pip install fastapi uvicorn
+    pip install 'firearrow[fastapi]' uvicorn
     NAMESRV_ADDR=127.0.0.1:9876 uvicorn --app-dir examples fastapi_service:app
 
 Producer and consumer share the service's event loop and, as they have the same ClientOptions, their sockets. Run as a
@@ -8,10 +8,10 @@ script, the service sends three requests to itself and exits.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from typing import Annotated
 
-from fastapi import FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException
 
 from firearrow.client import (
     ClientError,
@@ -23,37 +23,34 @@ from firearrow.client import (
     PushConsumerOptions,
     ReceivedMessage,
 )
+from firearrow.client.integrations.fastapi import RocketMQ
 
 TOPIC = "example-web-orders"
 client = ClientOptions()
-producer = Producer("example-web", client=client)
-worker = PushConsumer(
-    "example-web-worker",
-    client=client,
-    options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET),
-)
 received: list[str] = []
 all_received = asyncio.Event()
 
 
-@worker.subscribe(TOPIC)
+def worker() -> PushConsumer:
+    options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+    consumer = PushConsumer("example-web-worker", client=client, options=options)
+    consumer.subscribe(TOPIC, receive)
+    return consumer
+
+
 async def receive(messages: Sequence[ReceivedMessage]) -> None:
     received.extend(message.body.decode() for message in messages)
     if len(received) >= 3:
         all_received.set()
 
 
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with producer, worker:
-        yield
-
-
-app = FastAPI(lifespan=lifespan)
+rocketmq = RocketMQ(producer=lambda: Producer("example-web", client=client), consumers=[worker])
+app = FastAPI(lifespan=rocketmq.lifespan)
+app.include_router(rocketmq.router)
 
 
 @app.post("/orders/{article}")
-async def order(article: str) -> dict[str, object]:
+async def order(article: str, producer: Annotated[Producer, Depends(rocketmq.producer)]) -> dict[str, object]:
     try:
         result = await producer.send(Message(TOPIC, article.encode(), keys=[article]))
     except ClientError as error:
@@ -69,7 +66,11 @@ async def orders() -> list[str]:
 async def main() -> None:
     from httpx import ASGITransport, AsyncClient  # noqa: PLC0415 - only needed when run as a script
 
-    async with lifespan(app), AsyncClient(transport=ASGITransport(app), base_url="http://service") as web:
+    async with (
+        rocketmq.lifespan(app),
+        AsyncClient(transport=ASGITransport(app), base_url="http://service") as web,
+    ):
+        print("ready:", (await web.get("/readyz")).json()["ready"])
         for article in ("book", "pen", "lamp"):
             print((await web.post(f"/orders/{article}")).json())
         async with asyncio.timeout(60):

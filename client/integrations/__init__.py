@@ -4,6 +4,7 @@
 - `dramatiq`: RocketMQBroker for dramatiq
 - `kombu`: a transport for kombu and Celery
 - `faststream`: RocketMQBroker for FastStream
+- `fastapi`: producers and consumers that live as long as a FastAPI application, and its readiness
 - `opentelemetry`: spans and metrics of the client's calls, by the semantic conventions
 - `outbox`: messages that are delivered if, and only if, a SQL transaction commits: SQLAlchemy, Django
 - `task_consumer`: TaskConsumer, which receives tasks, renews them while they run, and settles each
