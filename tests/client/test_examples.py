@@ -23,6 +23,8 @@ OUTPUT = {
     "transaction.py": "paid: ['order 1', 'order 3']",
     "lake_export.py": "the table has 30 rows, 30 different orders",
     "fastapi_service.py": "received: ['book', 'lamp', 'pen']",
+    "outbox.py": "mails about: ['order 1', 'order 4']",
+    "tracing.py": "one trace: POST /orders > send example-traced-orders > process example-traced-orders > mail",
 }
 ARGUMENTS = {"batch.py": ["2000"]}
 
