@@ -7,8 +7,7 @@
     @app.post("/orders/{article}")
     async def order(article: str, producer: Annotated[Producer, Depends(rocketmq.producer)]): ...
 
-Producers and consumers are made anew by functions, since each can be started once, and a test starts an application
-for each client.
+Functions make producers and consumers, since each can be started once, and tests start an application often.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -23,12 +22,14 @@ except ModuleNotFoundError as error:
     ) from error
 
 from firearrow.client.base.errors import ConfigError, NotRunning
-from firearrow.client.consumers.pop_consumer import PopConsumer
-from firearrow.client.consumers.pull_consumer import PullConsumer
-from firearrow.client.consumers.push_consumer import PushConsumer
-from firearrow.client.send.producer import Producer
+from firearrow.client.public import PopConsumer, Producer, PullConsumer, PushConsumer
 
 __all__ = ["RocketMQ"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 AnyConsumer = PushConsumer | PullConsumer | PopConsumer
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]

@@ -17,7 +17,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "build" / "api"
 MODULES = (
     "firearrow.client",
     "firearrow.client.blocking",
+    "firearrow.client.integrations.django",
     "firearrow.client.integrations.dramatiq",
+    "firearrow.client.integrations.fastapi",
+    "firearrow.client.integrations.opentelemetry",
+    "firearrow.client.integrations.outbox.django",
+    "firearrow.client.integrations.outbox.sqlalchemy",
     "firearrow.client.integrations.taskiq",
     "firearrow.client.integrations.topic_names",
     "firearrow.client.integrations.faststream",

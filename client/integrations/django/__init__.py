@@ -10,3 +10,4 @@ from firearrow.client.integrations.django.consumers import handler
 from firearrow.client.integrations.django.settings import producer
 
 __all__ = ["handler", "producer"]
+__dir__ = __all__.copy

@@ -9,3 +9,4 @@ Every producer and consumer of the process is instrumented, also those that run 
 from firearrow.client.integrations.opentelemetry.instrumentor import RocketMQInstrumentor, context_of
 
 __all__ = ["RocketMQInstrumentor", "context_of"]
+__dir__ = __all__.copy

@@ -42,6 +42,10 @@ from firearrow.client.send.transactions import TransactionState
 __all__ = ["check", "clean", "send"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class _Rows(NamedTuple):
     """See `decision.Rows`."""
 

@@ -61,6 +61,10 @@ Half = TypeVar("Half", blocking.Transaction, transactions.Transaction)
 __all__ = ["AsyncOutbox", "AsyncOutboxTransaction", "Outbox", "OutboxTransaction"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class _Rows(NamedTuple):
     """See `decision.Rows`."""
 
