@@ -46,6 +46,10 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+DATABASE = "OUTBOX_DATABASE"
+"""The property of messages whose row is not in the default database: its alias."""
+
+
 class _Rows(NamedTuple):
     """See `decision.Rows`."""
 
@@ -94,6 +98,8 @@ def send(
     """
     sender = producer_of_process() if producer is None else producer
     own = with_new_id(message)
+    if using != DEFAULT_DB_ALIAS:
+        own.properties = message.properties | {DATABASE: using}
     assert own.unique_id is not None
     connections[using].validate_no_broken_transaction()
     if not connections[using].in_atomic_block:
@@ -115,13 +121,11 @@ def send(
     message.unique_id = own.unique_id
 
 
-def check(
-    message: ReceivedMessage, *, using: str = DEFAULT_DB_ALIAS, keep_s: float = KEEP_S
-) -> TransactionState:
-    """The `checker` of producers."""
+def check(message: ReceivedMessage, *, keep_s: float = KEEP_S) -> TransactionState:
+    """The `checker` of producers. It asks the database that `send` used."""
     close_old_connections()
     try:
-        return decide(_Rows(using), message, keep_s)
+        return decide(_Rows(message.get_property(DATABASE) or DEFAULT_DB_ALIAS), message, keep_s)
     except (OperationalError, InterfaceError) as error:
         return undecided(message, error)
     finally:

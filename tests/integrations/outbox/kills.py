@@ -135,7 +135,7 @@ class Scene:
             for writer in writers:
                 self._number += 1000
                 writer.tell(f"{self._number} many")
-            time.sleep(numbers.uniform(0.05, 1))
+            time.sleep(numbers.uniform(0.1, 3))
             victim = numbers.choice(victims)
             if victim != "writer":
                 server = self.broker if victim == "broker" else self.postgres
