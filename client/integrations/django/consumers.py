@@ -21,8 +21,9 @@ except ModuleNotFoundError as error:
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.hooks import is_coroutine_function
 from firearrow.client.blocking import PushConsumer
-from firearrow.client.consume.listeners import Handler, is_coroutine_function
+from firearrow.client.consume.listeners import Handler
 from firearrow.client.integrations.django.settings import client_options, consumer_options
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)

@@ -57,7 +57,7 @@ from firearrow.client.integrations.opentelemetry.attributes import (
 
 SCOPE = "firearrow.client"
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.43.0"
-SPAN, TOKEN, CREATED, ATTRIBUTES = "otel.span", "otel.token", "otel.created", "otel.attributes"
+SPAN, TOKEN, ATTRIBUTES = "otel.span", "otel.token", "otel.attributes"
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """As the conventions advise."""
 RESERVED_BYTES = 2048
@@ -161,28 +161,24 @@ class CallSpans:
     def _begin_send(self, call: Call) -> None:
         """A context that the program has put into a message is not changed."""
         custom = [_carried(message) for message in call.messages]
+        created: list[Span | None] = [None] * len(custom)
+        links = custom
         if call.is_batch and self._creates:
             created = [
-                None if carried is not None else self._create(call, message)
+                self._create(call, message) if carried is None else None
                 for carried, message in zip(custom, call.messages, strict=True)
             ]
-            call.extra[CREATED] = spans = [span for span in created if span is not None]
             links = [
-                span.get_span_context() if span is not None else carried
+                carried if span is None else span.get_span_context()
                 for span, carried in zip(created, custom, strict=True)
             ]
-            self._begin(call, SpanKind.CLIENT, links)
-            for at, span in enumerate(created):
-                if span is not None:
-                    call.messages[at] = _with_context(call.messages[at], span)
-            for span in spans:
-                span.end()
-            return
-        are_all_custom = None not in custom
-        self._begin(call, SpanKind.CLIENT if are_all_custom else SpanKind.PRODUCER, custom)
+        self._begin(call, SpanKind.PRODUCER if None in links else SpanKind.CLIENT, links)
         for at, carried in enumerate(custom):
             if carried is None:
-                call.messages[at] = _with_context(call.messages[at], call.extra[SPAN])
+                call.messages[at] = _with_context(call.messages[at], created[at] or call.extra[SPAN])
+        for span in created:
+            if span is not None:
+                span.end()
 
     def _create(self, call: Call, message: Message) -> Span:
         attributes = of_call(call) | of_message(message)

@@ -6,7 +6,8 @@ firearrow.client. Several services may share a table: a row belongs to a produce
 
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from types import TracebackType
 from typing import Generic, NamedTuple, TypeVar
 
 try:
@@ -25,7 +26,7 @@ try:
         select,
         text,
     )
-    from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
+    from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
     from sqlalchemy.exc import TimeoutError as PoolTimeoutError
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
     from sqlalchemy.orm import Session
@@ -156,9 +157,9 @@ class _Decisions(Generic[Half]):
         if self._failed is not None:
             raise self._failed
 
-    def leave_unknown(self, is_unknown: bool) -> None:
+    def leave_unknown(self) -> None:
         """The SQL transaction is being committed, or the block has ended it itself: only the table knows how."""
-        for half in self._sent if is_unknown else ():
+        for half in self._sent:
             half.leave_unknown()
 
     def commit(self) -> None:
@@ -169,14 +170,11 @@ class _Decisions(Generic[Half]):
 class OutboxTransaction(_Decisions[blocking.Transaction]):
     """A SQL transaction with messages: `session` is its session."""
 
-    def __init__(
-        self, outbox: "Outbox", producer: blocking.Producer, session: Session, halves: ExitStack
-    ) -> None:
+    def __init__(self, outbox: "Outbox", producer: blocking.Producer, session: Session) -> None:
         super().__init__()
         self.session = session
         self._outbox = outbox
         self._producer = producer
-        self._halves = halves
 
     def send(self, message: Message, *, timeout_s: float | None = None) -> None:
         """Deliver the message if the SQL transaction commits. ConfigError, the errors of a send, of the database.
@@ -187,28 +185,28 @@ class OutboxTransaction(_Decisions[blocking.Transaction]):
         try:
             self._outbox._store(self.session, self._producer.group, own.unique_id)
             half = self._producer.transaction(own, timeout_s=timeout_s)
-            self._sent.append(self._halves.enter_context(half))
+            self._sent.append(half.__enter__())
         except BaseException as error:
             self._failed = error
             raise
         message.unique_id = own.unique_id
 
+    def end(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send the decisions, in the order of the messages."""
+        for half in self._sent:
+            half.__exit__(kind, error, trace)
+
 
 class AsyncOutboxTransaction(_Decisions[transactions.Transaction]):
     """A SQL transaction with messages: `session` is its session."""
 
-    def __init__(
-        self,
-        outbox: "AsyncOutbox",
-        producer: producer.Producer,
-        session: AsyncSession,
-        halves: AsyncExitStack,
-    ) -> None:
+    def __init__(self, outbox: "AsyncOutbox", producer: producer.Producer, session: AsyncSession) -> None:
         super().__init__()
         self.session = session
         self._outbox = outbox
         self._producer = producer
-        self._halves = halves
 
     async def send(self, message: Message, *, timeout_s: float | None = None) -> None:
         """Deliver the message if the SQL transaction commits. ConfigError, the errors of a send, of the database.
@@ -219,11 +217,18 @@ class AsyncOutboxTransaction(_Decisions[transactions.Transaction]):
         try:
             await self.session.run_sync(self._outbox._store, self._producer.group, own.unique_id)
             half = self._producer.transaction(own, timeout_s=timeout_s)
-            self._sent.append(await self._halves.enter_async_context(half))
+            self._sent.append(await half.__aenter__())
         except BaseException as error:
             self._failed = error
             raise
         message.unique_id = own.unique_id
+
+    async def end(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send the decisions, in the order of the messages."""
+        for half in self._sent:
+            await half.__aexit__(kind, error, trace)
 
 
 class Outbox(_OutboxTable):
@@ -248,19 +253,22 @@ class Outbox(_OutboxTable):
 
         An error of the commit itself may mean that it was made: then the table decides about the messages.
         """
-        with ExitStack() as halves:
+        with ExitStack() as stack:
             own = session
             if own is None:
-                own = halves.enter_context(Session(self.engine, expire_on_commit=False))
-            made, sql = OutboxTransaction(self, producer, own, halves), own.begin()
+                own = stack.enter_context(Session(self.engine, expire_on_commit=False))
+            made, sql = OutboxTransaction(self, producer, own), own.begin()
+            stack.push(made.end)
             try:
                 yield made
                 made.raise_failure()
             except BaseException:
-                made.leave_unknown(own.get_transaction() is not sql)
-                own.rollback()
+                if not sql.is_active:
+                    made.leave_unknown()
+                with suppress(SQLAlchemyError):  # what the block raised counts
+                    own.rollback()
                 raise
-            made.leave_unknown(True)
+            made.leave_unknown()
             if own.get_transaction() is sql:
                 own.commit()
                 made.commit()
@@ -301,20 +309,23 @@ class AsyncOutbox(_OutboxTable):
 
         An error of the commit itself may mean that it was made: then the table decides about the messages.
         """
-        async with AsyncExitStack() as halves:
+        async with AsyncExitStack() as stack:
             own = session
             if own is None:
                 new = AsyncSession(self.engine, expire_on_commit=False)
-                own = await halves.enter_async_context(new)
-            made, sql = AsyncOutboxTransaction(self, producer, own, halves), await own.begin()
+                own = await stack.enter_async_context(new)
+            made, sql = AsyncOutboxTransaction(self, producer, own), await own.begin()
+            stack.push_async_exit(made.end)
             try:
                 yield made
                 made.raise_failure()
             except BaseException:
-                made.leave_unknown(own.get_transaction() is not sql)
-                await own.rollback()
+                if not sql.is_active:
+                    made.leave_unknown()
+                with suppress(SQLAlchemyError):
+                    await own.rollback()
                 raise
-            made.leave_unknown(True)
+            made.leave_unknown()
             if own.get_transaction() is sql:
                 await own.commit()
                 made.commit()

@@ -84,7 +84,8 @@ print(json.dumps(found))
 async def test_django(name_server: str, topic: str, tmp_path: Path) -> None:
     """What was kept is delivered; the broker's checks decide what was rolled back, in the database of each."""
     group = unique("shop")
-    done = subprocess.run(
+    done = await asyncio.to_thread(
+        subprocess.run,
         [sys.executable, "-c", PROGRAM, name_server, group, topic, str(tmp_path)],
         env=os.environ, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

@@ -28,6 +28,7 @@ from firearrow.client.blocking import Producer
 from firearrow.client.blocking import PushConsumer as BlockingConsumer
 from firearrow.client.integrations.outbox.sqlalchemy import AsyncOutbox, Outbox
 from tests.integrations.conftest import unique
+from tests.interop.peers import Peer
 from tests.support.eventually import eventually, eventually_async
 
 OPTIONS = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
@@ -86,7 +87,7 @@ def insert(session: Session, number: int) -> None:
 
 
 def test_messages_follow_the_transaction(
-    outbox: Outbox, engine: Engine, name_server: str, topic: str, delivered: list[bytes]
+    outbox: Outbox, engine: Engine, peer: Peer, name_server: str, topic: str, delivered: list[bytes]
 ) -> None:
     """Two messages of one transaction; a block that fails; a statement that fails; a swallowed failure of a send."""
     with Producer(unique("shop"), name_server=name_server, checker=outbox.check) as producer:
@@ -108,10 +109,14 @@ def test_messages_follow_the_transaction(
             with pytest.raises(MessageRefused):
                 transaction.send(Message(topic, b"3", delay_s=1))
         with outbox.begin(producer) as transaction:
-            transaction.send(Message(topic, b"last"))
-        eventually(lambda: b"last" in delivered and len(delivered) == 3)
-        assert sorted(delivered) == [b"1", b"1, too", b"last"]
-        assert states(engine, producer.group) == ["C"] * 3, "rolled back at once, without a tombstone"
+            for number in range(5):
+                transaction.send(Message(topic, b"last %d" % number, sharding_key="one queue"))
+        last = [b"last %d" % number for number in range(5)]
+        eventually(lambda: len(set(delivered)) >= 7)
+        assert set(delivered) == {b"1", b"1, too", *last}
+        if peer.kind == "firearrow":  # Apache's broker decides transactions in several threads
+            assert [body for body in delivered if body in last] == last
+        assert states(engine, producer.group) == ["C"] * 7, "rolled back at once, without a tombstone"
     with engine.connect() as connection:
         assert list(connection.scalars(text("select number from orders"))) == [1]
 
@@ -231,6 +236,10 @@ def test_groups_are_apart_and_old_rows_are_deleted(outbox: Outbox, engine: Engin
     assert states(engine, one) == []
 
 
+def lose_the_answer(session: Session) -> None:
+    raise OperationalError("commit", {}, ConnectionResetError("the answer is lost"))
+
+
 def test_a_block_that_ends_its_transaction_itself(
     outbox: Outbox, engine: Engine, name_server: str, topic: str, delivered: list[bytes]
 ) -> None:
@@ -244,9 +253,14 @@ def test_a_block_that_ends_its_transaction_itself(
         with outbox.begin(producer) as transaction:
             transaction.send(Message(topic, b"rolled back"))
             transaction.session.rollback()
-        eventually(lambda: b"committed" in delivered and b"rolled back" in checker.answers)
+        with Session(engine) as session:
+            event.listen(session, "after_commit", lose_the_answer)
+            with pytest.raises(OperationalError), outbox.begin(producer, session) as transaction:  # noqa: PT012
+                transaction.send(Message(topic, b"perhaps"))
+                session.commit()
+        eventually(lambda: {b"committed", b"perhaps"} <= set(delivered) and b"rolled back" in checker.answers)
         assert checker.answers[b"rolled back"][0] is TransactionState.ROLLBACK
-    assert delivered == [b"committed"]
+    assert set(delivered) == {b"committed", b"perhaps"}
 
 
 def test_what_is_refused(outbox: Outbox, engine: Engine, name_server: str, topic: str, tmp_path: Any) -> None:  # noqa: ANN401
@@ -287,17 +301,13 @@ def test_an_error_of_the_commit_is_decided_by_the_table(
 ) -> None:
     """The answer to COMMIT is lost: it was made."""
     checker = Checked(outbox.check)
-
-    def lose_the_answer(session: Session) -> None:
-        raise OperationalError("commit", {}, ConnectionResetError("the answer is lost"))
-
     with Producer(unique("shop"), name_server=name_server, checker=checker) as producer:
         with Session(engine) as session:
             event.listen(session, "after_commit", lose_the_answer)
             with pytest.raises(OperationalError), outbox.begin(producer, session) as transaction:
                 transaction.send(Message(topic, b"made"))
         eventually(lambda: b"made" in delivered)
-    assert delivered == [b"made"]
+    assert set(delivered) == {b"made"}
 
 
 async def test_async(url: str, outbox: Outbox, engine: Engine, name_server: str, topic: str) -> None:
@@ -338,6 +348,6 @@ async def test_async(url: str, outbox: Outbox, engine: Engine, name_server: str,
         await eventually_async(lambda: TransactionState.ROLLBACK in answers[b"cancelled"])
         await eventually_async(lambda: b"slow" in delivered)
         assert set(answers[b"slow"]) <= {TransactionState.UNKNOWN, TransactionState.COMMIT}
-        assert sorted(delivered) == [b"1", b"slow"]
+        assert set(delivered) == {b"1", b"slow"}
         assert await async_outbox.clean(producer.group) == 0
     await made.dispose()
