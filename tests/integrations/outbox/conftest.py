@@ -8,10 +8,10 @@ from tests.integrations.outbox.postgres import Postgres, lacking
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres() -> Iterator[Postgres]:
     if (lack := lacking()) is not None:
         pytest.skip(f"PostgreSQL: {lack}")
-    with Postgres(tmp_path_factory.mktemp("postgres") / "server") as server:
+    with Postgres() as server:
         yield server
 
 

@@ -218,7 +218,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="firearrow-kills-") as name:
         folder = Path(name)
         with (
-            Postgres(folder / "postgres") as postgres,
+            Postgres() as postgres,
             broker_for("apache" if options.apache else "firearrow", folder) as broker,
         ):
             with Scene(postgres, broker, "steps") as scene:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -30,23 +31,21 @@ def lacking() -> str | None:
 class Postgres:
     """`url` is SQLAlchemy's. The data survives `kill` and `start`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
+        """Not in pytest's folders: each run of pytest takes the rights of other users there."""
+        self._own = tempfile.TemporaryDirectory(prefix="firearrow-postgres-")
+        self.folder = Path(self._own.name)
         self.port = free_port()
         self.url = f"postgresql+psycopg://{USER}@127.0.0.1:{self.port}/postgres"
         self.conninfo = f"host=127.0.0.1 port={self.port} user={USER} dbname=postgres connect_timeout=5"
         self._process: subprocess.Popen[bytes] | None = None
-        folder.mkdir(parents=True)
         self._as_user: list[str] = []
         if os.geteuid() == 0:
-            shutil.chown(folder, "nobody", "nogroup")
+            shutil.chown(self.folder, "nobody", "nogroup")
             self._as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-            for parent in folder.parents[:3]:  # pytest's folders are for their owner alone
-                if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
-                    parent.chmod(parent.stat().st_mode | 0o011)
         options = [
             "-D",
-            str(folder / "data"),
+            str(self.folder / "data"),
             "-U",
             USER,
             "--auth=trust",
@@ -68,13 +67,13 @@ class Postgres:
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [*self._as_user, "postgres", "-D", str(self.folder / "data"), *options]
-        with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
+        with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
         eventually(self._is_ready, 60, "PostgreSQL")
 
     def _is_ready(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, "PostgreSQL ended"
+        assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
         with suppress(psycopg.OperationalError), psycopg.connect(self.conninfo):
             return True
         return False
@@ -99,3 +98,4 @@ class Postgres:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self._own.cleanup()

@@ -23,7 +23,7 @@ def test_a_writer_is_killed_at_every_step(postgres: Postgres, peer: Peer) -> Non
 
 def test_the_servers_are_killed_around_the_commit(tmp_path: Path) -> None:
     with (
-        Postgres(tmp_path / "postgres") as postgres,
+        Postgres() as postgres,
         LocalBroker(tmp_path / "store", settings=SETTINGS) as broker,
         Scene(postgres, broker, "servers") as scene,
     ):
