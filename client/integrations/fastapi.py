@@ -18,7 +18,7 @@ try:
     from fastapi import APIRouter, FastAPI, Response
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "FastAPI is not installed: pip install 'firearrow[fastapi]'", name=error.name
+        "fastapi is missing: pip install 'firearrow[fastapi]'", name="fastapi"
     ) from error
 
 from firearrow.client.base.errors import ConfigError, NotRunning

@@ -5,7 +5,15 @@ import sys
 
 import pytest
 
-FRAMEWORKS = ("dramatiq", "taskiq")
+FRAMEWORKS = {
+    "django": "django",
+    "dramatiq": "dramatiq",
+    "fastapi": "fastapi",
+    "opentelemetry": "opentelemetry",
+    "sqlalchemy": "outbox.sqlalchemy",
+    "taskiq": "taskiq",
+}
+"""Package → module of `client/integrations`; the extra has the name of the package."""
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +33,8 @@ def test_the_client_imports_no_framework() -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_missing_framework_is_one_sentence(framework: str) -> None:
     done = run(
-        f"import sys; sys.modules[{framework!r}] = None\nimport firearrow.client.integrations.{framework}"
+        f"import sys; sys.modules[{framework!r}] = None\n"
+        f"import firearrow.client.integrations.{FRAMEWORKS[framework]}"
     )
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]

@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 try:
     from django.db import close_old_connections
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "Django is not installed: pip install 'firearrow[django]'", name=error.name
-    ) from error
+    raise ModuleNotFoundError("django is missing: pip install 'firearrow[django]'", name="django") from error
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError

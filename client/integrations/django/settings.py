@@ -25,9 +25,7 @@ try:
     from django.core.exceptions import ImproperlyConfigured
     from django.utils.module_loading import import_string
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "Django is not installed: pip install 'firearrow[django]'", name=error.name
-    ) from error
+    raise ModuleNotFoundError("django is missing: pip install 'firearrow[django]'", name="django") from error
 
 from firearrow.client.base.options import ClientOptions, ProducerOptions, PushConsumerOptions
 from firearrow.client.blocking import Producer

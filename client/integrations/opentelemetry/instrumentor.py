@@ -33,7 +33,7 @@ try:
     )
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "OpenTelemetry is not installed: pip install 'firearrow[opentelemetry]'", name=error.name
+        "opentelemetry is missing: pip install 'firearrow[opentelemetry]'", name="opentelemetry"
     ) from error
 
 from firearrow._native.store.log.received_message import ReceivedMessage

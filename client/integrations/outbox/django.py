@@ -20,9 +20,7 @@ try:
         transaction,
     )
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "Django is not installed: pip install 'firearrow[django]'", name=error.name
-    ) from error
+    raise ModuleNotFoundError("django is missing: pip install 'firearrow[django]'", name="django") from error
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message

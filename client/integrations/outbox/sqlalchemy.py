@@ -33,7 +33,7 @@ try:
     from sqlalchemy.pool import SingletonThreadPool, StaticPool
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "SQLAlchemy is not installed: pip install 'firearrow[sqlalchemy]'", name=error.name
+        "sqlalchemy is missing: pip install 'firearrow[sqlalchemy]'", name="sqlalchemy"
     ) from error
 
 from firearrow._native.store.log.received_message import ReceivedMessage

@@ -64,7 +64,7 @@ def points(metric: Metric, **wanted: str) -> list[Any]:
     return found
 
 
-async def test_what_each_call_counts(metrics: Metrics, name_server: str, peer: Peer, topic: str) -> None:
+async def test_what_each_call_counts(metrics: Metrics, name_server: str, site: Peer, topic: str) -> None:
     handled = list[int]()
     options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
     consumer = PushConsumer(unique("group"), name_server=name_server, options=options)
@@ -102,7 +102,7 @@ async def test_what_each_call_counts(metrics: Metrics, name_server: str, peer: P
     ] == [5]
     [failed] = [point for point in sent.data.data_points if "error.type" in (point.attributes or {})]
     assert failed.value == 1
-    host, port = peer.address.rsplit(":", 1)
+    host, port = site.address.rsplit(":", 1)
     [point] = points(sent, server_port=int(port))  # type: ignore[arg-type]
     assert dict(point.attributes or {}) == {
         "messaging.system": "rocketmq",

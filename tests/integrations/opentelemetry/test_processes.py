@@ -96,20 +96,3 @@ def test_the_entry_point_is_an_instrumentor() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
     [value] = declared.values()
     assert issubclass(EntryPoint("rocketmq", value, GROUP).load(), BaseInstrumentor)
-
-
-def test_the_client_does_not_load_opentelemetry() -> None:
-    program = (
-        "import sys, firearrow.client.public, firearrow.client.blocking; "
-        "print([name for name in sys.modules if name.startswith(('opentelemetry', 'sqlalchemy', 'django', 'fastapi'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_without_opentelemetry_an_error_names_the_extra() -> None:
-    program = (
-        "import sys; sys.modules['opentelemetry'] = None\nimport firearrow.client.integrations.opentelemetry"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "pip install 'firearrow[opentelemetry]'" in done.stderr.splitlines()[-1]

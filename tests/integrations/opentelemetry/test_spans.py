@@ -100,7 +100,8 @@ def assert_server(span: ReadableSpan, address: str) -> None:
     assert (attributes(span)["server.address"], attributes(span)["server.port"]) == (host, int(port))
 
 
-async def test_a_send_and_its_handler(spans: Spans, name_server: str, peer: Peer, topic: str) -> None:
+async def test_a_send_and_its_handler(spans: Spans, every_site: Peer, topic: str) -> None:
+    name_server = every_site.name_server
     seen = list[tuple[int, object, str]]()
     consumer = PushConsumer(unique("group"), name_server=name_server, options=PUSH)
 
@@ -142,7 +143,7 @@ async def test_a_send_and_its_handler(spans: Spans, name_server: str, peer: Peer
         "messaging.rocketmq.message.type": "normal",
     }
     assert expected.items() <= found.items()
-    assert_server(send, peer.address)
+    assert_server(send, every_site.address)
     assert send.status.status_code is StatusCode.UNSET
 
     assert process.kind is SpanKind.CONSUMER
@@ -156,7 +157,7 @@ async def test_a_send_and_its_handler(spans: Spans, name_server: str, peer: Peer
         "messaging.rocketmq.consumption_model": "clustering",
     }
     assert expected.items() <= attributes(process).items()
-    assert_server(process, peer.address)
+    assert_server(process, every_site.address)
     [(current, user, traceparent)] = seen
     assert current == id_of(process), "the handler runs in its span"
     assert user == "Ann"
@@ -360,11 +361,11 @@ async def test_what_fails(spans: Spans, name_server: str, topic: str) -> None:
         return Retry(delay_level=1) if messages[0].reconsume_times == 1 else None
 
     async with Producer("web", name_server=name_server) as producer, consumer:
-        await producer.send(Message(topic, b"", tags="first"))
+        first = await producer.send(Message(topic, b"", tags="first"))
         with pytest.raises(MessageRefused):
             await producer.send(Message(topic, b"", properties={"": "x"}))
         with pytest.raises(BrokerError):
-            await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", 999))
+            await producer.send(Message(topic, b"x"), queue=MessageQueue(topic, first.queue.broker_name, 999))
         with pytest.raises(MessageRefused):
             producer.submit(Message(topic, b"x" * (5 << 20)))
         await producer.send(Message(topic, b"x"))

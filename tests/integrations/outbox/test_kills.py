@@ -12,8 +12,8 @@ from tests.interop.peers import Peer
 pytestmark = pytest.mark.skipif(lacking() is not None, reason=f"PostgreSQL: {lacking()}")
 
 
-def test_a_writer_is_killed_at_every_step(postgres: Postgres, peer: Peer) -> None:
-    with Scene(postgres, peer, peer.kind) as scene:  # type: ignore[arg-type]  # no case starts it again
+def test_a_writer_is_killed_at_every_step(postgres: Postgres, every_site: Peer) -> None:
+    with Scene(postgres, every_site, every_site.kind) as scene:  # type: ignore[arg-type]  # no case starts it again
         for number, step in enumerate(STEPS):
             scene.case(FACES[number % len(FACES)], step, "writer")
         assert scene.settle() == [6, 7], (

@@ -87,7 +87,7 @@ def insert(session: Session, number: int) -> None:
 
 
 def test_messages_follow_the_transaction(
-    outbox: Outbox, engine: Engine, peer: Peer, name_server: str, topic: str, delivered: list[bytes]
+    outbox: Outbox, engine: Engine, site: Peer, name_server: str, topic: str, delivered: list[bytes]
 ) -> None:
     """Two messages of one transaction; a block that fails; a statement that fails; a swallowed failure of a send."""
     with Producer(unique("shop"), name_server=name_server, checker=outbox.check) as producer:
@@ -114,7 +114,7 @@ def test_messages_follow_the_transaction(
         last = [b"last %d" % number for number in range(5)]
         eventually(lambda: len(set(delivered)) >= 7)
         assert set(delivered) == {b"1", b"1, too", *last}
-        if peer.kind == "firearrow":  # Apache's broker decides transactions in several threads
+        if site.kind == "firearrow":  # Apache's broker decides transactions in several threads
             assert [body for body in delivered if body in last] == last
         assert states(engine, producer.group) == ["C"] * 7, "rolled back at once, without a tombstone"
     with engine.connect() as connection:
