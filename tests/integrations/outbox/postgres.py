@@ -67,27 +67,30 @@ class Postgres:
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [*self._as_user, "postgres", "-D", str(self.folder / "data"), *options]
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
-        eventually(self._is_ready, 60, "PostgreSQL")
+        log = self.folder / "log"
 
-    def _is_ready(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
-        with suppress(psycopg.OperationalError), psycopg.connect(self.conninfo):
-            return True
-        return False
+        def is_ready() -> bool:
+            """A server that ended is started again: memory of the killed one was still in use."""
+            if self._process is None or self._process.poll() is not None:
+                with log.open("ab") as output:
+                    self._process = subprocess.Popen(command, stdout=output, stderr=output, cwd="/")
+            with suppress(psycopg.OperationalError), psycopg.connect(self.conninfo):
+                return True
+            return False
+
+        eventually(is_ready, 60, lambda: log.read_text()[-2000:])
 
     def kill(self) -> None:
         """SIGKILL to all processes."""
-        if self._process is None:
-            return
         process, self._process = self._process, None
-        pid = process.pid
-        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        for victim in (pid, *children):
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGSTOP)  # it starts no other
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in map(int, children):
             with suppress(ProcessLookupError):
-                os.kill(victim, signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
+        process.kill()
         process.wait()
         eventually(
             lambda: not any(Path(f"/proc/{child}/exe").exists() for child in children), what="its processes"
