@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from firearrow.client import ConsumeFromWhere
+
 SECRET_KEY = "example"
 DEBUG = os.environ.get("DEBUG") == "1"
 ALLOWED_HOSTS = ["*"]
@@ -19,5 +21,5 @@ DATABASES = {
 FIREARROW = {
     "PRODUCER_GROUP": "example-django-shop",
     "CHECKER": "firearrow.client.integrations.outbox.django.check",
-    "CONSUMER": {"batch_size": 16},
+    "CONSUMER": {"from_where": ConsumeFromWhere.FIRST_OFFSET, "batch_size": 16},
 }

@@ -118,7 +118,7 @@ def test_what_the_command_refuses(shop: Shop) -> None:
     path = shop.folder / "project.py"
     path.write_text(path.read_text().replace('"CONSUMER"', '"CONSUMERR"'))
     assert "FIREARROW: unknown CONSUMERR" in error()
-    path.write_text(path.read_text().replace('"CONSUMERR": {"batch_size"', '"CONSUMER": {"batch"'))
+    path.write_text(path.read_text().replace('"CONSUMERR": {', '"CONSUMER": {"batch": 1, '))
     assert "unexpected keyword argument 'batch'" in error()
     (shop.folder / "orders" / "consumers.py").write_text("")
     assert "declare some in consumers.py" in error()
