@@ -12,7 +12,7 @@ from firearrow.client import ConsumeFromWhere, PullConsumer, PullConsumerOptions
 from tests.integrations.conftest import unique
 
 PROGRAM = """
-import json, sys, time
+import json, os, sys, time
 import django
 from django.conf import settings
 
@@ -77,6 +77,10 @@ while (states(), states("other")) != (["C", "R"], ["C", "R"]) and time.monotonic
     time.sleep(0.05)
 found |= {"default": states(), "other": states("other"), "young": clean(producer().group)}
 found["old"] = clean(producer().group, keep_s=-10)
+child = os.fork()
+if child == 0:
+    os._exit(0 if producer().send(message("kept")).queue_offset >= 0 else 1)
+found["child"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print(json.dumps(found))
 """
 
@@ -95,6 +99,7 @@ async def test_django(name_server: str, topic: str, tmp_path: Path) -> None:
     assert "delayed" in found["refused"]
     assert (found["default"], found["other"]) == (["C", "R"], ["C", "R"])
     assert (found["young"], found["old"]) == (0, 2)
+    assert found["child"] == 0, "a child that was forked has a producer of its own"
     bodies = set[bytes]()
     options = PullConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
     async with PullConsumer(unique("reader"), name_server=name_server, options=options) as consumer:
