@@ -140,7 +140,7 @@ def job_name(options: SourceOptions) -> str:
 
 
 def selection(options: SourceOptions) -> dict[str, Any]:
-    """The options that say which messages are taken, as JSON."""
+    """The options that select messages, as JSON."""
     return {
         "topics": sorted({*options.topic, *options.topics}),
         "pattern": options.pattern,

@@ -58,4 +58,4 @@ def test_progress_of_a_stream(spark: "SparkSession", store: KnownStore, tmp_path
     assert progress.numInputRows == len(store.of(TOPIC))
     assert progress.observedMetrics["orders"].n == len(store.of(TOPIC))
     assert TOPIC in progress.sources[0].latestOffset
-    assert not progress.sources[0].metrics  # docs/SPARK_REFERENCE.md says so
+    assert not progress.sources[0].metrics  # as docs/SPARK_REFERENCE.md states
