@@ -1,6 +1,6 @@
 """What a producer or consumer reports of itself: events to listeners, and the record `Health`.
 
-Events state what has happened; a listener delays nothing but later events. Event loop only, except where it says.
+Events state what has happened; a listener delays nothing but later events. Event loop only, except where stated.
 """
 
 import asyncio

@@ -25,6 +25,7 @@ MODULES = (
     "firearrow.client.integrations.outbox.sqlalchemy",
     "firearrow.client.integrations.taskiq",
     "firearrow.client.integrations.topic_names",
+    "firearrow.client.integrations.kombu",
     "firearrow.client.integrations.faststream",
     "firearrow.client.integrations.faststream.fastapi",
     "firearrow.client.integrations.faststream.opentelemetry",

@@ -15,6 +15,10 @@ LINUX_ONLY = (
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import firearrow.client
+from django.conf import settings
+import django
+settings.configure(INSTALLED_APPS=["firearrow.client.integrations.django"])
+django.setup()
 for module in pkgutil.walk_packages(firearrow.client.__path__, "firearrow.client."):
     if module.name not in {left_out}:
         importlib.import_module(module.name)

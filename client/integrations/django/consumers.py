@@ -53,7 +53,7 @@ def handler(
     return declare
 
 
-def _name(function: Any) -> tuple[object, object]:  # noqa: ANN401
+def _name(function: Any) -> tuple[object, object]:
     return getattr(function, "__module__", None), getattr(function, "__qualname__", function)
 
 

@@ -86,7 +86,7 @@ def _new_producer() -> Producer:
     )
 
 
-def _options(kind: Any, key: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - three kinds of options
+def _options(kind: Any, key: str, given: Mapping[str, Any]) -> Any:
     try:
         return kind(**given)
     except TypeError as error:

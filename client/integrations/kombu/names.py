@@ -26,4 +26,5 @@ def retry_topics(group: str, topic: str) -> tuple[str, str]:
 
 
 def dead_letter_topic(queue: str) -> str:
+    """The topic with the tasks of a queue that were given up. ConfigError."""
     return DLQ + topic_of(queue)

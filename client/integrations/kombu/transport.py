@@ -34,7 +34,7 @@ TURN = 100
 class Inbox:
     """Messages for the consumers of one connection, from the loop thread to the thread of the connection.
 
-    `put`: any thread. A byte in the socket says that there are entries.
+    `put`: any thread. A byte in the socket means that there are entries.
     """
 
     def __init__(self) -> None:

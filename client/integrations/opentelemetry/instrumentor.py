@@ -64,7 +64,7 @@ RESERVED_BYTES = 2048
 """Of a message's properties: what the client and brokers add themselves."""
 
 
-class RocketMQInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its module has no types
+class RocketMQInstrumentor(BaseInstrumentor):
     """`instrument()` and `uninstrument()`; one for the process.
 
     Arguments of `instrument`: `tracer_provider` and `meter_provider` (default: the global ones), and `create_spans`:

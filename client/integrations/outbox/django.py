@@ -71,7 +71,7 @@ class _Rows(NamedTuple):
         return True
 
 
-def _table(using: str) -> Any:  # noqa: ANN401 - Django has no types
+def _table(using: str) -> Any:
     """Looked up when it is used: Django's applications are loaded by then."""
     return apps.get_model("firearrow", "OutboxRow").objects.using(using)
 

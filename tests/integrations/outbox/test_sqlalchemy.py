@@ -204,7 +204,7 @@ def test_two_checks_and_a_commit_at_once(outbox: Outbox, engine: Engine) -> None
             except (IntegrityError, OperationalError):
                 committed.append(False)
 
-        def check(found: Any = found, answers: list[TransactionState] = answers) -> None:  # noqa: ANN401
+        def check(found: Any = found, answers: list[TransactionState] = answers) -> None:
             while (answer := outbox.check(found)) is TransactionState.UNKNOWN:
                 pass
             answers.append(answer)
@@ -263,7 +263,7 @@ def test_a_block_that_ends_its_transaction_itself(
     assert set(delivered) == {b"committed", b"perhaps"}
 
 
-def test_what_is_refused(outbox: Outbox, engine: Engine, name_server: str, topic: str, tmp_path: Any) -> None:  # noqa: ANN401
+def test_what_is_refused(outbox: Outbox, engine: Engine, name_server: str, topic: str, tmp_path: Any) -> None:
     memory = create_engine("sqlite://")
     with pytest.raises(ConfigError, match="not one in memory"):
         Outbox(memory)

@@ -41,7 +41,7 @@ class Steps:
 
     def listen(self, engine: sqlalchemy.Engine) -> None:
         @event.listens_for(engine, "after_cursor_execute")
-        def executed(connection: Any, cursor: Any, statement: str, *_: object) -> None:  # noqa: ANN401
+        def executed(connection: Any, cursor: Any, statement: str, *_: object) -> None:
             if statement.startswith(f"INSERT INTO {ROW}"):
                 self.at("row")
 
