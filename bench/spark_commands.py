@@ -43,9 +43,9 @@ LIMIT_S = 1800
 GOALS = (
     ("replay, source to sink: own", "replay: own", 4.0),
     ("export, df.write: whole", "export: whole", 2.0),
-    ("sink, kafka tuned", "sink", 1.5),
+    ("sink, kafka tuned", "sink", 1.2),
     ("sink lz4, kafka tuned", "sink lz4", None),
-    ("micro-batches, kafka", "micro-batches", 2.0),
+    ("micro-batches, kafka", "micro-batches", 1.5),
     ("read, parquet snappy", "read", 1.0),
     ("read, parquet snappy", "scan", 1.0),
     ("tags, parquet snappy", "tags", None),

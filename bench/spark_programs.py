@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from firearrow import spark_tools
 
 KAFKA_TUNED = {
-    "kafka.batch.size": str(1 << 20),
+    "kafka.batch.size": str(256 << 10),
     "kafka.linger.ms": "20",
     "kafka.buffer.memory": str(128 << 20),
 }
