@@ -54,9 +54,10 @@ $python -m pip install --quiet --no-deps --no-compile --disable-pip-version-chec
     "$work"/firearrow-*.whl --requirement "$work/packages"
 version=$(basename "$work"/firearrow-*.whl | cut -d- -f2)+deb$release
 
-# what no broker and no command uses: the Spark tools, the modules of theirs, those for Python programs without asyncio
-# and for pytest, uvloop's tests
-rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/firearrow/client/threads"
+# what no broker and no command uses: the Spark tools, the modules of theirs, those for Python programs without asyncio,
+# for frameworks and for pytest, uvloop's tests
+rm -rf "${library:?}/bin" "$library/firearrow/spark_tools" "$library/pyspark_firearrow" "$library/firearrow/client/threads" \
+    "$library/firearrow/client/integrations"
 rm "$library/firearrow/client/pytest_plugin.py" "$library/firearrow/client/blocking.py" "$library/firearrow/client/store.py" \
     "$library/firearrow/_native/offline/index_reader.py" "$library/firearrow/client/public.py" \
     "$library/firearrow/client/local_broker.py"
