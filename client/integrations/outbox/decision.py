@@ -15,14 +15,15 @@ this id impossible from then on, then the answer is ROLLBACK.
 """
 
 import logging
+import os
 import time
 from dataclasses import replace
 from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import Message, Property
-from firearrow.client.send.prepare import unique_ids
 from firearrow.client.send.transactions import TransactionState
 
 log = logging.getLogger("firearrow.client")
@@ -76,5 +77,10 @@ def undecided(message: ReceivedMessage, error: Exception) -> TransactionState:
 
 
 def with_new_id(message: Message) -> Message:
-    """A copy with an id of its own, also if the message was sent before."""
-    return replace(message, unique_id=unique_ids().next())
+    """A copy with an id of its own, also if the message was sent before.
+
+    In RocketMQ's form, with the time, but with random bytes for address and process: a stranger who can send half
+    messages cannot guess the id of the next transaction, and so has no tombstone stored that would abort it.
+    """
+    random = os.urandom(10)
+    return replace(message, unique_id=UniqueIds(random[:4], int.from_bytes(random[4:6]), random[6:]).next())

@@ -5,10 +5,10 @@ firearrow.client. Several services may share a table: a row belongs to a produce
 """
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 try:
     from sqlalchemy import (
@@ -31,6 +31,7 @@ try:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
     from sqlalchemy.orm import Session
     from sqlalchemy.pool import SingletonThreadPool, StaticPool
+    from sqlalchemy.sql.functions import count
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "sqlalchemy is missing: pip install 'firearrow[sqlalchemy]'", name="sqlalchemy"
@@ -38,7 +39,7 @@ except ModuleNotFoundError as error:
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
-from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.base.message import Message
 from firearrow.client.integrations.outbox.decision import (
     COMMITTED,
@@ -57,6 +58,8 @@ from firearrow.client.send.transactions import TransactionState
 
 UNDECIDED = (OperationalError, InterfaceError, PoolTimeoutError, OSError)
 """What a database raises that does not answer, or has the transaction open."""
+IDS_AT_ONCE = 1000
+"""Databases limit the parameters of a statement."""
 Half = TypeVar("Half", blocking.Transaction, transactions.Transaction)
 
 __all__ = ["AsyncOutbox", "AsyncOutboxTransaction", "Outbox", "OutboxTransaction"]
@@ -132,17 +135,53 @@ class _OutboxTable:
         """Insert the row of a message. ConfigError: the session does not decide about rows that checks read."""
         assert transaction_id is not None
         row = _row(self.table, group, transaction_id, COMMITTED)
+        if isinstance(session.get_bind(clause=row), Connection):
+            raise ConfigError(
+                "the session is bound to a connection, whose transaction may be rolled back after the session's "
+                "commit: bind it to an engine"
+            )
         connection = session.connection(bind_arguments={"clause": row})
         url, own = connection.engine.url, self._engine.url
         if (url.host, url.port, url.database) != (own.host, own.port, own.database):
             raise ConfigError(f"the session uses {url!r}, the outbox {own!r}: checks would find no rows")
-        if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+        if _commits_each_statement(connection):
             raise ConfigError(
                 "the session commits each statement (AUTOCOMMIT): an outbox needs a transaction"
             )
         if session.in_nested_transaction():
             raise ConfigError("a savepoint is open, which may be rolled back alone: send outside of it")
-        session.execute(row)
+        session.execute(row, execution_options=self._schemas())
+
+    def _confirm(self, session: Session, group: str, ids: Sequence[str]) -> None:
+        """Before the commit: an error that the block has caught may have aborted the transaction, which PostgreSQL
+        rolls back at COMMIT without an error. ClientError, or what the database raises: nothing is committed."""
+        columns = self.table.c
+        for at in range(0, len(ids), IDS_AT_ONCE):
+            some = ids[at : at + IDS_AT_ONCE]
+            query = select(count()).where(columns.producer_group == group, columns.transaction_id.in_(some))
+            if session.scalar(query, execution_options=self._schemas()) != len(some):
+                raise ClientError(
+                    "rows of messages are not in the SQL transaction: the block has rolled it back"
+                )
+
+    def _schemas(self) -> dict[str, Any]:
+        """The session may have a schema for each customer, but checks read one table."""
+        return {
+            "schema_translate_map": self._engine.get_execution_options().get("schema_translate_map") or {}
+        }
+
+
+def _commits_each_statement(connection: Connection) -> bool:
+    """AUTOCOMMIT: of the session, of its engine, or of the driver."""
+    driver = connection.connection.dbapi_connection
+    assert driver is not None
+    try:
+        autocommit = connection.dialect.detect_autocommit_setting(driver)
+    except NotImplementedError:
+        return connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    if connection.dialect.name == "sqlite":  # an event of the program may have begun a transaction
+        return autocommit and not connection.connection.driver_connection.in_transaction  # type: ignore[union-attr]
+    return autocommit
 
 
 class _Decisions(Generic[Half]):
@@ -154,8 +193,13 @@ class _Decisions(Generic[Half]):
 
     def raise_failure(self) -> None:
         """What a send raised, also if the block has caught it."""
-        if self._failed is not None:
+        if isinstance(self._failed, Exception):
             raise self._failed
+        if self._failed is not None:  # the block has caught a cancellation: this task is not cancelled
+            raise ClientError("a send was cancelled, so the SQL transaction is rolled back") from self._failed
+
+    def ids(self) -> list[str]:
+        return [half.id for half in self._sent]
 
     def leave_unknown(self) -> None:
         """The SQL transaction is being committed, or the block has ended it itself: only the table knows how."""
@@ -262,6 +306,8 @@ class Outbox(_OutboxTable):
             try:
                 yield made
                 made.raise_failure()
+                if own.get_transaction() is sql:
+                    self._confirm(own, producer.group, made.ids())
             except BaseException:
                 if not sql.is_active:
                     made.leave_unknown()
@@ -319,6 +365,8 @@ class AsyncOutbox(_OutboxTable):
             try:
                 yield made
                 made.raise_failure()
+                if own.get_transaction() is sql:
+                    await own.run_sync(self._confirm, producer.group, made.ids())
             except BaseException:
                 if not sql.is_active:
                     made.leave_unknown()

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
 from firearrow.client import (
+    ClientError,
     ConfigError,
     ConsumeFromWhere,
     Message,
@@ -26,6 +27,7 @@ from firearrow.client import (
 from firearrow.client import Producer as AsyncProducer
 from firearrow.client.blocking import Producer
 from firearrow.client.blocking import PushConsumer as BlockingConsumer
+from firearrow.client.integrations.outbox.decision import with_new_id
 from firearrow.client.integrations.outbox.sqlalchemy import AsyncOutbox, Outbox
 from tests.integrations.conftest import unique
 from tests.interop.peers import Peer
@@ -311,6 +313,76 @@ def test_an_error_of_the_commit_is_decided_by_the_table(
     assert set(delivered) == {b"made"}
 
 
+def test_a_transaction_that_the_database_gave_up(
+    outbox: Outbox, engine: Engine, name_server: str, topic: str, delivered: list[bytes]
+) -> None:
+    """PostgreSQL answers COMMIT with a rollback, without an error, after a statement that failed."""
+    with Producer(unique("shop"), name_server=name_server, checker=outbox.check) as producer:
+        if engine.dialect.name == "postgresql":
+            with pytest.raises(SQLAlchemyError, match="aborted"), outbox.begin(producer) as transaction:  # noqa: PT012
+                transaction.send(Message(topic, b"aborted"))
+                with pytest.raises(SQLAlchemyError):
+                    transaction.session.execute(text("select 1 / 0"))
+        with pytest.raises(ClientError, match="rolled it back"), outbox.begin(producer) as transaction:  # noqa: PT012
+            transaction.send(Message(topic, b"rolled back"))
+            transaction.session.execute(text("rollback"))
+        with outbox.begin(producer) as transaction:
+            transaction.send(Message(topic, b"last"))
+        eventually(lambda: b"last" in delivered)
+        assert set(delivered) == {b"last"}
+        assert states(engine, producer.group) == ["C"]
+
+
+def test_sessions_that_do_not_decide(outbox: Outbox, engine: Engine, name_server: str, topic: str) -> None:
+    """The driver commits each statement; an outer transaction may be rolled back after the session's commit."""
+    own = {"isolation_level": None} if engine.dialect.name == "sqlite" else {"autocommit": True}
+    commits_all = create_engine(engine.url, isolation_level="AUTOCOMMIT")
+    driver_commits = create_engine(engine.url, connect_args=own)
+    with Producer(unique("shop"), name_server=name_server, checker=outbox.check) as producer:
+        for bind in (commits_all, driver_commits):
+            with (
+                Session(bind) as session,
+                pytest.raises(ConfigError, match="AUTOCOMMIT"),
+                outbox.begin(producer, session) as transaction,
+            ):
+                transaction.send(Message(topic, b"x"))
+            bind.dispose()
+        with (
+            engine.connect() as connection,
+            connection.begin(),
+            Session(connection) as session,
+            pytest.raises(ConfigError, match="bound to a connection"),
+            outbox.begin(producer, session) as transaction,
+        ):
+            transaction.send(Message(topic, b"x"))
+    assert states(engine, producer.group) == []
+
+
+def test_sessions_of_another_schema_use_the_table_of_checks(
+    outbox: Outbox, engine: Engine, name_server: str, topic: str
+) -> None:
+    """As programs with a schema for each of their customers do."""
+    other = "main" if engine.dialect.name == "sqlite" else "customer"
+    if other == "customer":
+        with engine.begin() as connection:
+            connection.execute(text(f"create schema if not exists {other}"))
+            mapped = connection.execution_options(schema_translate_map={None: other})
+            outbox.metadata.create_all(mapped)
+    of_customer = engine.execution_options(schema_translate_map={None: other})
+    with Producer(unique("shop"), name_server=name_server, checker=outbox.check) as producer:
+        with Session(of_customer) as session, outbox.begin(producer, session) as transaction:
+            transaction.send(Message(topic, b"x"))
+        assert states(engine, producer.group) == ["C"]
+
+
+def test_ids_cannot_be_guessed() -> None:
+    """Otherwise a stranger's half message with the next id had a tombstone stored, which aborts that transaction."""
+    ids = {with_new_id(Message("topic", b"")).unique_id or "" for _ in range(100)}
+    assert len({each[:20] for each in ids}) == 100
+    assert {len(each) for each in ids} == {32}
+    assert len({each[20:27] for each in ids}) <= 2, "the time, by which brokers look for ids"
+
+
 async def test_async(url: str, outbox: Outbox, engine: Engine, name_server: str, topic: str) -> None:
     """The same rules with AsyncSession: commit, failure, cancellation, a check while it is open."""
     delivered: list[bytes] = []
@@ -333,6 +405,11 @@ async def test_async(url: str, outbox: Outbox, engine: Engine, name_server: str,
             async with async_outbox.begin(producer) as transaction:
                 await transaction.send(Message(topic, b"2"))
                 await transaction.session.execute(text("insert into orders values (1)"))
+        with pytest.raises(ClientError, match="cancelled"):  # noqa: PT012
+            async with async_outbox.begin(producer) as transaction:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0):
+                        await transaction.send(Message(topic, b"too slow"))
         async with async_outbox.begin(producer) as transaction:
             await transaction.send(Message(topic, b"slow"))
             await eventually_async(lambda: answers.get(b"slow"))
