@@ -33,6 +33,8 @@ TABLE = "firearrow_outbox"
 GROUP_CHARS, ID_CHARS = 255, 64
 KEEP_S = 7 * 86400.0
 """More than a broker keeps half messages: `fileReservedTime` is 72 hours."""
+CLEAN_AFTER_S = 3600.0
+"""How much longer rows stay: a half message is younger than its row, and clocks of hosts differ."""
 LOCK_WAIT_MS = 1000
 """How long a check waits for an open SQL transaction before it answers UNKNOWN."""
 ANSWERS = {COMMITTED: TransactionState.COMMIT, ROLLED_BACK: TransactionState.ROLLBACK}
@@ -66,6 +68,11 @@ def decide(rows: Rows, message: ReceivedMessage, keep_s: float) -> TransactionSt
             return TransactionState.ROLLBACK
         state = rows.find(group, transaction_id)
     return ANSWERS.get(state or "", TransactionState.UNKNOWN)
+
+
+def deleted_before(keep_s: float) -> int:
+    """Rows of before this time, in seconds, are of half messages that `decide` takes for too old."""
+    return int(time.time() - keep_s - CLEAN_AFTER_S)
 
 
 def undecided(message: ReceivedMessage, error: Exception) -> TransactionState:

@@ -32,6 +32,7 @@ from firearrow.client.integrations.outbox.decision import (
     LOCK_WAIT_MS,
     ROLLED_BACK,
     decide,
+    deleted_before,
     undecided,
     with_new_id,
 )
@@ -112,25 +113,27 @@ def send(
         kept = half.pop_all()
 
     def committed() -> None:
-        sent.commit()
-        kept.close()
+        """PostgreSQL's COMMIT rolls back without an error if the block has caught the one of a statement."""
+        with kept:
+            if _Rows(using).find(sender.group, sent.id) == COMMITTED:
+                sent.commit()
 
     transaction.on_commit(committed, using=using, robust=True)
     message.unique_id = own.unique_id
 
 
-def check(message: ReceivedMessage, *, keep_s: float = KEEP_S) -> TransactionState:
+def check(message: ReceivedMessage) -> TransactionState:
     """The `checker` of producers. It asks the database that `send` used."""
     close_old_connections()
     try:
-        return decide(_Rows(message.get_property(DATABASE) or DEFAULT_DB_ALIAS), message, keep_s)
+        return decide(_Rows(message.get_property(DATABASE) or DEFAULT_DB_ALIAS), message, KEEP_S)
     except (OperationalError, InterfaceError) as error:
         return undecided(message, error)
     finally:
         close_old_connections()
 
 
-def clean(group: str, *, using: str = DEFAULT_DB_ALIAS, keep_s: float = KEEP_S) -> int:
-    """Delete the rows of a producer group that are older than `keep_s`; their number."""
-    old = _table(using).filter(producer_group=group, created_s__lt=int(time.time() - keep_s))
+def clean(group: str, *, using: str = DEFAULT_DB_ALIAS) -> int:
+    """Delete the rows of a producer group that no check needs any more; their number."""
+    old = _table(using).filter(producer_group=group, created_s__lt=deleted_before(KEEP_S))
     return int(old.delete()[0])

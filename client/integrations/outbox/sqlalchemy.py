@@ -50,6 +50,7 @@ from firearrow.client.integrations.outbox.decision import (
     ROLLED_BACK,
     TABLE,
     decide,
+    deleted_before,
     undecided,
     with_new_id,
 )
@@ -102,7 +103,8 @@ def _row(table: Table, group: str, transaction_id: str, state: str) -> Insert:
 class _OutboxTable:
     """`table` is in `metadata`: create it with `metadata.create_all`, or by a migration.
 
-    `keep_s`: how long rows are kept. Half messages that are older are not decided any more.
+    `keep_s`: how long rows are kept, and an hour longer. Half messages that are older are not decided any more. All
+    programs that share the table need the same.
     """
 
     def __init__(self, engine: Engine, table: str, metadata: MetaData | None, keep_s: float) -> None:
@@ -126,7 +128,7 @@ class _OutboxTable:
 
     def _clean(self, connection: Connection, group: str) -> int:
         columns = self.table.c
-        old = columns.created_s < int(time.time() - self.keep_s)
+        old = columns.created_s < deleted_before(self.keep_s)
         deleted = connection.execute(delete(self.table).where(columns.producer_group == group, old))
         connection.commit()
         return deleted.rowcount
@@ -328,7 +330,7 @@ class Outbox(_OutboxTable):
             return undecided(message, error)
 
     def clean(self, group: str) -> int:
-        """Delete the rows of a producer group that are older than `keep_s`; their number."""
+        """Delete the rows of a producer group that no check needs any more; their number."""
         with self.engine.connect() as connection:
             return self._clean(connection, group)
 
@@ -387,6 +389,6 @@ class AsyncOutbox(_OutboxTable):
             return undecided(message, error)
 
     async def clean(self, group: str) -> int:
-        """Delete the rows of a producer group that are older than `keep_s`; their number."""
+        """Delete the rows of a producer group that no check needs any more; their number."""
         async with self.engine.connect() as connection:
             return await connection.run_sync(self._clean, group)

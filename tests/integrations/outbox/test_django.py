@@ -32,10 +32,11 @@ settings.configure(
 )
 django.setup()
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connections, transaction
 from firearrow.client import Message, MessageRefused
 from firearrow.client.integrations.django import producer
 from firearrow.client.integrations.django.models import OutboxRow
+from firearrow.client.integrations.outbox.decision import CLEAN_AFTER_S, KEEP_S
 from firearrow.client.integrations.outbox.django import clean, send
 
 for name in databases:
@@ -66,6 +67,9 @@ with transaction.atomic():
         found["refused"] = str(error)
 with transaction.atomic("other"):
     send(message("other"), using="other")
+with transaction.atomic():
+    send(message("aborted"))
+    connections["default"].cursor().execute("rollback")  # as PostgreSQL at the COMMIT, after an error that is caught
 try:
     with transaction.atomic("other"):
         send(message("other, rolled back"), using="other")
@@ -73,10 +77,11 @@ try:
 except KeyError:
     pass
 deadline = time.monotonic() + 60
-while (states(), states("other")) != (["C", "R"], ["C", "R"]) and time.monotonic() < deadline:
+while (states(), states("other")) != (["C", "R", "R"], ["C", "R"]) and time.monotonic() < deadline:
     time.sleep(0.05)
 found |= {"default": states(), "other": states("other"), "young": clean(producer().group)}
-found["old"] = clean(producer().group, keep_s=-10)
+OutboxRow.objects.update(created_s=time.time() - KEEP_S - 2 * CLEAN_AFTER_S)
+found["old"] = clean(producer().group)
 child = os.fork()
 if child == 0:
     os._exit(0 if producer().send(message("kept")).queue_offset >= 0 else 1)
@@ -97,8 +102,8 @@ async def test_django(name_server: str, topic: str, tmp_path: Path) -> None:
     found: dict[str, Any] = json.loads(done.stdout)
     assert "transaction.atomic()" in found["without"]
     assert "delayed" in found["refused"]
-    assert (found["default"], found["other"]) == (["C", "R"], ["C", "R"])
-    assert (found["young"], found["old"]) == (0, 2)
+    assert (found["default"], found["other"]) == (["C", "R", "R"], ["C", "R"])
+    assert (found["young"], found["old"]) == (0, 3)
     assert found["child"] == 0, "a child that was forked has a producer of its own"
     bodies = set[bytes]()
     options = PullConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)

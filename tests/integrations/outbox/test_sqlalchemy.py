@@ -27,7 +27,7 @@ from firearrow.client import (
 from firearrow.client import Producer as AsyncProducer
 from firearrow.client.blocking import Producer
 from firearrow.client.blocking import PushConsumer as BlockingConsumer
-from firearrow.client.integrations.outbox.decision import with_new_id
+from firearrow.client.integrations.outbox.decision import CLEAN_AFTER_S, with_new_id
 from firearrow.client.integrations.outbox.sqlalchemy import AsyncOutbox, Outbox
 from tests.integrations.conftest import unique
 from tests.interop.peers import Peer
@@ -230,7 +230,8 @@ def test_groups_are_apart_and_old_rows_are_deleted(outbox: Outbox, engine: Engin
     assert outbox.check(same) is TransactionState.ROLLBACK
     mine: Any = Found(one, "id")
     assert outbox.check(mine) is TransactionState.COMMIT
-    short = Outbox(engine, keep_s=-10)
+    assert Outbox(engine, keep_s=-10).clean(one) == 0, "a half message is younger than its row"
+    short = Outbox(engine, keep_s=-CLEAN_AFTER_S - 10)
     assert short.clean(one) == 1
     assert short.clean(one) == 0
     assert states(engine, other) == ["R"]
