@@ -8,14 +8,22 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.lake.progress import HistoryExpired, Progress, TableChanged
 
 LIMITS = (16, 1024, None)
 """How many commits are looked at first, then, and at last."""
+WITHOUT_HISTORY = "#?"
+"""deltalake reads and writes tables with these characters in their name, but finds no commits of them."""
 
 
 class DeltaLakeTable:
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
+        """InvalidOption: the offsets of such a table could not be found again."""
+        if not set(WITHOUT_HISTORY).isdisjoint(uri):
+            raise InvalidOption(
+                f"{uri}: the name of a Delta table may not have {' or '.join(WITHOUT_HISTORY)}"
+            )
         self._uri = uri
         self._storage_options = dict(storage_options or {})
         self._table: DeltaTable | None = None
@@ -30,7 +38,7 @@ class DeltaLakeTable:
         except TableNotFoundError:
             self._table = None
             return None
-        oldest = self._table.version()
+        oldest = self._table.version() + 1  # its commit may be missing as well
         for limit in LIMITS:
             for commit in self._current(self._table, limit, job):
                 oldest = int(commit["version"])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from firearrow.client import blocking
 from firearrow.client.base.message import Message
@@ -331,6 +332,31 @@ def test_the_command(
     assert "has taken other messages so far" in capfd.readouterr().err
     assert main([*words, "--source-option", "x"]) == 2
     assert main([*lake.arguments(), "--path", str(lake.folder / "nothing")]) == 2
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "ü", "~", "a#b", "a?b"])
+def test_names_of_delta_tables(
+    store: KnownStore, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    """deltalake finds no commits, and so no offsets, of some names: each run would append all messages again."""
+    words = [f"{tmp_path}/{name}/x", "--format", "delta", "--path", str(store.root), "--topic", TOPIC]
+    if not set("#?").isdisjoint(name):
+        assert main(words) == 2
+        assert "may not have # or ?" in capfd.readouterr().err
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert (main(words), main(words)) == (0, 0)
+    assert f"{name}/x: 0 messages appended" in capfd.readouterr().out
+
+
+def test_a_delta_table_without_its_first_commit(store: KnownStore, tmp_path: Path) -> None:
+    lake = lake_of("delta", tmp_path)
+    lake.export(store.root, TOPIC)
+    lake.expire()
+    DeltaTable(tmp_path / "delta").create_checkpoint()
+    (tmp_path / "delta" / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(HistoryExpired):
+        lake.export(store.root, TOPIC)
 
 
 def test_a_catalog_that_is_not_configured(store: KnownStore, capfd: pytest.CaptureFixture[str]) -> None:
