@@ -7,6 +7,14 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 
 
+def error_text(error: BaseException) -> str:
+    """Its text, also if `__str__`, which may be the program's, raises."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its __str__ failed)"
+
+
 class RocketMQError(Exception):
     """The base of all errors of the client. They can be copied and pickled."""
 

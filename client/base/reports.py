@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from firearrow.client.base import greenlets
+from firearrow.client.base.errors import error_text
 from firearrow.client.base.hooks import is_coroutine_function
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import Namespace
@@ -100,9 +101,9 @@ class LastError:
         """When, ms since 1970, and its text."""
 
     def set(self, error: BaseException | str) -> None:
-        text = error if isinstance(error, str) else str(error) or type(error).__name__
+        text = error if isinstance(error, str) else error_text(error) or type(error).__name__
         if isinstance(error, BaseException) and not type(error).__module__.startswith("firearrow"):
-            text = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {error_text(error)}"
         self.value = now_ms(), text
 
 

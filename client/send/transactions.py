@@ -21,7 +21,14 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_api.message_queries import decode_offset_id
 from firearrow.client.base.call_hooks import Call, CallKind, call_hooks
 from firearrow.client.base.compression import open_body
-from firearrow.client.base.errors import ClientError, ConfigError, MessageRefused, NotRunning, RocketMQError
+from firearrow.client.base.errors import (
+    ClientError,
+    ConfigError,
+    MessageRefused,
+    NotRunning,
+    RocketMQError,
+    error_text,
+)
 from firearrow.client.base.hooks import (
     EndTransactionContext,
     EndTransactionHook,
@@ -153,7 +160,9 @@ class Transactions:
                 state,
             )
             if error is not None:
-                request.remark = f"executeLocalTransactionBranch exception: {type(error).__name__}: {error}"
+                request.remark = (
+                    f"executeLocalTransactionBranch exception: {type(error).__name__}: {error_text(error)}"
+                )
             if call_hooks and state is not TransactionState.UNKNOWN:
                 caller = caller_of(instance, self._namespace, self._sender.group)
                 with Call(CallKind.SETTLE, state.name.lower(), caller, [half], queue=sent.queue):
@@ -341,7 +350,9 @@ class TransactionChecks:
             from_check=True,
         )
         if failure is not None:
-            decision.remark = f"checkLocalTransactionState Exception: {type(failure).__name__}: {failure}"
+            decision.remark = (
+                f"checkLocalTransactionState Exception: {type(failure).__name__}: {error_text(failure)}"
+            )
         await self._sender.instance.channels.oneway(address, decision)
 
     async def _check(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:

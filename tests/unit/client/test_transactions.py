@@ -152,6 +152,19 @@ async def test_an_exception_rolls_back_and_goes_on(sender: Sender, transactions:
     )
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+async def test_an_exception_without_a_text_rolls_back(sender: Sender, transactions: Transactions) -> None:
+    with pytest.raises(Unprintable):
+        async with begun(transactions):
+            raise Unprintable
+    [sent] = sender.instance.channels.sent
+    assert "Unprintable" in (sent.remark or "")
+
+
 async def test_a_block_that_is_cancelled_leaves_it_open(sender: Sender, transactions: Transactions) -> None:
     async def block() -> None:
         async with begun(transactions):
