@@ -38,6 +38,7 @@ except ModuleNotFoundError as error:
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.call_hooks import Call, CallKind, add_call_hook, remove_call_hook
+from firearrow.client.base.errors import error_text
 from firearrow.client.base.message import PROPERTIES_BYTES_MAX, Message
 from firearrow.client.integrations.opentelemetry.attributes import (
     BATCH_COUNT,
@@ -224,14 +225,16 @@ class CallSpans:
         if call.kind is CallKind.SEND and len(call.messages) == 1 and call.messages[0].unique_id:
             late[MESSAGE_ID] = call.messages[0].unique_id
         span.set_attributes(late)
-        if failure is not None:
+        try:
+            if failure is not None:
+                text = None if call.error is None else error_text(call.error)
+                span.set_status(Status(StatusCode.ERROR, text))
             if isinstance(call.error, Exception):
                 span.record_exception(call.error)
-            span.set_status(Status(StatusCode.ERROR, None if call.error is None else str(call.error)))
-        span.end(ended_ns)
-        self._measure(
-            call, for_metrics(call.extra[ATTRIBUTES] | late), (ended_ns - call.began_ns) / 1e9, span
-        )
+        finally:  # the text of an error is the program's code, which may raise
+            span.end(ended_ns)
+            took_s = (ended_ns - call.began_ns) / 1e9
+            self._measure(call, for_metrics(call.extra[ATTRIBUTES] | late), took_s, span)
 
     def _measure(self, call: Call, attributes: Attributes, took_s: float, span: Span) -> None:
         context = set_span_in_context(span)
