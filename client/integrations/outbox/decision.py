@@ -55,6 +55,10 @@ def decide(rows: Rows, message: ReceivedMessage, keep_s: float) -> TransactionSt
     group, transaction_id = message.get_property(Property.PRODUCER_GROUP), message.transaction_id
     if not group or not transaction_id:
         raise ConfigError(f"message {message.message_id} has no producer group or no transaction id")
+    if len(group) > GROUP_CHARS or len(transaction_id) > ID_CHARS:
+        raise ConfigError(
+            f"no message of an outbox has the id {transaction_id[:ID_CHARS]}… ({len(transaction_id)})"
+        )
     state = rows.find(group, transaction_id)
     if state is None:
         if message.born_timestamp / 1000 < time.time() - keep_s:

@@ -237,6 +237,9 @@ def test_groups_are_apart_and_old_rows_are_deleted(outbox: Outbox, engine: Engin
     assert states(engine, other) == ["R"]
     old: Any = Found(one, "id", age_s=outbox.keep_s + 60)
     assert outbox.check(old) is TransactionState.UNKNOWN
+    strange: Any = Found(one, "x" * 65)
+    with pytest.raises(ConfigError, match="no message of an outbox"):
+        outbox.check(strange)
     assert states(engine, one) == []
 
 
