@@ -140,7 +140,7 @@ cdef int put_rare(Writer out, object message) except -1:
         delays += 1
     if message.delay_s is not None:
         put_property(
-            out, "TIMER_DELAY_MS", number_text("delay_s in ms", round(message.delay_s * 1000), LONG_MAX)
+            out, "TIMER_DELAY_MS", number_text("delay_s in ms", milliseconds(message.delay_s), LONG_MAX)
         )
         delays += 1
     if message.deliver_at_ms is not None:
@@ -153,9 +153,16 @@ cdef int put_rare(Writer out, object message) except -1:
     return 0
 
 
+cdef object milliseconds(object seconds):
+    try:
+        return round(seconds * 1000)
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError(f"delay_s: {seconds!r:.40} is not a number of seconds") from None
+
+
 cdef str number_text(str name, object number, object most):
     if not isinstance(number, int) or not 0 <= number <= most:
-        raise ValueError(f"{name}: {number!r} is not a whole number within 0..{most}")
+        raise ValueError(f"{name}: {number!r:.40} is not a whole number within 0..{most}")
     return str(int(number))
 
 
