@@ -15,7 +15,7 @@ from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, Rock
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.base.service_state import Startable, now_ms
 from firearrow.client.consumers.pop_consumer import PopConsumer
-from firearrow.client.integrations.task_producer import DUE_MS, TaskOptions, TaskProducer
+from firearrow.client.integrations.task_producer import DUE_MS, DUE_MS_MAX, TaskOptions, TaskProducer
 
 log = logging.getLogger("firearrow.client")
 
@@ -31,7 +31,6 @@ AGAIN_S = 1.0
 """Pause after a task could not be settled."""
 SETTLE_S = 3.0
 """How long a close waits for tasks that are being settled."""
-DIGITS_MAX = 15
 
 
 class TaskConsumer(Startable):
@@ -242,4 +241,4 @@ class TaskConsumer(Startable):
 def _due_ms(message: ReceivedMessage) -> int:
     """0: at once, also if the property has no valid value."""
     text = message.get_property(DUE_MS) or ""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(DUE_MS_MAX)) else 0

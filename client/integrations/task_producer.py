@@ -14,6 +14,8 @@ from firearrow.client.send.producer import Producer
 
 DUE_MS = "TASK_DUE_MS"
 """The property with the time of a delayed task (ms since 1970)."""
+DUE_MS_MAX = 10**15 - 1
+"""The year 33658: what is later is a mistake."""
 AGAIN_S = 0.5
 """Pause after a send that no broker answered."""
 
@@ -85,8 +87,10 @@ class TaskProducer(Startable):
     ) -> None:
         """Store a task, which workers get at `due_ms`. Brokers find it by the key `task_id` and the tag `task_name`.
 
-        ClientError: it was not stored, or no broker confirmed it.
+        ConfigError: it is due too late. ClientError: it was not stored, or no broker confirmed it.
         """
+        if due_ms is not None and due_ms > DUE_MS_MAX:
+            raise ConfigError("a task must be due before the year 33658")
         message = Message(topic, body, tags=task_name or None, keys=task_id.split())
         if due_ms is not None and due_ms > now_ms():
             message.properties[DUE_MS] = str(due_ms)

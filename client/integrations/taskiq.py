@@ -16,7 +16,7 @@ from firearrow.client.base.options import ClientOptions, client_options
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.integrations.task_consumer import TaskConsumer
-from firearrow.client.integrations.task_producer import TaskOptions, TaskProducer
+from firearrow.client.integrations.task_producer import DUE_MS_MAX, TaskOptions, TaskProducer
 from firearrow.client.integrations.topic_names import topic_of
 
 try:
@@ -104,7 +104,7 @@ class RocketMQBroker(AsyncBroker):
             message.message,
             task_id=message.task_id,
             task_name=message.task_name,
-            due_ms=None if delay_s is None else now_ms() + math.ceil(delay_s * 1000),
+            due_ms=None if delay_s is None else now_ms() + math.ceil(min(delay_s, DUE_MS_MAX) * 1000),
             priority=None if priority is None else int(priority),
         )
 
@@ -172,5 +172,5 @@ def _number(labels: dict[str, Any], name: str) -> float | None:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ConfigError(f"the label {name} must be a number, not {text!r}")
+        raise ConfigError(f"the label {name} must be a number, not {text!r:.40}")
     return number

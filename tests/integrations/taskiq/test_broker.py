@@ -325,6 +325,30 @@ async def test_payloads_of_strangers_do_not_stop_a_worker(site: Peer, name: str)
     await broker.shutdown()
 
 
+async def test_a_task_whose_middleware_raises_comes_again_after_the_stop(site: Peer, name: str) -> None:
+    """taskiq does not acknowledge it."""
+    ran: list[int] = []
+
+    class Raises(TaskiqMiddleware):
+        def post_execute(self, *_: object) -> None:
+            if len(ran) == 1:
+                raise ValueError
+
+    for runs in (1, 2):
+        broker = made(site, name).with_middlewares(Raises())
+
+        @broker.task(task_name=name)
+        async def note() -> None:
+            ran.append(1)
+
+        await broker.startup()
+        if not ran:
+            await note.kiq()
+        async with worker(broker):
+            await eventually_async(lambda wanted=runs: len(ran) == wanted)
+        await broker.shutdown()
+
+
 def message_of(task_name: str, *args: object) -> dict[str, object]:
     return TaskiqMessage(task_id="1", task_name=task_name, labels={}, args=[*args], kwargs={}).model_dump()
 
@@ -344,7 +368,13 @@ async def test_errors_state_what_to_do(site: Peer, name: str) -> None:
     assert f"topic {name} does not exist: create it (`firearrow topic create {name}`)" in str(
         no_topic.value.__cause__
     )
-    for labels in ({"delay": "soon"}, {"delay": "nan"}, {"priority": "high"}):
+    for labels in (
+        {"delay": "soon"},
+        {"delay": "nan"},
+        {"delay": 1e16},  # has more digits than a worker reads: the task would come too early
+        {"delay": 1e307},
+        {"priority": "high"},
+    ):
         with pytest.raises(SendTaskError) as no_number:
             await note.kicker().with_labels(**labels).kiq()
         assert isinstance(no_number.value.__cause__, ConfigError)
