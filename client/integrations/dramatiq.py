@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import ClientError, ConfigError, MessageRefused, NotRunning
+from firearrow.client.base.errors import ClientError, ConfigError, MessageRefused, NotRunning, RocketMQError
 from firearrow.client.base.options import ClientOptions, client_options
 from firearrow.client.integrations.task_producer import TaskOptions
 from firearrow.client.integrations.task_session import BlockingTaskSession, QueueCounts
@@ -39,7 +39,16 @@ def __dir__() -> list[str]:
 
 
 OPTIONS = TaskOptions(send_timeout_s=30)
-"""dramatiq drops a message whose retry cannot be enqueued, so that is tried for long."""
+"""A message whose retry cannot be enqueued comes again without its pause, so that is tried for long."""
+FIELDS = {
+    "actor_name": str,
+    "args": (list, tuple),
+    "kwargs": dict,
+    "options": dict,
+    "message_id": str,
+    "message_timestamp": (int, float),
+}
+"""Types of what a message has."""
 _brokers: "weakref.WeakSet[RocketMQBroker]" = weakref.WeakSet()
 
 
@@ -69,6 +78,7 @@ class RocketMQBroker(Broker):
         self._client = client_options(client, name_server)
         self._opening = threading.Lock()
         self._opened: BlockingTaskSession | None = None
+        self._not_stored = threading.local()
         topic_of(group_name)
         _brokers.add(self)
 
@@ -145,23 +155,33 @@ class RocketMQBroker(Broker):
             message = message.copy(options={"eta": current_millis() + delay})
         self.emit_before("enqueue", message, delay)
         stored = message.copy(queue_name=queue_name)
-        due_ms = _milliseconds(stored.options.get("eta"))
+        due_ms = _milliseconds(stored.options.get("eta"))  # dramatiq takes an eta that is no number as now
         if due_ms is not None:
             del stored.options["eta"]  # a worker would wait again
         priority = stored.options.get("broker_priority")
         if priority is not None and not isinstance(priority, int):
             raise ConfigError(f"broker_priority must be a whole number, not {priority!r}")
-        with _connection_errors():
-            self._session().send(
-                topic_of(queue_name),
-                stored.encode(),
-                task_id=stored.message_id,
-                task_name=stored.actor_name,
-                due_ms=due_ms,
-                priority=priority,
-            )
+        self._not_stored.last = None
+        try:
+            with _connection_errors():
+                self._session().send(
+                    topic_of(queue_name),
+                    stored.encode(),
+                    task_id=stored.message_id,
+                    task_name=stored.actor_name,
+                    due_ms=due_ms,
+                    priority=priority,
+                )
+        except (RocketMQError, ConnectionClosed) as error:
+            self._not_stored.last = stored.message_id, error
+            raise
         self.emit_after("enqueue", message, delay)
         return message
+
+    def _retry_error(self, message: MessageProxy) -> Exception | None:
+        """Why this thread could not enqueue the message again. dramatiq acknowledges it nevertheless."""
+        message_id, error = getattr(self._not_stored, "last", None) or ("", None)
+        return error if message_id == message.message_id else None
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> "RocketMQConsumer":
         """ConnectionClosed: no broker answers; ClientError: there is no topic, or it refuses."""
@@ -203,6 +223,7 @@ class RocketMQConsumer(Consumer):
         self.queue_name = queue_name
         self.prefetch = prefetch
         self._names = topic_of(queue_name), broker.group_of(queue_name)
+        self._retry_error = broker._retry_error
         self._timeout_s = timeout / 1000
         self._fetched: deque[ReceivedMessage] = deque()
         self._unsettled: set[int] = set()
@@ -216,7 +237,7 @@ class RocketMQConsumer(Consumer):
             return None
         received = self._fetched.popleft()
         try:
-            message: Message[Any] = Message.decode(received.body)
+            message = _decoded(received.body, self.queue_name)
         except DecodeError:
             self.logger.exception("Failed to decode %r: it becomes a dead letter.", received)
             self._settle(received, self._session.dead_letter)
@@ -226,7 +247,14 @@ class RocketMQConsumer(Consumer):
         return RocketMQMessage(message, received)
 
     def ack(self, message: MessageProxy) -> None:
-        self._settle(_received(message), self._session.ack)
+        """A message whose retry could not be enqueued comes again, or is a dead letter if the retry was refused."""
+        error = self._retry_error(message)
+        if error is None:
+            self._settle(_received(message), self._session.ack)
+        elif isinstance(error, ConnectionClosed):
+            self.requeue([message])
+        else:
+            self.nack(message)
 
     def nack(self, message: MessageProxy) -> None:
         """Move the message to the dead letters."""
@@ -278,9 +306,23 @@ def _received(message: MessageProxy) -> ReceivedMessage | None:
     return message.received if isinstance(message, RocketMQMessage) else None
 
 
+def _decoded(body: bytes, queue_name: str) -> Message[Any]:
+    """DecodeError: it is no message. dramatiq's threads end if a field has another type, or names a queue that they do
+    not know."""
+    message: Message[Any] = Message.decode(body)
+    if any(not isinstance(getattr(message, name), types) for name, types in FIELDS.items()):
+        raise DecodeError("a field of the message has a wrong type", body, None)
+    return message.copy(queue_name=queue_name)
+
+
 def _milliseconds(eta: object) -> int | None:
-    """None: it is not a time."""
-    return int(eta) if isinstance(eta, int | float) and math.isfinite(eta) else None
+    """None: it is not a number. ConfigError: it is not a time."""
+    if not isinstance(eta, int | float):
+        return None
+    try:
+        return int(eta)
+    except (OverflowError, ValueError):
+        raise ConfigError(f"eta must be a time in ms since 1970, not {eta}") from None
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """dramatiq's broker against FireArrow's and Apache's: what dramatiq's own tests ask of its brokers."""
 
+import json
+import math
 import threading
 import time
 from dataclasses import replace
@@ -15,7 +17,7 @@ from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import AgeLimit, Retries, TimeLimit, TimeLimitExceeded
 
 from firearrow.client import ClientOptions
-from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.errors import ConfigError, TransportError
 from firearrow.client.base.message import Message as RocketMessage
 from firearrow.client.blocking import Admin, Producer
 from firearrow.client.integrations.dramatiq import RocketMQBroker, TaskOptions
@@ -349,6 +351,79 @@ def test_connections_are_made_at_first_use() -> None:
     with pytest.raises(ConnectionClosed):
         broker.consume("default")
     broker.close()
+
+
+STRANGE = [
+    {"message_id": 5, "options": {"eta": 1}},
+    {"actor_name": ["note"]},
+    {"options": None},
+    {"kwargs": []},
+    {"message_timestamp": "now"},
+]
+
+
+def test_messages_of_strangers_do_not_end_a_worker(broker: RocketMQBroker, name: str) -> None:
+    """dramatiq's threads rely on the types of the fields, and know the queues of their broker only."""
+    ran: list[str] = []
+
+    @dramatiq.actor(queue_name=name)
+    def note(what: str) -> None:
+        ran.append(what)
+
+    good = note.message("foreign").asdict()
+    with Producer("strangers", name_server=broker._client.name_server) as producer:
+        for fields in (*STRANGE, {"queue_name": "other"}, {"queue_name": 7}):
+            producer.send(RocketMessage(topic_of(name), json.dumps(good | fields).encode()))
+    with working(broker, worker_threads=1) as worker:
+        note.send("own")
+        broker.join(name, timeout=JOIN_MS)
+        worker.join()
+    assert sorted(ran) == ["foreign", "foreign", "own"]
+    assert broker.get_queue_message_counts(name) == (0, 0, len(STRANGE))
+
+
+def test_a_message_whose_retry_is_refused_is_a_dead_letter(broker: RocketMQBroker, name: str) -> None:
+    """The traceback, which a retry has, makes it too large."""
+
+    @dramatiq.actor(queue_name=name, min_backoff=1)
+    def fail(text: str) -> None:
+        raise RuntimeError("failed")
+
+    fail.send("x" * ((4 << 20) - 400))
+    with working(broker) as worker:
+        broker.join(name, timeout=JOIN_MS)
+        worker.join()
+    assert broker.get_queue_message_counts(name) == (0, 0, 1)
+
+
+def test_a_message_whose_retry_cannot_be_enqueued_comes_again(
+    broker: RocketMQBroker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the broker did not answer for longer than `send_timeout_s`."""
+    ran: list[int] = []
+
+    @dramatiq.actor(queue_name=name, min_backoff=1)
+    def fail_once() -> None:
+        ran.append(1)
+        if len(ran) == 1:
+            monkeypatch.setattr(broker._session(), "send", unreachable)
+            raise RuntimeError("failed")
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise TransportError("no answer")
+
+    fail_once.send()
+    with working(broker) as worker:
+        eventually(lambda: len(ran) == 2)
+        broker.join(name, timeout=JOIN_MS)
+        worker.join()
+    assert broker.get_queue_message_counts(name) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("eta", [math.nan, math.inf, 1e20, 10**400])
+def test_a_time_that_is_none_is_refused(broker: RocketMQBroker, name: str, eta: float) -> None:
+    with pytest.raises(ConfigError):
+        broker.enqueue(Message(name, "actor", (), {}, {"eta": eta}))
 
 
 @pytest.mark.parametrize("odd", ["mail.high", "büro/äpfel 1", "%DLQ%x"])
