@@ -177,6 +177,8 @@ class Consumption:
             raise SetupError("max_records and max_workers must be at least 1, the other counts at least 0")
         if not 1 <= self.invisible_s <= 3 * 86400:
             raise SetupError(f"invisible_s must be 1 to {3 * 86400}, not {self.invisible_s}")
+        if self.retry_delay_s is not None and not 0 <= self.retry_delay_s <= 3 * 86400:
+            raise SetupError(f"retry_delay_s must be 0 to {3 * 86400}, not {self.retry_delay_s}")
 
 
 @dataclass(kw_only=True)

@@ -10,10 +10,11 @@ from faststream._internal.endpoint.utils import ParserComposition
 from faststream._internal.parser import BatchCodecProto, CodecProto, DefaultCodec
 from faststream._internal.producer import ProducerProto
 from faststream._internal.types import AsyncCallable, CustomCallable
-from faststream.exceptions import IncorrectState
+from faststream.exceptions import IncorrectState, RejectMessage
 from faststream.response import PublishCommand
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.base.errors import BrokerError, MessageRefused, RequestReplyTimeout, RequestTimeout
 from firearrow.client.base.message import Message, SendResult
 from firearrow.client.integrations.faststream.message import SYSTEM_PROPERTIES, RocketMQParser
@@ -131,10 +132,20 @@ class ReplyPublisher(FakePublisher):
         return reply
 
     async def _publish(self, cmd: PublishCommand, **middlewares: Any) -> Any:
-        """The handler has not failed if its asker does not wait any more."""
+        """The handler has not failed if its asker does not wait any more.
+
+        The sender chose where the reply goes: if it cannot be sent there, the message is a dead letter at once, and
+        the handler is not called again.
+        """
         try:
             return await super()._publish(cmd, **middlewares)
+        except MessageRefused as error:
+            log.warning("the reply to topic %.80r cannot be sent: %s", self._topic, error)
+            raise RejectMessage from error
         except BrokerError as error:
+            if self._request is None and error.code == ResponseCode.NO_PERMISSION:
+                log.warning("the reply to topic %.80r was refused: %s", self._topic, error)
+                raise RejectMessage from error
             if self._request is None:
                 raise
             log.info("the reply to %r was not delivered: %s", self._request, error)

@@ -288,6 +288,16 @@ class RocketMQSubscriber(TasksMixin):
 
     # ---- FastStream's hooks ----
 
+    def _log(
+        self,
+        log_level: int | None,
+        message: str,
+        extra: dict[str, Any] | None = None,
+        exc_info: Exception | None = None,
+    ) -> None:
+        """A line that belongs to no message names the topics and the group as well."""
+        super()._log(log_level, message, extra or self.get_log_context(None), exc_info)
+
     def _make_response_publisher(self, message: StreamMessage[Any]) -> Sequence[PublisherProto]:
         first = cast("RocketMQMessage", message).messages[0]
         request = first if is_request(first) and "reply_to" not in message.headers else None

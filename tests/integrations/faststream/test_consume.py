@@ -1,6 +1,7 @@
 """Subscribers against a real broker: what reaches which handler, in what form and order, and how often."""
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -371,6 +372,9 @@ async def test_what_does_not_fit_together_is_refused(broker: RocketMQBroker) -> 
         {"max_records": 0},
         {"prefetch": -1},
         {"invisible_s": 0.5},
+        {"retry_delay_s": -1},
+        {"retry_delay_s": math.nan},
+        {"retry_delay_s": 3 * 86400 + 1},
     ]
     for options in cases:
         with pytest.raises(SetupError):

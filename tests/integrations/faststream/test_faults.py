@@ -1,6 +1,7 @@
 """Faults: brokers and processes that die, slow handlers, messages that cannot be read, cancellation, a stop at work."""
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -228,6 +229,24 @@ async def test_a_body_that_cannot_be_decompressed_is_a_dead_letter_in_the_end(
         [letter] = await dead_letters(name_server, group)
     assert letter.body_bytes == len(b"not zlib")
     assert found == ["good"]
+
+
+async def test_the_log_names_the_subscriber_that_cannot_fetch(
+    name_server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = RocketMQBroker(name_server, group=unique("app"), logger=logging.getLogger("shop"))
+    missing = unique("missing")
+
+    @broker.subscriber(missing, group="lonely")
+    async def handle(body: str) -> None: ...
+
+    def lines() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if "cannot be fetched" in record.message]
+
+    with caplog.at_level(logging.INFO):
+        async with started(broker):
+            await eventually_async(lines)
+    assert vars(lines()[0]).items() >= {"topic": missing, "group": "lonely"}.items()
 
 
 async def test_large_bodies_and_strange_headers(

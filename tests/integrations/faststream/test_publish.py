@@ -1,6 +1,7 @@
 """Publishing against a real broker: options of messages, batches, delays, replies, and what is refused."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from firearrow.client.base.message import Property
 from firearrow.client.integrations.faststream import RocketMQBroker, RocketMQMessage, RocketMQResponse
 from tests.client.conftest import unique
 from tests.integrations.faststream.conftest import started
+from tests.integrations.faststream.test_acknowledgement import dead_letters
 from tests.support.eventually import eventually_async
 
 Topics = Callable[..., str]
@@ -189,6 +191,24 @@ async def test_the_answer_to_a_reply_to_topic(broker: RocketMQBroker, topics: To
     assert found[0].reply_to == "unused"
 
 
+@pytest.mark.parametrize("target", ["no topic!", "SCHEDULE_TOPIC_XXXX", "x" * 300])
+async def test_a_reply_that_cannot_be_sent_does_not_call_the_handler_again(
+    broker: RocketMQBroker, name_server: str, topics: Topics, target: str
+) -> None:
+    """Who sends a message chooses where its reply goes."""
+    topic, group, called = topics(), unique("group"), []
+
+    @broker.subscriber(topic, group=group, retry_delay_s=0)
+    async def answer(body: str) -> str:
+        called.append(body)
+        return body
+
+    async with started(broker):
+        await broker.publish("text", topic, reply_to=target)
+        (dead,) = await dead_letters(name_server, group)
+    assert (dead.body, called) == (b"text", ["text"])
+
+
 async def test_middlewares_see_and_change_what_is_published(broker: RocketMQBroker, topics: Topics) -> None:
     topic, seen = topics(), []
 
@@ -217,6 +237,10 @@ async def test_what_cannot_be_sent_is_refused(broker: RocketMQBroker, topics: To
             await broker.publish("text", topic, headers={"DELAY": "1"})
         with pytest.raises(MessageRefused):
             await broker.publish("text", topic, delay_s=1, delay_level=1)
+        for delay_s in (math.nan, math.inf, 1e300):
+            with pytest.raises(MessageRefused, match="delay_s") as refused:
+                await broker.publish("text", topic, delay_s=delay_s)
+            assert len(str(refused.value)) < 200
         with pytest.raises(MessageRefused, match="bytes"):
             await broker.publish(bytes(5 << 20), topic)
         with pytest.raises(MessageRefused):
