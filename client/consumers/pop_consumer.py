@@ -5,15 +5,16 @@ without blocking each other. A message that is not acknowledged within its invis
 Event loop only.
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.call_hooks import Call, CallKind, call_hooks
 from firearrow.client.base.compression import open_body
-from firearrow.client.base.errors import ClientError, ConfigError, NotRunning
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NotRunning
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.names import check_group, check_topic
 from firearrow.client.base.options import (
@@ -38,6 +39,8 @@ from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 NO_CALL = nullcontext()
+AGAIN_S = 1.0
+"""Pause after messages could not be settled."""
 
 
 class _Parts(NamedTuple):
@@ -239,6 +242,23 @@ class PopConsumer(Service):
     def holds(self, message: ReceivedMessage) -> bool:
         """Whether `auto_renew` keeps the message: it was neither settled, nor lost because brokers did not answer."""
         return self._running().renewal.holds(message)
+
+    async def settle(
+        self, messages: Sequence[ReceivedMessage], request: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Make the request, which settles messages, again while brokers do not answer and `auto_renew` keeps them.
+
+        BrokerError: a broker refused; other ClientErrors: a message was not kept as long as no broker answered.
+        """
+        while True:
+            try:
+                return await request()
+            except BrokerError:
+                raise
+            except ClientError:
+                if not all(map(self.holds, messages)):
+                    raise
+            await asyncio.sleep(AGAIN_S)
 
     def not_given(self, messages: Iterable[ReceivedMessage]) -> None:
         """Renew these no more: they come again after their invisible time, unless they are settled first.

@@ -40,7 +40,7 @@ def __dir__() -> list[str]:
 
 OPTIONS = TaskOptions(send_timeout_s=30)
 """A message whose retry cannot be enqueued comes again without its pause, so that is tried for long."""
-FIELDS = {
+FIELDS: dict[str, type | tuple[type, ...]] = {
     "actor_name": str,
     "args": (list, tuple),
     "kwargs": dict,

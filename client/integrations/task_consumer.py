@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, RocketMQError
+from firearrow.client.base.errors import NoRoute, RocketMQError
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.base.service_state import Startable, now_ms
 from firearrow.client.consumers.pop_consumer import PopConsumer
@@ -27,8 +27,6 @@ EARLY_S = 2.0
 """Brokers deliver timers up to a second early: the task waits here for the rest."""
 RELEASED_S = 0.1
 """The invisible time of a task that goes back to the group."""
-AGAIN_S = 1.0
-"""Pause after a task could not be settled."""
 SETTLE_S = 3.0
 """How long a close waits for tasks that are being settled."""
 
@@ -210,21 +208,12 @@ class TaskConsumer(Startable):
         self, message: ReceivedMessage, request: Callable[[ReceivedMessage], Awaitable[None]]
     ) -> bool:
         """False: the broker refused, or the task was not kept as long as no broker answered."""
-        while True:
-            try:
-                await request(message)
-                return True
-            except BrokerError as error:
-                log.info("%r was not settled, and may be delivered again: %s", message, error)
-                return False
-            except ClientError as error:
-                if not self._consumer.holds(message):
-                    log.info("%r was not settled in time, and is delivered again: %s", message, error)
-                    return False
-            except RocketMQError as error:  # closed meanwhile
-                log.info("%r was not settled, and is delivered again: %s", message, error)
-                return False
-            await asyncio.sleep(AGAIN_S)
+        try:
+            await self._consumer.settle([message], partial(request, message))
+            return True
+        except RocketMQError as error:  # or closed meanwhile
+            log.info("%r was not settled, and may be delivered again: %s", message, error)
+            return False
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         task = self.loop.create_task(work)

@@ -7,6 +7,7 @@ BroadcastDeliveries pulls them, and stores how far it is in a local file.
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -78,22 +79,27 @@ class PopDeliveries:
         await self._consumer.close()
 
     async def ack(self, messages: Sequence[ReceivedMessage]) -> None:
+        """While its broker does not answer, this waits, as the other two do, and the messages stay invisible."""
         if len(messages) == 1:
-            await self._consumer.ack(messages[0])
+            await self._consumer.settle(messages, partial(self._consumer.ack, messages[0]))
         else:
-            await self._consumer.ack_batch(messages)
+            await self._consumer.settle(messages, partial(self._consumer.ack_batch, messages))
 
     async def nack(self, messages: Sequence[ReceivedMessage], delay_s: float | None) -> None:
         for message in messages:
             if message.reconsume_times < self._consumption.max_reconsume_times:
-                await self._hide(message, self._delay_s(message) if delay_s is None else delay_s)
+                seconds = self._delay_s(message) if delay_s is None else delay_s
+                await self._consumer.settle([message], partial(self._hide, message, seconds))
             else:
                 log.info("%r failed %d times and is a dead letter now", message, message.reconsume_times + 1)
-                await self._consumer.dead_letter(message)
+                await self._dead_letter(message)
 
     async def reject(self, messages: Sequence[ReceivedMessage]) -> None:
         for message in messages:
-            await self._consumer.dead_letter(message)
+            await self._dead_letter(message)
+
+    async def _dead_letter(self, message: ReceivedMessage) -> None:
+        await self._consumer.settle([message], partial(self._consumer.dead_letter, message))
 
     async def _hide(self, message: ReceivedMessage, seconds: float) -> None:
         await self._consumer.change_invisible(message, max(seconds, AT_ONCE_S))

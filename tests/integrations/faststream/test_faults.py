@@ -46,6 +46,32 @@ async def test_a_restart_of_the_broker_loses_nothing(tmp_path: Path) -> None:
             await eventually_async(lambda: len(found) == 150, 60, what=lambda: sorted(found))
 
 
+async def test_an_acknowledgement_waits_for_the_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalBroker(tmp_path / "store") as peer:
+        broker = RocketMQBroker(peer.name_server, group="app", logger=logging.getLogger("shop"))
+        found: list[str] = []
+
+        @broker.subscriber("words", from_where=ConsumeFromWhere.FIRST_OFFSET)
+        async def handle(word: str) -> None:
+            found.append(word)
+            if word == "down":
+                peer.kill()
+
+        async with started(broker):
+            await broker.publish("down", "words")
+            await eventually_async(lambda: found)
+            await asyncio.to_thread(peer.start)
+            await eventually_async(lambda: broker.ping(timeout=1), 60)
+            await broker.publish("up", "words")
+            await eventually_async(lambda: len(found) == 2, 60)
+    assert found == ["down", "up"]
+    assert not [
+        record for record in caplog.records if record.name == "shop" and record.levelno >= logging.ERROR
+    ]
+
+
 async def test_an_application_starts_before_the_broker(tmp_path: Path) -> None:
     with LocalBroker(tmp_path / "store") as peer:
         peer.kill()
