@@ -124,12 +124,13 @@ async def test_a_task_that_is_due_after_the_longest_timer_is_sent_on(site: Peer,
 
 
 async def test_a_task_may_take_longer_than_the_invisible_time(site: Peer, name: str) -> None:
-    one, two = made(site, name), made(site, name)
+    quick = TaskOptions(invisible_s=1)
+    one, two = made(site, name, quick), made(site, name, quick)
     started: list[str] = []
 
     async def slow() -> None:
         started.append("slow")
-        await asyncio.sleep(4.2)
+        await asyncio.sleep(2.5)
 
     for each in (one, two):
         each.register_task(slow, task_name="slow")
@@ -137,12 +138,14 @@ async def test_a_task_may_take_longer_than_the_invisible_time(site: Peer, name: 
     await one.startup()
     await two.startup()
     task = await one.find_task("slow").kiq()
+
+    async def results() -> int:
+        return sum([await each.result_backend.is_result_ready(task.task_id) for each in (one, two)])
+
     async with worker(one), worker(two):
-        await eventually_async(lambda: started)
-        await asyncio.sleep(4.7)
+        await eventually_async(results)
     assert len(started) == 1
-    done = [await each.result_backend.is_result_ready(task.task_id) for each in (one, two)]
-    assert sum(done) == 1
+    assert await results() == 1
     await one.shutdown()
     await two.shutdown()
 
@@ -325,6 +328,7 @@ async def test_payloads_of_strangers_do_not_stop_a_worker(site: Peer, name: str)
     await broker.shutdown()
 
 
+@pytest.mark.long
 async def test_a_task_whose_middleware_raises_comes_again_after_the_stop(site: Peer, name: str) -> None:
     """taskiq does not acknowledge it."""
     ran: list[int] = []
