@@ -155,7 +155,7 @@ class RocketMQBroker(Broker):
             message = message.copy(options={"eta": current_millis() + delay})
         self.emit_before("enqueue", message, delay)
         stored = message.copy(queue_name=queue_name)
-        due_ms = _milliseconds(stored.options.get("eta"))  # dramatiq takes an eta that is no number as now
+        due_ms = _milliseconds(stored.options.get("eta"))  # dramatiq takes any other eta as now
         if due_ms is not None:
             del stored.options["eta"]  # a worker would wait again
         priority = stored.options.get("broker_priority")
@@ -307,7 +307,7 @@ def _received(message: MessageProxy) -> ReceivedMessage | None:
 
 
 def _decoded(body: bytes, queue_name: str) -> Message[Any]:
-    """DecodeError: it is no message. dramatiq's threads end if a field has another type, or names a queue that they do
+    """DecodeError: it cannot be read. dramatiq's threads end if a field has another type, or names a queue that they do
     not know."""
     message: Message[Any] = Message.decode(body)
     if any(not isinstance(getattr(message, name), types) for name, types in FIELDS.items()):

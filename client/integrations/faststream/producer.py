@@ -15,7 +15,13 @@ from faststream.response import PublishCommand
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.client.base.errors import BrokerError, MessageRefused, RequestReplyTimeout, RequestTimeout
+from firearrow.client.base.errors import (
+    BrokerError,
+    MessageRefused,
+    RequestReplyTimeout,
+    RequestTimeout,
+    RocketMQError,
+)
 from firearrow.client.base.message import Message, SendResult
 from firearrow.client.integrations.faststream.message import SYSTEM_PROPERTIES, RocketMQParser
 from firearrow.client.integrations.faststream.response import RocketMQPublishCommand
@@ -140,13 +146,15 @@ class ReplyPublisher(FakePublisher):
         try:
             return await super()._publish(cmd, **middlewares)
         except MessageRefused as error:
-            log.warning("the reply to topic %.80r cannot be sent: %s", self._topic, error)
-            raise RejectMessage from error
+            raise self._rejected(error) from error
         except BrokerError as error:
             if self._request is None and error.code == ResponseCode.NO_PERMISSION:
-                log.warning("the reply to topic %.80r was refused: %s", self._topic, error)
-                raise RejectMessage from error
+                raise self._rejected(error) from error
             if self._request is None:
                 raise
             log.info("the reply to %r was not delivered: %s", self._request, error)
             return None
+
+    def _rejected(self, error: RocketMQError) -> RejectMessage:
+        log.info("the reply to topic %.80r cannot be sent: %s", self._topic, error)
+        return RejectMessage()
