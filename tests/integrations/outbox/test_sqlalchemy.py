@@ -56,7 +56,9 @@ def engine(url: str) -> Iterator[Engine]:
         connection.execute(text("create table if not exists orders (number integer primary key)"))
         connection.execute(text("delete from orders"))
     yield made
-    eventually(lambda: made.pool.checkedout() == 0)  # a check may still run; what it returned later would stay open
+    eventually(
+        lambda: made.pool.checkedout() == 0
+    )  # a check may still run; what it returned later would stay open
     made.dispose()
 
 
