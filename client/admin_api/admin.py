@@ -30,7 +30,7 @@ from firearrow.client.admin_api.requests import AdminCalls, integer_of, millisec
 from firearrow.client.base import process_exit
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import Namespace, check_group, check_topic
+from firearrow.client.base.names import Namespace, check_group, check_stored_topic, check_topic
 from firearrow.client.base.options import ClientOptions, client_options
 from firearrow.client.base.service_state import Startable
 from firearrow.client.remoting.client_instance import ClientInstance
@@ -154,7 +154,7 @@ class Admin(Startable):
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Delete the topic at all masters and name servers. It is not an error if it does not exist."""
-        ext = {"topic": self.namespace.wrap(check_topic(topic))}
+        ext = {"topic": self.namespace.wrap(check_stored_topic(topic))}
         await self.calls.ask_masters(RequestCode.DELETE_TOPIC_IN_BROKER, ext, cluster=cluster)
         await self.calls.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext)
 

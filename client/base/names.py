@@ -26,6 +26,14 @@ def check_topic(topic: str) -> str:
     return _check("topic", topic, name_rules.TOPIC_CHARS_MAX)
 
 
+def check_stored_topic(topic: str) -> str:
+    """As `check_topic`; or a retry topic of POP: brokers compose its name of a group and a topic, with `_` or `+`."""
+    if isinstance(topic, str) and topic.startswith(RETRY):
+        _check("topic", topic.replace("+", "_", 1), name_rules.RETRY_TOPIC_CHARS_MAX)
+        return topic
+    return check_topic(topic)
+
+
 def check_group(group: str) -> str:
     if group in RESERVED_GROUPS:
         raise ConfigError(f"group {group} is reserved: choose another name")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.base.names import check_group, check_topic
+from firearrow.client.base.names import RETRY, check_group, check_stored_topic, check_topic
 from firearrow.client.integrations.topic_names import queue_of, topic_of
 
 
@@ -40,3 +40,11 @@ def test_every_queue_has_a_topic_of_its_own(queue: str) -> None:
 def test_names_that_have_no_topic(queue: str) -> None:
     with pytest.raises(ConfigError):
         topic_of(queue)
+
+
+def test_retry_topics_of_the_longest_names_can_be_deleted() -> None:
+    longest = f"{RETRY}{'g' * 120}+{'t' * 127}"
+    assert check_stored_topic(longest) == longest
+    for name in (f"{longest}tttttttt", "t" * 128, f"{RETRY}a b", f"{RETRY}a+b+c", "a+b", ""):
+        with pytest.raises(ConfigError):
+            check_stored_topic(name)
