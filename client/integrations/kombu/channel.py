@@ -120,13 +120,13 @@ class Channel(virtual.Channel):
         if passive:
             if not self._has_queue(name):
                 raise ChannelError(f"NOT_FOUND - no queue {name!r}", (50, 10), "Channel.queue_declare", "404")
-        elif self.session.temporary(name) is None and (exclusive or auto_delete):
-            self.session.run(partial(self.session.declare_temporary, name))
         elif self.session.temporary(name) is None:
             most = int((arguments or {}).get("x-max-priority") or 0)
-            self.session.run(
-                partial(self.session.declare, name, min(most + 1, PRIORITIES_MAX) if most > 0 else 0)
-            )
+            priorities = min(most + 1, PRIORITIES_MAX) if most > 0 else 0
+            if exclusive or auto_delete:
+                self.session.run(partial(self.session.declare_temporary, name, priorities))
+            else:
+                self.session.run(partial(self.session.declare, name, priorities))
         return queue_declare_ok_t(name, self._size(name), 0)
 
     def queue_bind(

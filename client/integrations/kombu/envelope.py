@@ -90,6 +90,23 @@ def delay_of(headers: Mapping[str, Any]) -> float | None:
     return max((at - datetime.now(UTC)).total_seconds(), 0.0)
 
 
+def priority_of(raw: RawMessage, priorities: int) -> int:
+    """From 0 to the highest one of a queue with so many."""
+    priority = raw["properties"].get("priority")
+    return min(max(priority, 0), priorities - 1) if isinstance(priority, int) else 0
+
+
+def lifetime_s(raw: RawMessage) -> float | None:
+    """How long it may wait in its queue: AMQP's `expiration`, in ms; None: for ever.
+
+    A task that Celery sent with `expires` is not dropped: the worker that gets it reports that it was revoked.
+    """
+    text = raw["properties"].get("expiration")
+    if raw["headers"].get("expires") is not None or not isinstance(text, str):
+        return None
+    return int(text) / 1000 if text.isascii() and text.isdecimal() and len(text) < 16 else None
+
+
 def delay(message: Message, delay_s: float, delay_max_s: float) -> None:
     """Brokers count a delay from when they get the message, so that their clock does not matter."""
     message.delay_s = min(delay_s, delay_max_s)

@@ -12,8 +12,9 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.state_log import FAILING_S, StateLog
 from firearrow.client.consumers.pop_consumer import PopConsumer
-from firearrow.client.integrations.kombu.envelope import Unreadable, delay_left_s, of_message
+from firearrow.client.integrations.kombu.envelope import Unreadable, delay_left_s, lifetime_s, of_message
 from firearrow.client.integrations.kombu.leases import Lease, Leases, Window
+from firearrow.client.pop.receipt_handles import receipt_handle_of
 
 log = logging.getLogger("firearrow.client")
 
@@ -56,6 +57,9 @@ class Admission:
         except Unreadable as error:
             self.leases.dead_letter(lease, error)
             return False
+        if _has_expired(lease):
+            self.leases.ack(lease)
+            return False
         return True
 
     async def _wait_again(self, lease: Lease, left_s: float) -> None:
@@ -66,6 +70,14 @@ class Admission:
             self.leases.give_back(lease)
         else:
             self.leases.ack(lease)
+
+
+def _has_expired(lease: Lease) -> bool:
+    """By the broker's clock alone, from when the message became visible."""
+    message, lifetime = lease.message, lifetime_s(lease.raw)
+    if lifetime is None:
+        return False
+    return receipt_handle_of(message).pop_ms - message.store_timestamp >= lifetime * 1000
 
 
 class QueueFeed:

@@ -25,7 +25,14 @@ from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.consumers.pop_consumer import PopConsumer
-from firearrow.client.integrations.kombu.envelope import RawMessage, again, delay, to_exchange, to_message
+from firearrow.client.integrations.kombu.envelope import (
+    RawMessage,
+    again,
+    delay,
+    priority_of,
+    to_exchange,
+    to_message,
+)
 from firearrow.client.integrations.kombu.feeds import Admission, QueueFeed
 from firearrow.client.integrations.kombu.leases import Lease, Leases, Window
 from firearrow.client.integrations.kombu.names import exchange_topic, retry_topics
@@ -186,7 +193,7 @@ class Session:
         self._present.discard(topic)
         self._priorities.pop(queue, None)
         await self.admin.delete_group(topic)
-        for name in (topic, retry_topics(topic, topic)[0]):
+        for name in (topic, *retry_topics(topic, topic)):
             await self.admin.delete_topic(name)
 
     # ---- sending ----
@@ -211,8 +218,7 @@ class Session:
         message = to_message(topic, raw, self.settings.delay_max)
         priorities, selector = self._priorities.get(queue), None
         if priorities is not None:
-            priority = min(max(int(raw["properties"].get("priority") or 0), 0), priorities - 1)
-            selector = partial(_by_priority, priority)
+            selector = partial(_by_priority, priority_of(raw, priorities))
         try:
             await self.producer.send(message, selector=selector)
         except (NoRoute, BrokerError) as error:
@@ -321,11 +327,11 @@ class Session:
     def temporary(self, queue: str) -> TemporaryQueue | None:
         return self._temporary.get(queue)
 
-    async def declare_temporary(self, queue: str) -> TemporaryQueue:
-        """Bound to the default exchange from the first time on."""
+    async def declare_temporary(self, queue: str, priorities: int = 0) -> TemporaryQueue:
+        """Bound to the default exchange from the first time on. `priorities`: see `declare`."""
         found = self._temporary.get(queue)
         if found is None:
-            found = TemporaryQueue(queue, self.producer.instance)
+            found = TemporaryQueue(queue, self.producer.instance, priorities)
             topic = await self.declare_exchange("")
             await found.bind(self._namespace.wrap(topic), queue)
             self._temporary[queue] = found

@@ -7,9 +7,12 @@ offsets. So each process gets all messages, and brokers keep nothing of one that
 
 import asyncio
 import logging
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
@@ -20,7 +23,9 @@ from firearrow.client.integrations.kombu.envelope import (
     ROUTING_KEY,
     RawMessage,
     Unreadable,
+    lifetime_s,
     of_message,
+    priority_of,
     tag_of,
 )
 from firearrow.client.pull.pull_request import PullClient, PullQuery, PullStatus
@@ -144,14 +149,36 @@ class Source:
             log.info("ignored: %s", error)
 
 
+class Kept(NamedTuple):
+    raw: RawMessage
+    until_s: float
+    """When its `expiration` is over, by the monotonic clock."""
+
+
+def _kept(raw: RawMessage) -> Kept:
+    lifetime = lifetime_s(raw)
+    return Kept(raw, math.inf if lifetime is None else time.monotonic() + lifetime)
+
+
+def _first(kept: deque[Kept]) -> Kept | None:
+    """Taken out; another thread may have been faster."""
+    try:
+        return kept.popleft()
+    except IndexError:
+        return None
+
+
 class TemporaryQueue:
-    def __init__(self, name: str, instance: ClientInstance) -> None:
+    """`priorities`: their number, 0 for a queue without. The highest one comes first."""
+
+    def __init__(self, name: str, instance: ClientInstance, priorities: int = 0) -> None:
         self.name = name
         self._listeners: dict[str, Callable[[], None]] = {}
         """Consumer tag → what is called when there is something to take. Any thread changes it."""
         self._instance = instance
         self._sources: dict[str, Source] = {}
-        self._kept: deque[RawMessage] = deque()
+        self._kept = tuple(deque[Kept]() for _ in range(priorities or 1))
+        """By priority."""
         self._full = StateLog(
             log, "queue %s: messages are taken again, %d were dropped", instance.loop.time, quiet_s=QUIET_S
         )
@@ -169,12 +196,12 @@ class TemporaryQueue:
         for source in self._sources.values():
             source.stop()
         self._sources.clear()
-        self._kept.clear()
+        self.purge()
 
     def listen(self, consumer_tag: str, listener: Callable[[], None]) -> None:
         """Call it for each message that is or will be here."""
         self._listeners[consumer_tag] = listener
-        for _ in range(len(self._kept)):
+        for _ in range(len(self)):
             listener()
 
     def listen_no_more(self, consumer_tag: str) -> None:
@@ -185,26 +212,32 @@ class TemporaryQueue:
         return bool(self._listeners)
 
     def take(self) -> RawMessage | None:
-        try:
-            return self._kept.popleft()
-        except IndexError:
-            return None
+        """The oldest one of the highest priority. Those whose `expiration` is over are dropped."""
+        for kept in reversed(self._kept):
+            while (first := _first(kept)) is not None:
+                if time.monotonic() < first.until_s:
+                    return first.raw
+        return None
 
     def put_back(self, raw: RawMessage) -> None:
-        self._kept.appendleft(raw)
+        self._of_priority(raw).appendleft(_kept(raw))
         self._notify()
 
     def purge(self) -> int:
-        count = len(self._kept)
-        self._kept.clear()
+        count = len(self)
+        for kept in self._kept:
+            kept.clear()
         return count
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return sum(map(len, self._kept))
+
+    def _of_priority(self, raw: RawMessage) -> deque[Kept]:
+        return self._kept[priority_of(raw, len(self._kept))]
 
     def _put(self, raw: RawMessage) -> None:
-        if len(self._kept) >= KEPT_MAX:
-            self.take()
+        if len(self) >= KEPT_MAX:
+            any(_first(kept) for kept in self._kept)  # of the lowest priority
             self._full.is_there(
                 self.name,
                 "queue %s: no consumer takes its %d messages, the oldest are dropped",
@@ -213,7 +246,7 @@ class TemporaryQueue:
             )
         else:
             self._full.is_absent(self.name)
-        self._kept.append(raw)
+        self._of_priority(raw).append(_kept(raw))
         self._notify()
 
     def _notify(self) -> None:

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 import firearrow.client.integrations.kombu  # noqa: F401 (registers the transport)
 from firearrow.client import ConfigError, Credentials, TlsOptions
 from firearrow.client.base.names import check_topic
-from firearrow.client.integrations.kombu.envelope import PASSED_ETA, delay_of, to_message
+from firearrow.client.integrations.kombu.envelope import (
+    PASSED_ETA,
+    delay_of,
+    lifetime_s,
+    priority_of,
+    to_message,
+)
 from firearrow.client.integrations.kombu.names import exchange_topic
 from firearrow.client.integrations.kombu.revoked import revoked_tasks
 from firearrow.client.integrations.kombu.settings import Place, place_of
@@ -111,6 +117,36 @@ def test_the_eta_is_a_delay() -> None:
     assert original["headers"]["eta"] is not None
     odd = to_message("t", raw(task="a || b", id="two words"), 60)
     assert (odd.delay_s, odd.tags, list(odd.keys)) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("expiration", "seconds"),
+    [
+        ("1500", 1.5),
+        ("0", 0),
+        (None, None),
+        ("-1", None),
+        ("1e3", None),
+        ("9" * 16, None),
+        (7, None),
+        ([], None),
+    ],
+)
+def test_the_expiration_is_a_lifetime(expiration: object, seconds: float | None) -> None:
+    message = raw()
+    message["properties"]["expiration"] = expiration
+    assert lifetime_s(message) == seconds
+    message["headers"]["expires"] = "2026-01-01T00:00:00+00:00"  # of Celery: the worker reports it
+    assert lifetime_s(message) is None
+
+
+@pytest.mark.parametrize(
+    ("priority", "found"), [(3, 3), (99, 9), (-1, 0), (None, 0), ("5", 0), (2.5, 0), ([], 0)]
+)
+def test_priorities(priority: object, found: int) -> None:
+    message = raw()
+    message["properties"]["priority"] = priority
+    assert priority_of(message, 10) == found
 
 
 @pytest.mark.parametrize(

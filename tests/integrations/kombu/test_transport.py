@@ -222,6 +222,40 @@ def test_a_message_for_no_queue_is_reported(connect: Connect, name: str) -> None
         connect().Producer().publish("lost", routing_key=name)
 
 
+def test_a_queue_with_the_longest_name_is_deleted(connect: Connect, name: str) -> None:
+    """The names of its retry topics hold it twice, and so are longer than a user's topic may be."""
+    connection, queue = connect(), kombu.Queue(name.ljust(120, "x"))
+    publish(connection, queue, "again")
+    get(connection.default_channel, queue.name).reject(requeue=True)
+    get(connection.default_channel, queue.name).reject(requeue=True)
+    queue(connection.default_channel).delete()
+    publish(connect(), queue, "new")
+    assert get(connection.default_channel, queue.name, no_ack=True).payload == "new"
+
+
+def test_what_waits_longer_than_its_expiration_is_dropped(connect: Connect, name: str) -> None:
+    connection = connect(queues=1)
+    channel = connection.default_channel
+    for queue in (kombu.Queue(name), kombu.Queue(f"{name}.temporary", auto_delete=True)):
+        publish(connection, queue, "short", expiration=0.2)
+        publish(connection, queue, "long", expiration=60)
+        publish(connection, queue, "for ever")
+        eventually(lambda queue=queue: queue(channel).queue_declare(passive=True).message_count == 3)
+        time.sleep(0.4)
+        assert receive(connection, queue, 2) == ["long", "for ever"]
+        assert channel.basic_get(queue.name) is None
+
+
+def test_a_temporary_queue_has_priorities(connect: Connect, name: str) -> None:
+    connection = connect()
+    queue = kombu.Queue(name, auto_delete=True, max_priority=9)
+    for number, priority in enumerate((0, 5, 99, None, 5, -1)):
+        publish(connection, queue, number, priority=priority)
+    channel = connection.default_channel
+    eventually(lambda: queue(channel).queue_declare(passive=True).message_count == 6)
+    assert receive(connection, queue, 6) == [2, 1, 4, 0, 3, 5]
+
+
 def test_a_fanout_reaches_every_queue_that_is_bound_to_it(connect: Connect, name: str) -> None:
     exchange = kombu.Exchange(name, type="fanout")
     queues = [kombu.Queue(f"{name}.{number}", exchange, exclusive=True) for number in range(3)]
