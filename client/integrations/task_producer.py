@@ -137,23 +137,33 @@ class TaskProducer(Startable):
                 self._declared.add(topic)
 
     async def _declare(self, admin: Admin, topic: str) -> None:
-        if await _exists(admin, topic):
+        if await topic_exists(admin, topic):
             return
         if not self._options.create_topics:
             raise ClientError(
                 f"topic {topic} does not exist: create it (`firearrow topic create {topic}`) or set create_topics=True"
             )
-        queues, kind = self._options.topic_queues, None
-        if self._options.max_priority is not None:
-            queues, kind = self._options.max_priority + 1, "PRIORITY"
+        most = self._options.max_priority
         try:
-            await admin.create_topic(topic, queues, message_type=kind)
-        except BrokerError as error:
-            if not await _exists(admin, ProducerOptions().template_topic):  # else a send creates it
-                raise ClientError(f"topic {topic} does not exist, and cannot be created: {error}") from error
+            await create_topic(admin, topic, self._options.topic_queues, 0 if most is None else most + 1)
+        except TopicNotCreated:
+            if not await topic_exists(admin, ProducerOptions().template_topic):  # else a send creates it
+                raise
 
 
-async def _exists(admin: Admin, topic: str) -> bool:
+class TopicNotCreated(ClientError):
+    """A broker refused to create the topic of a queue."""
+
+
+async def create_topic(admin: Admin, topic: str, queues: int, priorities: int = 0) -> None:
+    """With a queue for each of the `priorities`, if there are any. TopicNotCreated; ClientError."""
+    try:
+        await admin.create_topic(topic, priorities or queues, message_type="PRIORITY" if priorities else None)
+    except BrokerError as error:
+        raise TopicNotCreated(f"topic {topic} does not exist, and cannot be created: {error}") from error
+
+
+async def topic_exists(admin: Admin, topic: str) -> bool:
     try:
         await admin.queues(topic)
     except NoRoute:

@@ -20,7 +20,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base import process_exit
-from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, NotRunning
+from firearrow.client.base.errors import BrokerError, NoRoute, NotRunning
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions
@@ -39,6 +39,7 @@ from firearrow.client.integrations.kombu.names import exchange_topic, retry_topi
 from firearrow.client.integrations.kombu.revoked import recall
 from firearrow.client.integrations.kombu.settings import Place
 from firearrow.client.integrations.kombu.temporary_queues import GROUP, TemporaryQueue
+from firearrow.client.integrations.task_producer import create_topic, topic_exists
 from firearrow.client.integrations.topic_names import topic_of
 from firearrow.client.send.producer import Producer
 from firearrow.client.threads.loop_thread import LoopThread
@@ -146,9 +147,7 @@ class Session:
             return False
         if len(self._absent) >= ABSENT_MAX:
             self._absent.clear()
-        try:
-            await self.admin.queues(topic)
-        except NoRoute:
+        if not await topic_exists(self.admin, topic):
             self._absent[topic] = time.monotonic() + ABSENT_S
             return False
         self._present.add(topic)
@@ -163,8 +162,7 @@ class Session:
         self._absent.pop(topic, None)
         if await self.exists(topic):
             return
-        kind = "PRIORITY" if priorities else None
-        await self._create(topic, priorities or self.settings.queues, kind)
+        await self._create(topic, self.settings.queues, priorities)
         await self.admin.create_group(topic)
 
     async def declare_exchange(self, exchange: str) -> str:
@@ -172,14 +170,11 @@ class Session:
         topic = exchange_topic(exchange)
         self._absent.pop(topic, None)
         if not await self.exists(topic):
-            await self._create(topic, 1, None)
+            await self._create(topic, 1)
         return topic
 
-    async def _create(self, topic: str, queues: int, kind: str | None) -> None:
-        try:
-            await self.admin.create_topic(topic, queues, message_type=kind)
-        except BrokerError as error:
-            raise ClientError(f"topic {topic} does not exist and cannot be created: {error}") from error
+    async def _create(self, topic: str, queues: int, priorities: int = 0) -> None:
+        await create_topic(self.admin, topic, queues, priorities)
         self._present.add(topic)
         self._absent.pop(topic, None)
 
