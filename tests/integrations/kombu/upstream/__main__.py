@@ -56,6 +56,7 @@ def run(package: str, source: Path, broker: str, cases: str, words: list[str]) -
         environment = os.environ | {
             "TEST_BROKER": broker,
             "TEST_BACKEND": os.environ.get("TEST_BACKEND", f"db+sqlite:///{folder}/results.db"),
+            "WORKER_LOGLEVEL": "INFO",
             "PYTHONPATH": f"{folder}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
