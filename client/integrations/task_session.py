@@ -97,7 +97,7 @@ class TaskSession(Startable):
             if group in self._consumers:
                 in_flight = max(in_flight, self._consumers[group].held)
             return QueueCounts(
-                await _visible(admin, topic, group),
+                await visible_messages(admin, topic, group),
                 await _delayed(admin, topic),
                 in_flight,
                 await _stored(admin, DLQ + group),
@@ -132,8 +132,8 @@ class BlockingTaskSession(Facade[TaskSession]):
     counts = Verb(TaskSession.counts)
 
 
-async def _visible(admin: Admin, topic: str, group: str) -> int:
-    """Those that come again count as well: they are in the retry topic of the group."""
+async def visible_messages(admin: Admin, topic: str, group: str) -> int:
+    """How many wait for a consumer. Those that come again count as well: they are in the retry topic of the group."""
     lag = await admin.consumer_lag(group)
     if any(queue.topic == topic for queue in lag.queues):
         return lag.messages

@@ -40,6 +40,7 @@ from firearrow.client.integrations.kombu.revoked import recall
 from firearrow.client.integrations.kombu.settings import Place
 from firearrow.client.integrations.kombu.temporary_queues import GROUP, TemporaryQueue
 from firearrow.client.integrations.task_producer import create_topic, topic_exists
+from firearrow.client.integrations.task_session import visible_messages
 from firearrow.client.integrations.topic_names import topic_of
 from firearrow.client.send.producer import Producer
 from firearrow.client.threads.loop_thread import LoopThread
@@ -290,20 +291,8 @@ class Session:
 
     async def size(self, queue: str) -> int:
         """Messages that wait for a consumer, without those whose ETA is not reached."""
-        group = topic_of(queue)
-        return sum([await self._lag(group, topic) for topic in (group, *retry_topics(group, group))])
-
-    async def _lag(self, group: str, topic: str) -> int:
-        try:
-            queues = await self.admin.queues(topic)
-        except NoRoute:
-            return 0
-        lag = 0
-        for queue in queues:
-            offset = await self.admin.offset(group, queue)
-            first = await self.admin.min_offset(queue) if offset is None else offset
-            lag += max(await self.admin.max_offset(queue) - first, 0)
-        return lag
+        topic = topic_of(queue)
+        return await visible_messages(self.admin, topic, topic)
 
     def ack(self, lease: Lease) -> None:
         self.leases.ack(lease)
