@@ -91,7 +91,7 @@ def delay_of(headers: Mapping[str, Any]) -> float | None:
 
 
 def priority_of(raw: RawMessage, priorities: int) -> int:
-    """From 0 to the highest one of a queue with so many."""
+    """From 0 to the highest one of a queue with that number of priorities."""
     priority = raw["properties"].get("priority")
     return min(max(priority, 0), priorities - 1) if isinstance(priority, int) else 0
 

@@ -61,7 +61,7 @@ def run(package: str, source: Path, broker: str, cases: str, words: list[str]) -
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
         plugins = ("-p", PLUGIN, *(("-p", "celery.contrib.pytest") if package == "celery" else ()))
-        command = [sys.executable, "-m", "pytest", "-q", "-rsx", "--timeout", "90", *plugins]
+        command = [sys.executable, "-m", "pytest", "-q", "-rsx", "--timeout", "180", *plugins]
         options = ("-p", "no:cacheprovider", "-c", folder / "pytest.ini", "--rootdir", folder)
         print(f"== {package}: {Path(cases).stem}", flush=True)
         done = subprocess.run([*command, *options, *words, cases], cwd=folder, env=environment, check=False)
