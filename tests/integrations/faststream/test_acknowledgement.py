@@ -104,6 +104,7 @@ async def test_by_hand(broker: RocketMQBroker, topics: Topics) -> None:
     async with started(broker):
         await broker.publish("body", topic)
         await eventually_async(lambda: len(came) == 3 and came[2].committed)
+        await asyncio.sleep(QUIET_S)
     assert [message.committed for message in came] == [None, AckStatus.NACKED, AckStatus.ACKED]
 
 
