@@ -132,9 +132,7 @@ class TaskConsumer(Startable):
     async def _pop(self, most: int, wait_s: float) -> None:
         try:
             messages = await self._consumer.receive(most, wait_s=wait_s)
-        except (
-            NoRoute
-        ) as error:  # the topic is created by the first send, or the broker is not registered yet
+        except NoRoute as error:  # the first send creates the topic, or the broker is not registered yet
             log.info("%s", error)
             await asyncio.sleep(wait_s)
             return
