@@ -178,7 +178,7 @@ def test_the_newest_run_of_spark_commands_is_shown(file: Path) -> None:
     results.append("spark-commands", path=file, master="local[2]", rows=list(spark_commands.table(found)))
     page = report.page(results.read(file))
     assert "| sink | 1,000 | 4.0 | 250 | 3.0 |" in page
-    assert "| sink / sink, kafka tuned | ≥ 1.5 | 2.0 |" in page
+    assert "| sink / sink, kafka tuned | ≥ 1.2 | 2.0 |" in page
     assert "| export, job | 2.0 | 1,200,000 | 1,300,000 | 1.5 |" in page
 
 

@@ -66,6 +66,7 @@ def test_each_verb_has_its_twin_with_the_same_arguments(name: str) -> None:
         "persist_offsets",
         "end_transaction_hooks",
         "not_given",
+        "settle",
         "report_unsent",
         "instance",
     }
