@@ -18,6 +18,12 @@ class SharedArgument(NamedTuple):
 
 ARGUMENTS = (
     SharedArgument(("--namesrv", "--name-server"), "ADDR;ADDR", "addresses of the name servers"),
+    SharedArgument(
+        ("--source-option",),
+        "KEY=VALUE",
+        "option of the client that reads, such as rocketmq.accessKey=…; can be repeated",
+    ),
+    SharedArgument(("--pattern",), "REGEX", "regular expression that whole names of topics match"),
     SharedArgument(("--topic", "--topics"), "TOPIC,TOPIC", "topics, separated by commas"),
     SharedArgument(
         ("--from",),

@@ -150,13 +150,7 @@ class SourceArguments:
     name_server: str | None = shared_argument(
         "--namesrv", None, help="addresses of the name servers of a live cluster, instead of --path"
     )
-    settings: list[str] | None = argument(
-        "--source-option",
-        None,
-        "option of the client that reads, such as rocketmq.accessKey=…; can be repeated",
-        metavar="KEY=VALUE",
-        action="append",
-    )
+    settings: list[str] | None = shared_argument("--source-option", None, action="append")
     group: str | None = argument(
         "--source-group",
         None,
@@ -164,9 +158,7 @@ class SourceArguments:
         metavar="GROUP",
     )
     topics: list[str] | None = shared_argument("--topic", None, action="append")
-    pattern: str | None = argument(
-        "--pattern", None, "regular expression that whole names of topics match", metavar="REGEX"
-    )
+    pattern: str | None = shared_argument("--pattern", None)
     queues: str | None = argument("--queues", None, "queue ids, such as 0,2-5,broker-a:7", metavar="ID,ID")
     since: str | None = shared_argument(
         "--from",

@@ -66,17 +66,9 @@ class LogArguments:
     name_server: str | None = shared_argument(
         "--namesrv", None, help=f"the name servers (default NAMESRV_ADDR, or {NAME_SERVER})"
     )
-    settings: list[str] | None = argument(
-        "--source-option",
-        None,
-        "option of the client that reads, such as rocketmq.accessKey=…; can be repeated",
-        action="append",
-        metavar="KEY=VALUE",
-    )
+    settings: list[str] | None = shared_argument("--source-option", None, action="append")
     topics: str | None = shared_argument("--topic", None)
-    pattern: str | None = argument(
-        "--pattern", None, "regular expression that whole names of topics match", metavar="REGEX"
-    )
+    pattern: str | None = shared_argument("--pattern", None)
     since: str | None = shared_argument("--from", None, help="of a new export: stored at this time or later")
     offsets: str | None = argument(
         "--offsets",
