@@ -1,7 +1,6 @@
 """Objects used in another event loop, without one, or after a fork: refused before anything is sent."""
 
 import asyncio
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from tests.client.conftest import unique
 from tests.client.pushing import Seen
 from tests.client.raw_producer import RawProducer
 from tests.support.eventually import eventually_async
+from tests.support.forked import forked
 
 Topics = Callable[..., str]
 Uses = dict[str, Callable[[], object]]
@@ -105,24 +105,6 @@ def in_thread(work: Callable[[], Coroutine[Any, Any, list[str]]]) -> list[str]:
     return results[0]
 
 
-def in_child(work: Callable[[], list[str]]) -> str:
-    """Run `work` in a forked process; what it returns, as text."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(writing, repr(work()).encode())
-        except BaseException as error:
-            os.write(writing, repr(error).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return text
-
-
 @pytest.mark.parametrize("where", ["another loop", "no loop", "fork, another loop"])
 async def test_nothing_is_sent_from_elsewhere(
     name_server: str, topics: Topics, feeder: RawProducer, where: str
@@ -143,7 +125,7 @@ async def test_nothing_is_sent_from_elsewhere(
 
         assert await asyncio.to_thread(use_plainly) == []
     else:
-        text = await asyncio.to_thread(in_child, lambda: in_thread(lambda: refused(uses)))
+        text = await asyncio.to_thread(forked, lambda: repr(in_thread(lambda: refused(uses))))
         assert text == "[]"
     result = await objects.producer.send(Message(topic, b"still works"))
     assert result.queue_offset == 1, "nothing was sent in between"
@@ -173,7 +155,7 @@ def test_a_loop_that_a_child_inherits_is_another_one(name_server: str, topics: T
             loop = runner.get_loop()
             return loop.run_until_complete(refused({"send": lambda: producer.send(Message(topic, b"1"))}))
 
-        assert in_child(send) == "[]"
+        assert forked(lambda: repr(send())) == "[]"
         assert runner.run(producer.send(Message(topic, b"1"))).queue_offset == 1
         runner.run(producer.close())
 

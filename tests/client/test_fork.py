@@ -4,10 +4,8 @@ works, and neither disturbs the parent."""
 import asyncio
 import json
 import multiprocessing
-import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from firearrow.client.base.options import ConsumeFromWhere, PullConsumerOptions
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.consumers import Topics
+from tests.support.forked import forked
 
 FIRST = PullConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 PREFORK = """
@@ -149,22 +148,3 @@ async def test_a_child_of_a_running_loop(name_server: str, topics: Topics) -> No
         refused = await asyncio.to_thread(forked, use)
         assert refused == "this Producer was started before a fork: create another one in the child process"
         assert (await producer.send(Message(topic, b"2"))).queue_offset == 2
-
-
-def forked(work: Callable[[], str]) -> str:
-    """What `work` returns in a child, whose objects are collected before it ends."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            asyncio._set_running_loop(None)
-            os.write(writing, work().encode())
-        except BaseException as error:
-            os.write(writing, repr(error).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return text
