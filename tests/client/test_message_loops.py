@@ -108,7 +108,7 @@ async def test_the_last_message_of_a_loop_that_was_left_is_redelivered(
 async def test_a_message_whose_body_failed_comes_again_while_the_loop_goes_on(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """The exception was handled outside the loop: to begin again does not acknowledge the message."""
+    """The exception was handled outside the loop: a new loop does not acknowledge the message."""
     topic = topics(queues=1)
     feeder.feed(topic, [b"good", b"bad", b"better"])
     seen = []

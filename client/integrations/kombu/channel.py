@@ -348,7 +348,7 @@ class Channel(virtual.Channel):
         self.qos.reject(message.delivery_tag, requeue=True)
 
     def close(self) -> None:
-        """Cancel consumers, give back what is not acknowledged, and wait until brokers have the acknowledgements."""
+        """Cancel consumers, return what is not acknowledged, and wait until brokers have the acknowledgements."""
         if self.closed:
             return
         session = self._session

@@ -194,7 +194,7 @@ class Found:
 
 
 def test_two_checks_and_a_commit_at_once(outbox: Outbox, engine: Engine) -> None:
-    """Whoever is first counts: all checks of an id have one answer, and it is the one of the row."""
+    """The first one decides: all checks of an id have one answer, and it is the one of the row."""
     group = unique("group")
     for number in range(10):
         found: Any = Found(group, f"id-{number}")
