@@ -21,6 +21,7 @@ from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
+from tests.support.killing import killing
 from tests.support.requests import send
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
@@ -228,18 +229,15 @@ def test_sighup_during_the_start_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "log"
     ports = "--listen", "127.0.0.1:0", "--namesrv-listen", "off"
     command = [COMMAND, "broker", "--store", str(tmp_path / "store"), "--log-file", str(path), *ports]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            eventually(path.exists, 30)
-            path.unlink()
-            process.send_signal(signal.SIGHUP)
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith("firearrow ready")
-            eventually(path.exists)
-            process.terminate()
-            assert process.wait(10) == 0
-        finally:
-            process.kill()
+    with killing(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
+        eventually(path.exists, 30)
+        path.unlink()
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("firearrow ready")
+        eventually(path.exists)
+        process.terminate()
+        assert process.wait(10) == 0
 
 
 def test_sighup_reads_the_config_file_again(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
+from tests.support.killing import killing
 from tests.support.requests import send
 
 COMMAND = str(Path(sys.executable).with_name("firearrow"))
@@ -215,7 +216,9 @@ def test_no_home_folder_is_needed_by_the_broker(tmp_path: Path, no_home: list[st
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, "name a folder with --store" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
-    with subprocess.Popen([*command, "--store", str(tmp_path / "store")], stdout=subprocess.PIPE) as process:
+    with killing(
+        subprocess.Popen([*command, "--store", str(tmp_path / "store")], stdout=subprocess.PIPE)
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"firearrow ready")
         process.terminate()
@@ -225,7 +228,7 @@ def test_no_home_folder_is_needed_by_the_broker(tmp_path: Path, no_home: list[st
 def test_no_home_folder_is_needed_by_the_name_server(no_home: list[str]) -> None:
     port = free_port()
     command = [*no_home, COMMAND, "namesrv", "--listen", f"127.0.0.1:{port}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with killing(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"firearrow ready")
         entry = {"namespace": "n", "key": "k", "value": "v"}

@@ -21,6 +21,7 @@ from tests.support.certificates import CertificateFiles
 from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
 from tests.support.fork_server import ForkedCommand, run_forked
+from tests.support.killing import killing
 from tests.support.requests import pull_ext, send, send_ext
 from tests.unit.broker.test_proxy_protocol import PACKED_4, PACKED_6, version_2
 
@@ -249,21 +250,18 @@ def test_a_real_haproxy(broker: WatchedBroker, tmp_path: Path) -> None:
         **ports, broker=broker.address[1], name_server=broker.name_server[1], pages=broker.http_port
     )
     config.write_text(text)
-    with subprocess.Popen(["haproxy", "-db", "-f", str(config)], cwd=tmp_path) as proxy:
-        try:
-            eventually(lambda: _listens(ports["http"]))
-            for port in (ports["one"], ports["two"]):
-                for tls in (None, broker.tls):
-                    with _from("127.0.0.3", ("127.0.0.2", port), tls) as client:
-                        assert born(client, broker) == "127.0.0.3 own"
-            with _from("127.0.0.3", ("127.0.0.2", ports["names"]), None) as client:
-                answer = client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
-                assert b"127.0.0.2:%d" % broker.address[1] in answer.body
-            with _from("127.0.0.3", ("127.0.0.2", ports["http"]), None) as client:
-                client.send_raw(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                assert client.socket.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
-        finally:
-            proxy.terminate()
+    with killing(subprocess.Popen(["haproxy", "-db", "-f", str(config)], cwd=tmp_path)):
+        eventually(lambda: _listens(ports["http"]))
+        for port in (ports["one"], ports["two"]):
+            for tls in (None, broker.tls):
+                with _from("127.0.0.3", ("127.0.0.2", port), tls) as client:
+                    assert born(client, broker) == "127.0.0.3 own"
+        with _from("127.0.0.3", ("127.0.0.2", ports["names"]), None) as client:
+            answer = client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+            assert b"127.0.0.2:%d" % broker.address[1] in answer.body
+        with _from("127.0.0.3", ("127.0.0.2", ports["http"]), None) as client:
+            client.send_raw(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert client.socket.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
 
 
 def _listens(port: int) -> bool:

@@ -20,6 +20,7 @@ from firearrow.client.local_broker import READY
 from tests.integration.test_process import COMMAND
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.killing import killing
 from tests.support.requests import pull_ext, send, send_ext
 from tests.support.startup import constants
 
@@ -142,7 +143,9 @@ def test_signals_during_the_stop_change_nothing(tmp_path: Path, first: signal.Si
 
 def test_repeated_sigterm_ends_a_name_server_cleanly(tmp_path: Path) -> None:
     words = [COMMAND, "namesrv", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True) as process:
+    with killing(
+        subprocess.Popen(words, stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True)
+    ) as process:
         assert process.stdout is not None
         assert b"ready" in process.stdout.readline()
         while process.poll() is None:
@@ -156,10 +159,12 @@ def test_only_a_second_interrupt_at_a_terminal_stops_at_once(tmp_path: Path, rep
     control, terminal = pty.openpty()
     words = [sys.executable, "-m", "firearrow.broker", "--store", str(tmp_path / "store")]
     words += ["--listen", "127.0.0.1:0", "--namesrv-listen", "off", "--set", "brokerName=b"]
-    with subprocess.Popen(
-        ["sh", "-c", 'exec "$@" <"$0"', os.ttyname(terminal), *words, "--http", "off"],
-        stdout=subprocess.PIPE,
-        start_new_session=True,  # whose first terminal is the one that it opens
+    with killing(
+        subprocess.Popen(
+            ["sh", "-c", 'exec "$@" <"$0"', os.ttyname(terminal), *words, "--http", "off"],
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # whose first terminal is the one that it opens
+        )
     ) as process:
         assert process.stdout is not None
         port = int(re.search(rb"ready: broker 127.0.0.1:(\d+)", process.stdout.readline())[1])  # type: ignore[index]

@@ -20,6 +20,7 @@ from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, 
 from tests.interop.toolchain import java_class_path, need
 from tests.support.command_line import PROGRAM
 from tests.support.eventually import eventually
+from tests.support.killing import killing
 
 SETTINGS = {"autoCreateTopicEnable": "true", "brokerName": BROKER} | LIFE | {"transactionTimeOut": "600000"}
 
@@ -82,9 +83,8 @@ def test_many_are_sent_by_number_and_by_line(cli: Cli, topic: str, tmp_path: Pat
 
 def test_lines_of_a_pipe_are_sent_as_they_come(cli: Cli, topic: str) -> None:
     command = [*PROGRAM, "send", topic, "-", "--each-line"]
-    with subprocess.Popen(
-        [*command, "-n", cli.namesrv], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    command += ["-n", cli.namesrv]
+    with killing(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"first\n")
@@ -124,10 +124,11 @@ def test_tail_starts_where_it_is_told(cli: Cli, topic: str) -> None:
 
 
 def test_tail_follows_and_finds_new_queues(broker: Peer, cli: Cli, topic: str) -> None:
-    command = [*PROGRAM, "tail", topic, "-n", "2", "--namesrv", cli.namesrv]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    cli("send", topic, "before")
+    command = [*PROGRAM, "tail", topic, "--from", "-1", "-n", "3", "--namesrv", cli.namesrv]
+    with killing(subprocess.Popen(command, stdout=subprocess.PIPE)) as process:
         assert process.stdout is not None
-        time.sleep(1.5)
+        assert b'"before"' in process.stdout.readline()
         cli("send", topic, "first")
         assert b'"first"' in process.stdout.readline()
 
@@ -256,16 +257,13 @@ def test_one_consumer_gets_it_again(broker: Peer, cli: Cli, topic: str) -> None:
         "asyncio.run(consumer.run())\n"
     )
     command = [sys.executable, "-c", program, group, broker.name_server, topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            resent = eventually(
-                lambda: cli("message", "resend", topic, sent["msgId"], "--group", group, "-y", code=None).out
-            )
-            assert '"CR_SUCCESS"' in resent
-            assert process.stdout.readline() == b"direct\n"
-        finally:
-            process.kill()
+    with killing(subprocess.Popen(command, stdout=subprocess.PIPE)) as process:
+        assert process.stdout is not None
+        resent = eventually(
+            lambda: cli("message", "resend", topic, sent["msgId"], "--group", group, "-y", code=None).out
+        )
+        assert '"CR_SUCCESS"' in resent
+        assert process.stdout.readline() == b"direct\n"
 
 
 def test_the_path_of_a_message_that_was_retried_and_died(broker: Peer, cli: Cli, topic: str) -> None:

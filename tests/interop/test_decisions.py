@@ -19,6 +19,7 @@ from firearrow._native.protocol.policy_decision import Need, Rights, decide, ref
 from firearrow.broker.auth import bodies
 from tests.interop.driver import java
 from tests.interop.toolchain import java_class_path, need
+from tests.support.killing import killing
 
 SHORT = 3000
 NAMES = ("a", "ab", "abc", "b", "%RETRY%a", "A")
@@ -43,8 +44,10 @@ def apache() -> Iterator["subprocess.Popen[str]"]:
     need(lambda: java_class_path("client5"))
     with tempfile.TemporaryDirectory() as home:
         command = java("client5", "Decisions", Path(home), "-Xmx128m")
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        with killing(
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
         ) as process:
             yield process
             assert process.stdin is not None

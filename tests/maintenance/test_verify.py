@@ -30,6 +30,7 @@ from tests.maintenance.damages import DAMAGES, Damage, bad_body
 from tests.maintenance.tool import run
 from tests.support.broker_process import BrokerProcess
 from tests.support.examples import seeds
+from tests.support.killing import killing
 from tests.support.requests import send_ext
 from tests.support.stores import open_store, properties_of, put
 
@@ -175,8 +176,8 @@ def test_the_lock_keeps_brokers_away(root: Path) -> None:
     made(root)
     executor = "import sys; from firearrow.broker.maintenance.lock import held\n"
     executor += f"with held({str(root)!r}): print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", executor], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    with killing(
+        subprocess.Popen([sys.executable, "-c", executor], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"

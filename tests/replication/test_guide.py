@@ -11,6 +11,7 @@ from typing import IO
 from bench.ports import free_port
 from tests.support.command_line import Ran, here
 from tests.support.eventually import eventually
+from tests.support.killing import killing
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/REPLICATION.md"
 PORTS = ("9876", "10911", "10912", "10921", "10922")
@@ -24,13 +25,15 @@ def test_the_commands_of_the_guide(tmp_path: Path) -> None:
     )
     names, slave = f"127.0.0.1:{ports['9876']}", f"127.0.0.1:{ports['10921']}"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    with subprocess.Popen(
-        ["bash"],
-        stdin=subprocess.PIPE,
-        cwd=tmp_path,
-        env=os.environ | {"NAMESRV_ADDR": names, "PATH": path, "HOME": str(tmp_path)},
-        start_new_session=True,
-        text=True,
+    with killing(
+        subprocess.Popen(
+            ["bash"],
+            stdin=subprocess.PIPE,
+            cwd=tmp_path,
+            env=os.environ | {"NAMESRV_ADDR": names, "PATH": path, "HOME": str(tmp_path)},
+            start_new_session=True,
+            text=True,
+        )
     ) as shell:
         assert shell.stdin is not None
         try:
