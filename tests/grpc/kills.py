@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Protocol
 
-from firearrow._native.wire.codes import RequestCode
 from tests.grpc.killed_clients import HALVES, TOPIC, History, Load, prepare
 from tests.replication.pairs import own_ports, words
 from tests.replication.promoted_pair import PromotedPair, is_master, promoted
@@ -41,10 +40,6 @@ class Killed(Protocol):
     def connect(self) -> ClientSocket: ...
     def fail(self) -> None: ...
     def close(self) -> None: ...
-
-
-def _in_sync(connection: ClientSocket) -> bool:
-    return bool(json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)["inSyncSlaveNums"])
 
 
 class OneBroker:
@@ -88,8 +83,6 @@ class Pair:
     def ready(self) -> None:
         """The slave is in step: from now on, what is answered is at both."""
         self._pair.caught_up()
-        with self.connect() as connection:
-            eventually(lambda: _in_sync(connection), what="that sends wait for the slave")
 
     def fail(self) -> None:
         slave = self._pair.slave

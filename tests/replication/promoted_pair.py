@@ -27,6 +27,11 @@ def is_master(connection: ClientSocket) -> bool:
     return master
 
 
+def _slaves_in_sync(connection: ClientSocket) -> int:
+    count: int = json.loads(connection.ask(RequestCode.GET_BROKER_HA_STATUS).body)["inSyncSlaveNums"]
+    return count
+
+
 def state_of(broker: BrokerProcess) -> str:
     """Of a slave; empty: it is a master, or starts again."""
     try:
@@ -78,8 +83,10 @@ class PromotedPair:
             fill(client, count)
 
     def caught_up(self) -> None:
-        with self.master.connect() as master, self.slave.connect() as slave:
-            eventually(lambda: end_of(slave) == end_of(master), what="the slave")
+        """Wait until both have the same log, and one counts the other as its slave; empty logs are always equal."""
+        with self.master.connect() as first, self.slave.connect() as second:
+            eventually(lambda: end_of(first) == end_of(second), what="the slave")
+            eventually(lambda: _slaves_in_sync(first) + _slaves_in_sync(second), what="its master")
 
     def knows(self, topic: str) -> None:
         """Wait until the slave and the name server do."""

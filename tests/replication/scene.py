@@ -14,7 +14,7 @@ from tests.replication.pairs import (
 from tests.replication.sender import Sender
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
-from tests.support.eventually import eventually
+from tests.support.eventually import WITHIN_S, eventually
 
 CLEANED = {"cleanResourceInterval": "100", "deleteCommitLogFilesInterval": "0"}
 """So that files are deleted as soon as they have expired."""
@@ -42,7 +42,7 @@ class Scene:
     def slave(self, **settings: str) -> BrokerProcess:
         return start_slave(self.store, name_server(self.master), self.sender.address, **settings)
 
-    def caught_up(self, connection: ClientSocket, within_s: float = 20) -> None:
+    def caught_up(self, connection: ClientSocket, within_s: float = WITHIN_S) -> None:
         eventually(lambda: end_of(connection) == self.end(), within_s, f"the log's end {self.end()}")
 
     def equal(self) -> None:
