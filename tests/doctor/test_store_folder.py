@@ -218,10 +218,14 @@ def test_damage_of_a_store(
     assert all(f"firearrow store verify {store}" in reason for reason in left_out)
 
 
-def test_samples_of_a_store_without_damage(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sample_bytes", [4096, 64])
+def test_samples_of_a_store_without_damage(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch, sample_bytes: int
+) -> None:
+    """A small sample may be inside a record, or in the blank at the end of a file."""
     monkeypatch.setattr(store_samples, "WHOLE_BYTES", 0)
-    monkeypatch.setattr(store_samples, "TAIL_BYTES", 4096)
-    monkeypatch.setattr(store_samples, "SAMPLE_BYTES", 4096)
+    monkeypatch.setattr(store_samples, "TAIL_BYTES", sample_bytes)
+    monkeypatch.setattr(store_samples, "SAMPLE_BYTES", sample_bytes)
     for _ in range(5):
         assert doctor("--store", str(stopped)).of("store-damage") == []
 

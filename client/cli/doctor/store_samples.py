@@ -6,6 +6,7 @@ The checks are those of `firearrow store verify`. Reads only; one thread. Linux 
 import os
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,8 @@ from firearrow.client.cli.output import bytes_text
 WHOLE_BYTES = 64 << 20
 """A store with less on the disk is checked whole."""
 TAIL_BYTES, SAMPLE_BYTES, SAMPLES = 16 << 20, 1 << 20, 16
+LOOK_BACK_BYTES = (0, 8 << 20, 144 << 20)
+"""How far before a sample its first record may begin: the last one is more than the largest message of brokers."""
 QUEUES_MAX, ENTRIES = 500, 16
 
 
@@ -141,7 +144,11 @@ def _data_end(segment: SegmentFile) -> int:
 def _check_range(
     store: StoreFolder, part: LogRange, settings: PartSettings, findings: Findings, *, is_tail: bool
 ) -> None:
-    seen = LogPart(store, [part], (), settings, exact=False).run()
+    for back in LOOK_BACK_BYTES:  # it may be inside a record, or in the blank at the end of its file
+        part = replace(part, start=max(part.segment.base, part.start - back))
+        seen = LogPart(store, [part], (), settings, exact=False).run()
+        if seen.records is not None or part.start == part.segment.base:
+            break
     findings.merge(seen.findings)
     rest = seen.rest
     if rest is None or (is_tail and (settings.growing or not rest.is_torn)):
