@@ -73,12 +73,7 @@ class AdminCalls:
         self, topic: str, code: RequestCode, ext: Mapping[str, str], body: bytes = b""
     ) -> dict[str, RemotingCommand]:
         """The answers of all masters of the topic by broker name; all must answer."""
-        await self.instance.routes.refresh(topic)
-        route = self.instance.routes.known(topic)
-        brokers = route.brokers.items() if route is not None else ()
-        masters = {name: ids[MASTER] for name, ids in brokers if MASTER in ids}
-        if not masters:
-            raise NoRoute(f"topic {topic}: no broker serves it")
+        masters = await self.masters_of(topic)
         answers = await asyncio.gather(*(self.ask(address, code, ext, body) for address in masters.values()))
         return dict(zip(masters, answers, strict=True))
 
@@ -130,6 +125,16 @@ class AdminCalls:
         if not found:
             raise ClientError("the name server knows no master")
         return found
+
+    async def masters_of(self, topic: str) -> dict[str, str]:
+        """As `masters`, of the brokers of this topic: to know them needs no right for the cluster. NoRoute: none."""
+        await self.instance.routes.refresh(topic)
+        route = self.instance.routes.known(topic)
+        brokers = route.brokers.items() if route is not None else ()
+        masters = {name: ids[MASTER] for name, ids in brokers if MASTER in ids}
+        if not masters:
+            raise NoRoute(f"topic {topic}: no broker serves it")
+        return masters
 
     async def await_route(self, topic: str, broker_names: set[str]) -> None:
         """Wait until a name server has routes to the topic at these brokers, which register it soon."""

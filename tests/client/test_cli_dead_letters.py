@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from firearrow._native.protocol.name_rules import dlq_topic
+from firearrow._native.protocol.name_rules import dlq_topic, retry_topic
+from firearrow._native.wire.codes import RequestCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import RequestTimeout
 from firearrow.client.base.message import Message, SendResult
@@ -26,6 +27,7 @@ from tests.support.fork_server import ForkedCommand
 Topics = Callable[..., str]
 Letters = Callable[..., tuple[str, str]]
 COUNT = 6
+SEND = Producer.send
 
 
 @pytest.fixture
@@ -346,15 +348,15 @@ def test_what_cannot_be_found_may_be_sent_twice_and_is_reported(
     assert bodies(cli, topic) == ["0"]
 
 
+async def unanswered(producer: Producer, message: Message, **more: Any) -> SendResult:  # noqa: ANN401
+    """The broker stores the message, and the producer does not learn it."""
+    await SEND(producer, message, **more)
+    raise RequestTimeout("no answer")
+
+
 def test_letters_without_a_unique_id(
     cli: Cli, letters: Letters, feeder: RawProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = Producer.send
-
-    async def unanswered(producer: Producer, message: Message, **more: Any) -> SendResult:  # noqa: ANN401
-        await send(producer, message, **more)
-        raise RequestTimeout("no answer")
-
     group, topic = letters()
     feeder.feed(dlq_topic(group), [b"0"], RETRY_TOPIC=topic)
     with monkeypatch.context() as patch:
@@ -363,6 +365,66 @@ def test_letters_without_a_unique_id(
     ran = cli("dlq", "redrive", group, "--yes")
     assert bodies(cli, topic) == ["0"]
     assert (ran.lines[0]["sent"], ran.lines[0]["foundSent"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--to-topic", "{other}"],
+        ["--remove-property", "REPLAY_JOB", "--property", "REPLAY_OFFSET=77"],
+        ["--edit"],
+        ["--retry-topic"],
+    ],
+)
+def test_a_letter_is_found_wherever_it_was_sent_and_however_it_was_edited(
+    cli: Cli, letters: Letters, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """The next redrive has other arguments: it must not send the letter to its own topic as well."""
+    group, topic = letters(b"0")
+    other, script = topics(), tmp_path / "editor"
+    script.write_text(f"#!/bin/sh\nsed -i 's/{topic}/{other}/; /REPLAY_/d' $1\n")
+    script.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(script))
+    if "--retry-topic" in words:
+        cli("topic", "create", retry_topic(group), "--queues", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Producer, "send", unanswered)
+        cli("dlq", "redrive", group, "--yes", *(word.format(other=other) for word in words), code=1)
+    done = cli("dlq", "redrive", group, "--yes").lines[0]
+    assert (done["sent"], done.get("foundSent"), done.get("maybeTwice")) == (0, 1, None)
+    assert len(bodies(cli, topic)) == (words[0] == "--remove-property")
+
+
+def test_a_broker_that_may_have_the_letter_is_away(
+    cli: Cli, letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, _ = letters(b"0")
+    with monkeypatch.context() as patch:
+        patch.setattr(Producer, "send", unanswered)
+        path = Path(cli("dlq", "redrive", group, "--yes", code=1).lines[0]["receipts"])
+    receipt = orjson.loads(path.read_bytes())
+    path.write_bytes(orjson.dumps(receipt | {"topic": "gone", "brokers": ["gone"]}) + b"\n")
+    ran = cli("dlq", "redrive", group, "--yes")
+    assert (ran.lines[0]["maybeTwice"], "may have been sent twice" in ran.err) == (1, True)
+
+
+def test_progress_of_letters_that_were_there_before(
+    cli: Cli, letters: Letters, name_server: str
+) -> None:
+    """Brokers before 5.0 keep the offsets of a topic that is deleted: those beyond its end are not of its letters."""
+    group, topic = letters(b"0", b"1")
+
+    async def commit() -> None:
+        async with Admin(name_server) as admin:
+            [queue] = await admin.queues(dlq_topic(group))
+            ext = {"consumerGroup": "TOOLS_CONSUMER", "topic": queue.topic, "queueId": "0", "commitOffset": "5"}
+            answer = await admin.calls.ask_master(queue, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+            assert answer.code == 0
+
+    asyncio.run(commit())
+    assert left(cli, group) == 2
+    assert cli("dlq", "redrive", group, "--yes").lines[0]["sent"] == 2
+    assert (left(cli, group), sorted(bodies(cli, topic))) == (0, ["0", "1"])
 
 
 def test_two_at_a_time(cli: Cli, letters: Letters, name_server: str, tmp_path: Path) -> None:

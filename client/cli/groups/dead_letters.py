@@ -123,13 +123,17 @@ class Progress:
 
 
 async def stored_progress(admin: Admin, queue: MessageQueue) -> int | None:
-    """The offset of TOOLS_CONSUMER in a queue of a dead letter topic; None: it has none."""
+    """The offset of TOOLS_CONSUMER in a queue of a dead letter topic; None: it has none, or one beyond the queue's end.
+
+    Such a one is of letters before: brokers before 5.0 keep offsets of deleted topics, and a store can lose its end.
+    """
     answer = await _ask_of_reader(
         admin, queue, RequestCode.QUERY_CONSUMER_OFFSET, {"setZeroIfNotFound": "false"}
     )
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return None
-    return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
+    offset = integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
+    return offset if offset <= await admin.max_offset(queue) else None
 
 
 async def _ask_of_reader(

@@ -116,11 +116,15 @@ class Receipts:
         return iter(self._found.values())
 
     def note(self, letters: Iterable[ReceivedMessage], fate: Fate, **facts: Any) -> None:  # noqa: ANN401 (JSON)
+        """Write a receipt for each letter, all with these facts. ConfigError: see `note_each`."""
+        self.note_each(((letter, facts) for letter in letters), fate)
+
+    def note_each(self, letters: Iterable[tuple[ReceivedMessage, Mapping[str, Any]]], fate: Fate) -> None:
         """Write a receipt for each letter. ConfigError: the file cannot be written; nothing more may be sent."""
         file = self._file
         assert file is not None
         try:
-            for letter in letters:
+            for letter, facts in letters:
                 receipt = Receipt(LetterId.of(letter), fate, now_ms(), facts)
                 file.write(orjson.dumps(receipt.row(), option=orjson.OPT_APPEND_NEWLINE))
                 self._found[receipt.letter] = receipt

@@ -94,6 +94,8 @@ class Redrive:
     unfound: Unfound
     counts: Counts = field(default_factory=Counts)
     planned: int = 0
+    _brokers: dict[str, list[str]] = field(default_factory=dict)
+    """Of each topic that letters go to."""
 
     @classmethod
     async def of(cls, call: Call, edits: Edits, receipts: Receipts) -> "Redrive":
@@ -167,8 +169,6 @@ class Redrive:
         else:
             message = message_again(letter, goal)
         message.unique_id = letter.message_id  # by which the copy is found
-        if self.call.arguments.provenance:
-            message.properties |= provenance(JOB, letter, self.letters.topic)
         return message
 
     # ---- sending ----
@@ -223,8 +223,9 @@ class Redrive:
     async def _send(self, producer: Producer, pace: Pace, block: list[ReceivedMessage]) -> None:
         """RocketMQError: this letter and those after it were not sent."""
         ready = [pair for letter in block if (pair := await self._prepared(letter)) is not None]
-        named = self.call.arguments.provenance
-        self.receipts.note((letter for letter, _ in ready), Fate.SENDING, provenance=named)
+        facts = [await self._where(message.topic) for _, message in ready]
+        letters = (letter for letter, _ in ready)
+        self.receipts.note_each(zip(letters, facts, strict=True), Fate.SENDING)
         for number, (letter, message) in enumerate(ready):
             self._progress()
             await pace.wait()
@@ -251,11 +252,13 @@ class Redrive:
             self.counts.without_topic += 1
             self.progress.done(self.letters.queue_of(letter), letter.queue_offset)
             return None
-        if await self._was_sent(letter, goal) and not self.again:
+        if await self._was_sent(letter) and not self.again:
             return None
         try:
             message = self._message(letter, goal)
             await self.edits.apply(message)
+            if self.call.arguments.provenance:  # after the edits, which must not hide what the copy is found by
+                message.properties |= provenance(JOB, letter, self.letters.topic)
         except Skipped:
             self.counts.left_out += 1
             return None
@@ -264,14 +267,30 @@ class Redrive:
             return None
         return letter, message
 
-    async def _was_sent(self, letter: ReceivedMessage, goal: str) -> bool:
+    async def _where(self, topic: str) -> dict[str, Any]:
+        """What the receipt of a letter says before it is sent to this topic: where its copy will be looked for."""
+        if topic not in self._brokers:
+            self._brokers[topic] = sorted(await self._masters(topic))
+        named = self.call.arguments.provenance
+        return {"topic": topic, "brokers": self._brokers[topic], "provenance": named}
+
+    async def _masters(self, topic: str) -> dict[str, str]:
+        """Those that serve the topic now."""
+        admin = await self.call.admin()
+        try:
+            return await admin.calls.masters_of(admin.namespace.wrap(topic))
+        except NoRoute:  # the first message creates it
+            return {}
+
+    async def _was_sent(self, letter: ReceivedMessage) -> bool:
         """Whether an interrupted redrive has sent it. RocketMQError: that cannot be asked."""
         receipt = self.receipts.of(letter)
         if receipt is None or receipt.fate is not Fate.SENDING:
             return False
+        goal = receipt.facts.get("topic") or self._goal(letter) or ""
         admin = await self.call.admin()
         queries = MessageQueries(admin.calls.instance, self.call.arguments.timeout)
-        masters = await admin.calls.masters(None)
+        masters = await self._masters(goal)
         for copy in await queries.copies(goal, letter.message_id, masters, all_answer=True):
             if came_from(copy, letter, self.letters.topic) and copy.get_property(REPLAY_JOB) == JOB:
                 queue = MessageQueue(goal, copy.broker_name, copy.queue_id)
@@ -279,8 +298,10 @@ class Redrive:
                 self.counts.found += 1
                 return True
         # what the key index has of the letter itself shows that it would have the copy
-        known = await queries.copies(self.letters.topic, letter.message_id, masters, all_answer=True)
-        if not known or not receipt.facts.get("provenance"):
+        here = await self._masters(self.letters.topic)
+        known = await queries.copies(self.letters.topic, letter.message_id, here, all_answer=True)
+        all_asked = masters.keys() >= set(receipt.facts.get("brokers", ()))
+        if not (known and all_asked and receipt.facts.get("provenance")):
             self.counts.maybe_twice += 1
         return False
 

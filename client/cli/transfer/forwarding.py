@@ -106,7 +106,7 @@ class Target:
             retries=0, message_bytes_max=MESSAGE_BYTES_MAX, send_timeout_s=given.timeout, topics=(topic,)
         )
         producer = await call.enter(Producer(GROUP, client=options, options=sending))
-        masters = await admin.calls.masters(None)
+        masters = await admin.calls.masters_of(admin.namespace.wrap(topic))
         addresses = [masters.get(name, "") for name in {queue.broker_name for queue in queues}]
         versions = map(producer.instance.heartbeats.version, addresses)
         return cls(admin, producer, topic, queues, all(version >= V5_0_0 for version in versions))
