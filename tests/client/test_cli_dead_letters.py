@@ -257,6 +257,17 @@ def test_another_topic(cli: Cli, letters: Letters, topics: Topics) -> None:
     assert (bodies(cli, other), bodies(cli, topic)) == (["0"], [])
 
 
+def test_letters_of_an_unknown_topic_are_not_done(cli: Cli, letters: Letters, feeder: RawProducer) -> None:
+    group, topic = letters(b"0")
+    feeder.feed(dlq_topic(group), [b"1"], UNIQ_KEY=id_of(8))
+    ran = cli("dlq", "redrive", group, "--yes", code=1)
+    assert (ran.lines[0]["sent"], ran.lines[0]["withoutTopic"]) == (1, 1)
+    assert f"{id_of(8)}: its topic is unknown" in ran.err
+    assert left(cli, group) == 1
+    assert cli("dlq", "redrive", group, "--to-topic", topic, "--yes").lines[0]["sent"] == 1
+    assert (left(cli, group), sorted(bodies(cli, topic))) == (0, ["0", "1"])
+
+
 # ---- receipts ----
 
 
@@ -377,7 +388,12 @@ def test_letters_without_a_unique_id(
     ],
 )
 def test_a_letter_is_found_wherever_it_was_sent_and_however_it_was_edited(
-    cli: Cli, letters: Letters, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+    cli: Cli,
+    letters: Letters,
+    topics: Topics,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
 ) -> None:
     """The next redrive has other arguments: it must not send the letter to its own topic as well."""
     group, topic = letters(b"0")
@@ -408,16 +424,19 @@ def test_a_broker_that_may_have_the_letter_is_away(
     assert (ran.lines[0]["maybeTwice"], "may have been sent twice" in ran.err) == (1, True)
 
 
-def test_progress_of_letters_that_were_there_before(
-    cli: Cli, letters: Letters, name_server: str
-) -> None:
+def test_progress_of_letters_that_were_there_before(cli: Cli, letters: Letters, name_server: str) -> None:
     """Brokers before 5.0 keep the offsets of a topic that is deleted: those beyond its end are not of its letters."""
     group, topic = letters(b"0", b"1")
 
     async def commit() -> None:
         async with Admin(name_server) as admin:
             [queue] = await admin.queues(dlq_topic(group))
-            ext = {"consumerGroup": "TOOLS_CONSUMER", "topic": queue.topic, "queueId": "0", "commitOffset": "5"}
+            ext = {
+                "consumerGroup": "TOOLS_CONSUMER",
+                "topic": queue.topic,
+                "queueId": "0",
+                "commitOffset": "5",
+            }
             answer = await admin.calls.ask_master(queue, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
             assert answer.code == 0
 

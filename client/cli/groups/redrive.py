@@ -248,16 +248,17 @@ class Redrive:
         """None: it is not to be sent. RocketMQError: it is not known whether it was sent."""
         goal = self._goal(letter)
         if goal is None:
-            self.call.output.note(f"{letter.message_id}: its topic is unknown, it stays where it is")
+            self.call.output.note(f"{letter.message_id}: its topic is unknown; --to-topic TOPIC sends it")
             self.counts.without_topic += 1
-            self.progress.done(self.letters.queue_of(letter), letter.queue_offset)
             return None
         if await self._was_sent(letter) and not self.again:
             return None
         try:
             message = self._message(letter, goal)
             await self.edits.apply(message)
-            if self.call.arguments.provenance:  # after the edits, which must not hide what the copy is found by
+            if (
+                self.call.arguments.provenance
+            ):  # after the edits, which must not hide what the copy is found by
                 message.properties |= provenance(JOB, letter, self.letters.topic)
         except Skipped:
             self.counts.left_out += 1
