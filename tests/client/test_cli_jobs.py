@@ -46,6 +46,25 @@ def test_copies(tmp_path: Path) -> None:
         assert here("topic", "copy", "from", "to", name_server=where).code == 0
         [row] = here("jobs", name_server=where).lines
         assert (row["job"], row["state"], row["messages"], row["left"]) == ("topic copy", "done", 5, 0)
+        assert here("topic", "copy", "from", "to", "--limit", "2", name_server=where).code == 0
+        here("topic", "export", "from", str(tmp_path / "f.jsonl"), name_server=where)
+        assert here("topic", "import", "to", str(tmp_path / "f.jsonl"), name_server=where).code == 0
+        jobs = {(row["job"], row["messages"]): row["state"] for row in here("jobs", name_server=where).lines}
+        assert jobs == dict.fromkeys([("topic copy", 5), ("topic copy", 2), ("topic import", 5)], "done"), (
+            "though a copy with a limit has left some"
+        )
+
+
+def test_exports_that_were_stopped(tmp_path: Path) -> None:
+    """They are beside their files."""
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
+        assert broker.name_server is not None
+        where = "{}:{}".format(*broker.name_server)
+        assert send(connection, "from", b"x").code == 0
+        (tmp_path / "f.jsonl.manifest").mkdir()  # the export cannot be completed
+        assert here("topic", "export", "from", str(tmp_path / "f.jsonl"), name_server=where).code == 1
+        [row] = here("jobs", str(tmp_path), name_server=where).lines
+        assert (row["job"], row["state"], row["messages"]) == ("topic export", "stopped", 1)
 
 
 def test_only_the_newest_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

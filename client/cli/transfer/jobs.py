@@ -26,6 +26,8 @@ FILES_MAX = 1000
 """That are listed, the newest."""
 FILE_BYTES_MAX = 64 << 20
 LINE_BYTES_MAX = 128 << 10
+EXPORTS = "*.progress"
+"""Checkpoints of exports that are not complete, beside their files."""
 SPARK = ".firearrow-*"
 """Folders of Spark jobs, where the command has run: `plan.json`, `marks/SLICE` and `lock`."""
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError)
@@ -39,7 +41,7 @@ def declared() -> Command:
         "folders",
         nargs="*",
         metavar="FOLDER",
-        help="folders in which `firearrow spark` was run (default: this one)",
+        help="folders of exports, and those in which `firearrow spark` was run (default: this one)",
     )
     return command
 
@@ -54,9 +56,10 @@ async def list_jobs(call: Call) -> None:
     firearrow jobs
     firearrow jobs /srv/replays
     """
+    folders = map(Path, call.arguments.folders or ["."])
     paths = [
         *_found(state_folder() / CHECKPOINTS, "*.json"),
-        *(path for folder in call.arguments.folders or ["."] for path in _found(Path(folder), SPARK)),
+        *(path for folder in folders for names in (EXPORTS, SPARK) for path in _found(folder, names)),
     ]
     newest = sorted(paths, key=lambda pair: -pair[0])
     rows = []
@@ -77,8 +80,8 @@ def _found(folder: Path, names: str) -> Iterator[tuple[float, Path]]:
             yield path.stat().st_mtime, path
 
 
-def _state(*, is_running: bool, left: int | None) -> str:
-    return "running" if is_running else "done" if left == 0 else "stopped"
+def _state(*, is_running: bool, is_done: bool) -> str:
+    return "running" if is_running else "done" if is_done else "stopped"
 
 
 def _topic_job(path: Path) -> dict[str, Any]:
@@ -87,9 +90,10 @@ def _topic_job(path: Path) -> dict[str, Any]:
     state: Mapping[str, Any] = whole["state"]
     counts: Mapping[str, Any] = state.get("totals") or state.get("written") or {}
     left = Plan.load(state["plan"]).total if "plan" in state else None
+    is_done = bool(state.get("done"))  # exports that are have no checkpoint
     return {
         "job": f"topic {whole['job']}",
-        "state": _state(is_running=is_locked(lock_of(path)), left=left),
+        "state": _state(is_running=is_locked(lock_of(path)), is_done=is_done),
         "messages": int(counts.get("sent", counts.get("messages", 0))),
         "left": left,
         "startedMs": state.get("beganMs"),
@@ -110,7 +114,7 @@ def _spark_job(folder: Path) -> dict[str, Any]:
         left += max(int(end) - reached, 0)
     row = {
         "job": f"spark {plan['job']}",
-        "state": _state(is_running=is_locked(folder / "lock"), left=left),
+        "state": _state(is_running=is_locked(folder / "lock"), is_done=left == 0),
         "messages": messages,
         "left": left,
         "startedMs": int(plan["created"]),
