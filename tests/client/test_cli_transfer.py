@@ -16,6 +16,7 @@ import pytest
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import RequestTimeout
 from firearrow.client.base.message import Message, SendResult
+from firearrow.client.cli.transfer.checkpoint import Positions
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
@@ -423,6 +424,41 @@ def test_what_is_missing_is_reported(cli: Cli, filled: str, topics: Topics, tmp_
     ran = cli(*words, code=1)
     assert "were deleted before they could be read" in ran.err
     assert ran.lines[0]["missing"] > 0
+
+
+def test_queues_that_cannot_be_read(cli: Cli, topics: Topics, name_server: str, tmp_path: Path) -> None:
+    """Messages beyond the read queues are not in the file: that is said, and no success."""
+    topic, target, file = topics(queues=4), topics(), tmp_path / "f"
+    fill(name_server, topic, [b"1", b"2"], queues=4)
+    words = ["--queues", "4", "--read-queues", "3", "--force", "--yes"]
+    cli("topic", "set", topic, *words)
+    for verb in (["export", topic, str(file)], ["copy", topic, target], ["export", topic, "-"]):
+        ran = cli("topic", *verb, code=1)
+        assert "2 messages are in queues that no client may read (broker-a/3)" in ran.err
+        if verb[-1] != "-":
+            assert ran.lines[0]["unreadable"] == 2
+    assert len(lines_of(file)) == 6
+
+
+def test_what_is_missing_is_counted_once() -> None:
+    """Though a run reads past a hole before what is before it was sent, and the next one reads it again."""
+    lost: list[tuple[int, int, int]] = []
+
+    def note(*each: int) -> None:
+        lost.append(each)
+
+    first = Positions(0, lost=note)
+    first.done(1, 5)
+    first.passed(3, 5)
+    assert lost == [], "0 and 2 are under way"
+    again = Positions.of(first.saved())
+    again.lost = note
+    again.passed(3, 5)
+    again.done(0, 2)
+    assert (lost, again.next) == ([(3, 5, 2)], 6)
+    again.done(8)
+    again.passed(6, 12)
+    assert (lost[1:], again.saved()) == ([(6, 12, 5)], {"next": 12, "beyond": []}), "8 was there"
 
 
 def test_a_topic_that_was_created_again(cli: Cli, filled: str, topics: Topics, name_server: str) -> None:

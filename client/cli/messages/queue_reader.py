@@ -105,6 +105,21 @@ class TopicReader:
         spans = await asyncio.gather(*(self._span(queue, start) for queue in queues))
         return dict(zip(queues, spans, strict=True))
 
+    async def unreadable(self) -> dict[MessageQueue, Span]:
+        """Queues that hold messages and that no client may read, such as those beyond the read queues. NoRoute."""
+        readable = set(await self._admin.queues(self.topic))
+        route = self._admin.calls.instance.routes.known(self._wrapped)
+        if route is None or route.static is not None:
+            return {}
+        others = [
+            queue
+            for data in route.queues
+            for number in range(max(data.read_queues, data.write_queues))
+            if (queue := MessageQueue(self.topic, data.broker_name, number)) not in readable
+        ]
+        spans = await asyncio.gather(*(self._span(queue, Start(From.START)) for queue in others))
+        return {queue: span for queue, span in zip(others, spans, strict=True) if span.start < span.end}
+
     async def until(self, spans: Mapping[MessageQueue, Span], end_ms: int) -> dict[MessageQueue, Span]:
         """The same without most of what was stored after `end_ms`: the messages' own times decide."""
         return {queue: await self._cut(queue, span, end_ms) for queue, span in spans.items()}

@@ -6,7 +6,7 @@ Positions: which messages of one source, a queue or a file, are done, although t
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -138,10 +138,12 @@ def _state(path: Path, text: bytes, job: str, arguments: dict[str, Any]) -> dict
 
 @dataclass(slots=True)
 class Positions:
-    """`next`: all before it are done; `beyond`: those after it that are done."""
+    """`next`: all before it are done; `beyond`: those after it that are done. `lost` gets how many there are of a range
+    [start, end) that is not there, once `next` is after it: so a run that continues counts none twice."""
 
     next: int
     beyond: set[int] = field(default_factory=set)
+    lost: Callable[[int, int, int], object] = lambda *_: None
     _jumps: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -170,7 +172,10 @@ class Positions:
                 self.beyond.remove(self.next)
                 self.next += 1
             elif self.next in self._jumps:
-                self.next = self._jumps.pop(self.next)
+                start, self.next = self.next, self._jumps.pop(self.next)
+                done = {position for position in self.beyond if position < self.next}
+                self.beyond -= done  # they were there when an earlier run read them
+                self.lost(start, self.next, self.next - start - len(done))
             else:
                 return
 

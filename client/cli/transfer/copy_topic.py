@@ -61,7 +61,7 @@ async def copy(call: Call) -> int:
         plan = await Plan.of(reader, selection, after) if is_new else Plan.load(state["plan"])
         if is_new and state:
             plan.since_ms = state["plan"]["sinceMs"]  # of the first copy: `-1h` is an hour before that
-        losses = Losses() if is_new else Losses(**state["losses"])
+        losses = await Losses.of(reader) if is_new else Losses(**state["losses"])
         if is_new and after and not plan.total:
             call.output.note(
                 f"nothing has come to {source_topic} since the last copy; --again copies everything"

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -118,7 +118,7 @@ class Export:
         else:
             reader = TopicReader(admin, given.topic, sql=given.sql)
             plan = await Plan.of(reader, selection, {})
-            written, losses, began_ms = Written(), Losses(), now_ms()
+            written, losses, began_ms = Written(), await Losses.of(reader), now_ms()
         reading = Reading(admin, given.topic, given.sql, plan, losses)
         made = cls(call, path, checkpoint, selection, reading, written, began_ms)
         if not state:
@@ -188,11 +188,10 @@ class Export:
         os.fsync(file.fileno())
 
     def _save(self) -> None:
-        losses = self.reading.losses
         self.checkpoint.state = {
             "plan": self.reading.plan.saved(),
             "written": self.written.row(),
-            "losses": {"missing": losses.missing, "ranges": losses.ranges, "damaged": losses.damaged},
+            "losses": asdict(self.reading.losses),
             "beganMs": self.began_ms,
         }
         self.checkpoint.save()
@@ -255,6 +254,7 @@ class Export:
             "missing": losses.missing,
             "missingRanges": losses.ranges,
             "damaged": losses.damaged,
+            "unreadable": losses.unreadable,
             "beganMs": self.began_ms,
             "endedMs": now_ms(),
         }
@@ -262,30 +262,26 @@ class Export:
     def _report(self, facts: dict[str, Any]) -> int:
         losses = self.reading.losses
         names = ("topic", "messages", "missing", "damaged", "fileBytes", "fileCrc")
-        self.call.output.record(
-            {"file": str(self.path), **{name: facts[name] for name in names}}, SUMMARY_COLUMNS
-        )
+        row = {"file": str(self.path), **{name: facts[name] for name in names}, **losses.row()}
+        self.call.output.record(row, SUMMARY_COLUMNS)
         return report_losses(self.call, losses)
 
 
 def report_losses(call: Call, losses: Losses) -> int:
     """The exit code."""
-    if losses.missing:
-        call.output.note(f"{losses.missing} messages were deleted before they could be read: {losses.text()}")
-    if losses.damaged:
-        call.output.note(f"{losses.damaged} messages have a body that is damaged at the broker")
-    return FOUND_TROUBLE if losses.missing or losses.damaged else OK
+    texts = list(losses.texts())
+    for text in texts:
+        call.output.note(text)
+    return FOUND_TROUBLE if texts else OK
 
 
 async def _to_output(call: Call, selection: Selection) -> int:
     """Write the lines to the output, which cannot be continued."""
     given, admin = call.arguments, await call.admin()
-    plan = await Plan.of(TopicReader(admin, given.topic, sql=given.sql), selection, {})
-    reading, pace, written = (
-        Reading(admin, given.topic, given.sql, plan, Losses()),
-        Pace(given.rate, given.bytes_rate),
-        0,
-    )
+    reader = TopicReader(admin, given.topic, sql=given.sql)
+    plan, losses = await Plan.of(reader, selection, {}), await Losses.of(reader)
+    reading = Reading(admin, given.topic, given.sql, plan, losses)
+    pace, written = Pace(given.rate, given.bytes_rate), 0
     async with contextlib.aclosing(reading.messages()) as found:
         async for _, message in found:
             if selection.limit is not None and written >= selection.limit:

@@ -5,8 +5,9 @@ counted and reported.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -22,6 +23,7 @@ from firearrow.client.cli.transfer.checkpoint import Positions, ranges_text
 INNER_BATCH = 0x40 | 0x80
 """Bits of sysFlag: the message was part of a batch that is stored as one record, which has the CRC."""
 RANGES_MAX = 1000
+QUEUES_SHOWN = 5
 
 
 def key_of(queue: MessageQueue) -> str:
@@ -31,23 +33,42 @@ def key_of(queue: MessageQueue) -> str:
 
 @dataclass(slots=True)
 class Losses:
-    """What could not be read: ranges of offsets, and messages with a damaged body."""
+    """What could not be read: ranges of offsets, messages with a damaged body, and those of queues that clients may
+    not read, by queue."""
 
     missing: int = 0
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
     damaged: int = 0
+    unreadable: dict[str, int] = field(default_factory=dict)
 
-    def lose(self, queue: str, start: int, end: int) -> None:
-        self.missing += end - start
+    @classmethod
+    async def of(cls, reader: TopicReader) -> "Losses":
+        """Before anything is read. NoRoute, ClientError."""
+        found = await reader.unreadable()
+        return cls(unreadable={key_of(queue): span.end - span.start for queue, span in found.items()})
+
+    def lose(self, queue: str, start: int, end: int, number: int) -> None:
+        self.missing += number
         if len(self.ranges) < RANGES_MAX:
             self.ranges.append((queue, start, end))
 
     def row(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"missing": self.missing, "damaged": self.damaged}
+        unreadable = sum(self.unreadable.values())
+        found = {"missing": self.missing, "damaged": self.damaged, "unreadable": unreadable}
         return {name: number for name, number in found.items() if number}
 
-    def text(self) -> str:
-        return ranges_text(self.ranges)
+    def texts(self) -> Iterator[str]:
+        """For an operator."""
+        if self.missing:
+            yield f"{self.missing} messages were deleted before they could be read: {ranges_text(self.ranges)}"
+        if self.damaged:
+            yield f"{self.damaged} messages have a body that is damaged at the broker"
+        if self.unreadable:
+            queues = ", ".join(list(self.unreadable)[:QUEUES_SHOWN])
+            yield (
+                f"{sum(self.unreadable.values())} messages are in queues that no client may read ({queues}): "
+                "`firearrow topic set TOPIC --read-queues N` opens them"
+            )
 
 
 @dataclass(slots=True)
@@ -114,6 +135,9 @@ class Reading:
         """The messages that are not done, each with its queue, as store times order them. Those of a queue are in
         its order. ClientError; TransportError."""
         reader = TopicReader(self.admin, self.topic, sql=self.sql)
+        if self.sql is None:  # brokers leave out what the expression does not select
+            for key, positions in self.plan.positions.items():
+                positions.lost = partial(self.losses.lose, key)
         spans = await self._spans()
         expected = {key_of(queue): span.start for queue, span in spans.items()}
         async with contextlib.aclosing(reader.stored(spans)) as stored:
@@ -129,8 +153,6 @@ class Reading:
     def _pass(self, key: str, start: int, end: int) -> None:
         if start < end:
             self.plan.positions[key].passed(start, end)
-            if self.sql is None:  # brokers leave out what the expression does not select
-                self.losses.lose(key, start, end)
 
     async def _spans(self) -> dict[MessageQueue, Span]:
         """What is left of each queue. A queue that is lost as a whole is missing."""
