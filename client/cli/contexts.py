@@ -111,6 +111,10 @@ def chosen_context(name: str | None, namesrv: str | None) -> Context:
     if name is not None and name not in contexts.by_name:
         known = ", ".join(sorted(contexts.by_name)) or "none"
         raise ConfigError(f"there is no context {name!r}; known: {known}. Add it by `firearrow context add`")
+    if namesrv is not None and not namesrv.strip("; "):  # such as a variable of a script that is not set
+        raise ConfigError(
+            "the addresses of the name servers are empty: give HOST:PORT, or leave the option out"
+        )
     if namesrv is None and name is None:
         namesrv = os.environ.get("NAMESRV_ADDR")
     return replace(context, namesrv=namesrv) if namesrv else context

@@ -218,6 +218,17 @@ def test_wrong_use(peer: Peer, words: str) -> None:
     assert ran.err.startswith("firearrow ")
 
 
+def test_no_name_server_is_not_the_one_of_another_cluster(peer: Peer, topic: str) -> None:
+    """Such as `--namesrv "$UNSET" --yes` of a script."""
+    here("context", "add", "here", "--namesrv", peer.name_server).succeeded()
+    for words in (
+        ["topic", "delete", topic, "--yes", "--namesrv", ""],
+        ["topic", "copy", topic, "other", "--target", ";"],
+    ):
+        ran = here(*words)
+        assert (ran.code, "name servers are empty" in ran.err) == (2, True), ran
+
+
 def test_nobody_there() -> None:
     ran = here("topic", "list", "-n", "127.0.0.1:1")
     assert (ran.code, ran.out) == (3, "")

@@ -206,7 +206,9 @@ def test_lines_of_other_commands_and_hands(
     (tmp_path / "hand").write_text("\n".join(lines) + "\n")
     ran = cli("topic", "import", hand, str(tmp_path / "hand"), code=1)
     assert (ran.lines[0]["sent"], ran.lines[0]["refused"], ran.lines[0]["verified"]) == (4, 8, 4)
-    assert "hand/0 5 was not sent: it is not JSON" in ran.err
+    assert "hand: line 5 was not sent: it is not JSON" in ran.err
+    again = cli("topic", "import", hand, str(tmp_path / "hand"), code=1)
+    assert "8 of its messages were not sent" in again.err
     rows = rows_of(cli, hand)
     assert sorted(row["body"] for row in rows) == ["hi", "last", "plain", '{"a":[1]}']
     assert not any("DELAY" in row["properties"] for row in rows), "it is not delayed again"

@@ -158,6 +158,8 @@ class Forwarding:
     totals: Totals = field(default_factory=Totals)
     is_new: bool = True
     more_state: Callable[[], dict[str, Any]] = dict
+    place: Callable[[str, int], str] = "{}[{}]".format
+    """As people read a source and a position."""
     _saved_s: float = 0.0
 
     @property
@@ -262,7 +264,7 @@ class Forwarding:
         self.positions[source].done(position)
         self.totals.refused += 1
         if self.totals.refused <= REFUSED_SHOWN:
-            self.call.output.note(f"{source} {position} was not sent: {reason}")
+            self.call.output.note(f"{self.place(source, position)} was not sent: {reason}")
 
     # ---- reading the target ----
 

@@ -16,10 +16,10 @@ import orjson
 from firearrow._native.base.progress_bar import Advance, messages, progress_bar
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import Message, MessageQueue
-from firearrow.client.cli.command import OK, Call
+from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call
 from firearrow.client.cli.transfer import message_file
 from firearrow.client.cli.transfer.checkpoint import Checkpoint, Positions, checkpoint_path, new_job_id
-from firearrow.client.cli.transfer.forwarding import Forwarding, Target, report
+from firearrow.client.cli.transfer.forwarding import Forwarding, Target, Totals, report
 from firearrow.client.cli.transfer.message_file import InvalidRow
 from firearrow.client.send.queue_selection import hash_index, same_queue
 
@@ -70,7 +70,10 @@ async def _import(call: Call, path: Path, checkpoint: Checkpoint) -> int:
         )
     if state and state["done"]:
         call.output.note(f"{path} was imported already: --again imports it once more")
-        return OK
+        refused = Totals(**state["totals"]).refused
+        if refused:
+            call.output.note(f"{refused} of its messages were not sent")
+        return FOUND_TROUBLE if refused else OK
     parquet = message_file.is_parquet(path)
     rows = _count(path, parquet=parquet, verify=given.verify)
     target = await Target.of(call, call.options, given.topic, partial(_queues_in, path, parquet=parquet))
@@ -86,6 +89,7 @@ async def _import(call: Call, path: Path, checkpoint: Checkpoint) -> int:
         return {"file": identity, "positions": positions[source].saved(), "done": done}
 
     forwarding.more_state = more_state
+    forwarding.place = lambda _, number: f"{path.name}: {'row' if parquet else 'line'} {number}"
     done = positions[source].next - 1
     with progress_bar(f"import {path.name}", rows, quiet=given.quiet, done=done, text=messages) as advance:
         await forwarding.run(partial(_messages, forwarding, path, advance, parquet=parquet))
