@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.doctor.running import doctor_of, found_in
 from tests.integration.test_due_messages import until_stored
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.command_line import here
 from tests.support.eventually import eventually
 from tests.support.requests import pull, records, send, send_ext, topic_ext
 
@@ -217,13 +219,31 @@ def test_unread_dead_letters(broker: BrokerProcess, client: ClientSocket) -> Non
         for number in range(3):
             _bury(client, "Dead", number)
         finding = doctor_of(broker).about("group Dead")["unread-dead-letters"]
-        assert finding["found"] == "3 dead letters that were not read"
+        assert finding["found"] == "3 dead letters not read and not redriven"
         beat(client, "Reader", "reader", {"%DLQ%Dead": "*"})
         commit(client, "Reader", "%DLQ%Dead", 2)
         finding = doctor_of(broker).about("group Dead")["unread-dead-letters"]
-        assert finding["found"] == "1 dead letter that were not read"
+        assert finding["found"] == "1 dead letter not read and not redriven"
         commit(client, "Reader", "%DLQ%Dead", 3)
         assert "unread-dead-letters" not in doctor_of(broker).about("group Dead")
+
+
+def test_dead_letters_that_were_redriven(
+    broker: BrokerProcess, client: ClientSocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the finding advises ends it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    fill(client, "Again", 2)
+    with member(broker, "Again", "a", "Again"):
+        _bury(client, "Again", 0)
+        finding = doctor_of(broker).about("group Again")["unread-dead-letters"]
+        assert "`firearrow dlq redrive Again`" in finding["fix"]
+        where = broker.running.name_server
+        here("dlq", "redrive", "Again", "--yes", name_server=where).succeeded()
+        assert "unread-dead-letters" not in doctor_of(broker).about("group Again")
+        _bury(client, "Again", 1)
+        finding = doctor_of(broker).about("group Again")["unread-dead-letters"]
+        assert finding["found"].startswith("1 dead letter")
 
 
 def test_messages_that_were_due_for_a_deleted_topic(broker: BrokerProcess, client: ClientSocket) -> None:
@@ -232,7 +252,7 @@ def test_messages_that_were_due_for_a_deleted_topic(broker: BrokerProcess, clien
     assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == 0
     until_stored(client, "%DLQ%SCHEDULE_CONSUMER", 1)
     finding = doctor_of(broker).about("group SCHEDULE_CONSUMER")["unread-dead-letters"]
-    assert finding["found"] == "1 dead letter that were not read"
+    assert finding["found"] == "1 dead letter not read and not redriven"
     assert "deleted topics" in finding["why"]
 
 

@@ -153,6 +153,7 @@ class _Cluster:
                 self._listed[asked.name] = groups
         await _each(self._unlisted(), self._highest_queues)
         await _each(self._facts.topics.values(), self._topic)
+        await _each(self._facts.topics.values(), self._redriven)
 
     def _list_topics(
         self, broker: str, listed: Mapping[str, ListedTopic], groups: Mapping[str, ListedGroup]
@@ -198,6 +199,13 @@ class _Cluster:
                     topic.groups |= set(names) - {READER}
         if topic.name.startswith(RETRY):
             await self._recent(topic)
+
+    async def _redriven(self, topic: Topic) -> None:
+        """How far `firearrow dlq` has come with dead letters."""
+        if topic.name.startswith(DLQ):
+            for queue, state in topic.queues.items():
+                if state.messages:
+                    state.redriven = await self._offset(READER, queue) or 0
 
     async def _beyond(self, topic: Topic, broker: str) -> None:
         """Queues that the topic had and has no more, with what they hold: statistics do not list them. Apache's broker
@@ -345,15 +353,13 @@ class _Cluster:
 
     async def _stored_offset(self, group: Group, queue: Queue) -> None:
         """Tell an offset 0 from none."""
-        ext = {
-            "consumerGroup": group.name,
-            "topic": queue.topic,
-            "queueId": str(queue.number),
-            "setZeroIfNotFound": "false",
-        }
-        group.progress[queue].committed = await self._number(
-            queue.broker, RequestCode.QUERY_CONSUMER_OFFSET, ext
-        )
+        group.progress[queue].committed = await self._offset(group.name, queue)
+
+    async def _offset(self, group: str, queue: Queue) -> int | None:
+        """None: it has committed none."""
+        named = {"consumerGroup": group, "topic": queue.topic, "queueId": str(queue.number)}
+        ext = named | {"setZeroIfNotFound": "false"}
+        return await self._number(queue.broker, RequestCode.QUERY_CONSUMER_OFFSET, ext)
 
     # ---- messages ----
 

@@ -42,12 +42,14 @@ class Sample:
 
 @dataclass(slots=True)
 class QueueState:
-    """`recent`: messages stored in the last minutes; None: not asked."""
+    """`recent`: messages stored in the last minutes; None: not asked. `redriven`: the dead letters before it were sent
+    again or dropped by `firearrow dlq`."""
 
     min_offset: int
     max_offset: int
     last_ms: int
     recent: int | None = None
+    redriven: int = 0
 
     @property
     def messages(self) -> int:

@@ -89,7 +89,7 @@ RETRY_STORM = Trouble(
 )
 DEAD_LETTERS = Trouble(
     WARNING,
-    "{letters} that were not read",
+    "{letters} not read and not redriven",
     "these messages {reason}: no consumer gets them again, and retention deletes them",
     "`firearrow dlq show {group}`, then `firearrow dlq redrive {group}`",
 )
@@ -303,7 +303,7 @@ def retry_storms(facts: Facts) -> Found:
 
 @finds(DEAD_LETTERS)
 def unread_dead_letters(facts: Facts) -> Found:
-    """Dead letters that were not read"""
+    """Dead letters that were neither read nor sent again"""
     for topic in facts.topics.values():
         group = topic.group_of(DLQ)
         if group is None:
@@ -323,9 +323,12 @@ def unread_dead_letters(facts: Facts) -> Found:
 
 
 def _read_to(facts: Facts, topic: Topic, queue: Queue) -> int:
-    """Up to where some group has read the queue."""
+    """Up to where some group has read the queue, or its letters were sent again. An offset beyond its end is of letters
+    that were there before."""
     readers = (facts.groups[name].progress.get(queue) for name in topic.groups if name in facts.groups)
-    return max((each.committed or 0 for each in readers if each is not None), default=0)
+    offsets = [each.committed or 0 for each in readers if each is not None]
+    state = topic.queues[queue]
+    return max((each for each in (*offsets, state.redriven) if each <= state.max_offset), default=0)
 
 
 def _age(facts: Facts, since_ms: int) -> str:
