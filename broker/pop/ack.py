@@ -74,12 +74,16 @@ class AckService:
     def acknowledge_in_order(
         self, group: str, topic: str, queue_id: int, offset: int, receipt_pop_ms: int, invisible_ms: int
     ) -> None:
-        """Acknowledge one message popped in order, move the group's offset, and retry held pops.
+        """Acknowledge one message popped in order, move the group's offset, and retry held pops. Of a pop that is not
+        known any more, only the first message counts, unlike in Apache, which skips those before.
 
         Raises Refusal.
         """
-        if offset < self._offsets.committed(group, topic, queue_id):
+        committed = self._offsets.committed(group, topic, queue_id)
+        if offset < committed:
             return
+        if offset > committed and not self._order_info.knows(topic, group, queue_id):
+            return  # a kill has lost the pop: those before it may not be acknowledged, and all come again
         next_offset = self._order_info.acked(topic, group, queue_id, offset, receipt_pop_ms)
         if next_offset == -1:
             remark = f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, next:{next_offset}"

@@ -185,6 +185,10 @@ class ConsumerOrderInfo:
         self._note(key, order)
         return order
 
+    def knows(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether the last pop of the queue is known; after a kill it may not be."""
+        return (topic, group, queue_id) in self._table
+
     def acked(self, topic: str, group: str, queue_id: int, offset: int, pop_ms: int) -> int:
         """Acknowledge one offset; return the queue's next offset to consume, or ILLEGAL or PASSED."""
         key = topic, group, queue_id
