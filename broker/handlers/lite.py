@@ -18,6 +18,7 @@ from firearrow.broker.lite.pops import LitePops
 from firearrow.broker.lite.service import LiteService, StartAt, SubscriptionsFull
 from firearrow.broker.lite.subscriptions import LiteClient
 from firearrow.broker.pop.long_polling import PopHoldService
+from firearrow.broker.pop.order_info import attempt_of
 from firearrow.broker.pop.permissions import MESSAGES_MAX, check_pop
 from firearrow.broker.pop.pop import PopQuery, PopResult
 from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE
@@ -168,7 +169,7 @@ class LitePopRequest(NamedTuple):
             invisible_ms=request.integer("invisibleTime"),
             poll_ms=request.integer("pollTime"),
             born_ms=min(request.integer_or("bornTime", 0) or now_ms, now_ms),
-            attempt=request.text_or("attemptId", "") or None,
+            attempt=attempt_of(request),
         )
 
 

@@ -17,6 +17,7 @@ from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.pop.long_polling import PopHoldService
+from firearrow.broker.pop.order_info import attempt_of
 from firearrow.broker.pop.permissions import (
     MESSAGES_MAX,
     NO_POP,
@@ -68,7 +69,7 @@ class PopRequest(NamedTuple):
             expression=request.text_or("exp", ""),
             expression_type=request.text_or("expType", ""),
             ordered=request.boolean_or("order", False),
-            attempt=request.text_or("attemptId", "") or None,
+            attempt=attempt_of(request),
         )
 
 

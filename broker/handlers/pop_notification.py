@@ -16,7 +16,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import HeldAccess, Peer, Routes
 from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
-from firearrow.broker.pop.order_info import ConsumerOrderInfo
+from firearrow.broker.pop.order_info import ConsumerOrderInfo, attempt_of
 from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
@@ -100,7 +100,7 @@ class NotificationHandler:
             request.integer("pollTime"),
             born_ms,
             request.boolean_or("order", False),
-            request.text_or("attemptId", "") or None,
+            attempt_of(request),
             self._tags(target, request.text_or("exp", ""), request.text_or("expType", "")),
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from firearrow._native.protocol.fastjson import loads, pretty
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.pop.long_polling import HoldKey
 from firearrow.broker.pop.receipt_handles import kind_of
@@ -111,6 +112,11 @@ FILE = {
 """The members that this version knows; others are kept as they are."""
 
 
+def attempt_of(request: RemotingCommand) -> str | None:
+    """The attempt of a pop, of which no more is kept or compared; None: it has none."""
+    return request.text_or("attemptId", "")[:ATTEMPT_CHARS_MAX] or None
+
+
 class ConsumerOrderInfo:
     """Keeps at most `queues_max` queues of groups and drops the oldest entry beyond that.
 
@@ -174,7 +180,6 @@ class ConsumerOrderInfo:
     ) -> OrderInfo:
         """Record a pop."""
         key = topic, group, queue_id
-        attempt = None if attempt is None else attempt[:ATTEMPT_CHARS_MAX]
         order = OrderInfo(pop_ms, invisible_ms, offsets[:OFFSETS_MAX], attempt, self._clock.now_ms())
         previous = self._drop(key)
         if previous is not None:

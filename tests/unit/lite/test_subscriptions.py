@@ -13,6 +13,7 @@ from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.lite import ADDS_PER_SECOND, LiteMethods
 from firearrow.broker.grpc.statuses import GrpcRefusal
 from firearrow.broker.lite.subscriptions import LiteClient
+from firearrow.broker.pop.order_info import ATTEMPT_CHARS_MAX
 from tests.support.clock import ManualClock
 from tests.unit.lite.lite_harness import G, LiteHarness, T
 
@@ -70,6 +71,16 @@ def test_a_pop_takes_no_more_than_it_asks_for(harness: LiteHarness) -> None:
     arrive(harness, "a", "a", "b")
     assert pop(harness, "c", 1) == ["0"]
     assert pop(harness, "c", 5) == ["0"], "the rest of the first queue waits for the acknowledgement"
+
+
+def test_no_more_of_an_attempt_is_kept_than_is_compared(harness: LiteHarness) -> None:
+    """Clients choose it: a gRPC request may have 4 MiB of it."""
+    sync(harness, "c", "a")
+    arrive(harness, "a")
+    for _ in range(2):
+        assert pop(harness, "c", attemptId="x" * 10_000) == ["0"]
+    [(attempt, _)] = harness.service.events._attempts.values()
+    assert len(attempt) == ATTEMPT_CHARS_MAX
 
 
 def test_a_repeated_attempt_gets_the_same_messages(harness: LiteHarness) -> None:
