@@ -67,14 +67,17 @@ class Receipt(NamedTuple):
 
     def fields(self, group: str) -> dict[str, str]:
         """Of the requests of remoting that name a popped message."""
-        fields = {
+        return {
             "consumerGroup": group,
             "topic": self.topic,
             "queueId": str(self.queue_id),
             "offset": str(self.queue_offset),
             "extraInfo": self.text,
-        }
-        return fields | {"liteTopic": self.lite_topic} if self.lite_topic else fields
+        } | self._lite_fields
+
+    @property
+    def _lite_fields(self) -> dict[str, str]:
+        return {"liteTopic": self.lite_topic} if self.lite_topic else {}
 
     def change(self, group: str, invisible_ms: int) -> RemotingCommand:
         """The request that makes the message visible then, without counting that as a delivery. Of a lite topic it is
@@ -96,7 +99,7 @@ class Receipt(NamedTuple):
             "delayLevel": "-1",
             "maxReconsumeTimes": "0",
             "unitMode": "false",
-        }
+        } | self._lite_fields
         return RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
 
     def acknowledgement(self, group: str) -> RemotingCommand:

@@ -3,6 +3,8 @@
 The call is the peer of the held pop: when its client cancels it or disconnects, the pop is dropped, and takes nothing.
 """
 
+import dataclasses
+import logging
 import struct
 from collections.abc import Iterator
 
@@ -18,7 +20,7 @@ from firearrow.broker.grpc.lite import check_unacknowledged, lite_records, pop_f
 from firearrow.broker.grpc.message_codec import OTHERWISE_SENT, RESERVED, message_to
 from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds, set_ms
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, Receipt
-from firearrow.broker.grpc.renewals import GIVE_BACK_MS
+from firearrow.broker.grpc.renewals import GIVE_BACK_MS, WARN_MS
 from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX, check_lite_topic
 from firearrow.broker.grpc.statuses import (
     GrpcRefusal,
@@ -30,6 +32,8 @@ from firearrow.broker.grpc.statuses import (
 )
 from firearrow.broker.pop.receipt_handles import NORMAL, kind_of, receipt_handle_text
 from firearrow.broker.tables.groups import GroupConfig
+
+log = logging.getLogger("firearrow.grpc")
 
 POLL_MS_MIN = 5000
 AUTO_RENEWED_MS = 60_000
@@ -47,6 +51,7 @@ class ReceivingMethods:
         self._context = context
         self._topics = context.tables.topics
         self._groups = context.tables.groups
+        self._warn_after_ms = 0
 
     def receive(self, call: Call, request: ProtoMessage) -> None:
         try:
@@ -118,20 +123,22 @@ class ReceivingMethods:
         topic = request.message_queue.topic
         starts = _starts(answer.text_or("startOffsetInfo", ""))
         encoder = self._encoder(topic, answer, starts)
+        again = _received_before(answer.text_or("orderCountInfo", ""))
         body, at, size = answer.body, 0, 0
         found: list[bytes] = []
         while at < len(body):
-            made = None if size > ANSWER_BYTES_MAX else encoder.encode(body, at, group.retry_max_times)
+            is_full = size > ANSWER_BYTES_MAX
+            made = None if is_full or again else encoder.encode(body, at, group.retry_max_times)
             if made is not None:
                 part, handle, record_bytes, body_bytes = made
                 receipt = Receipt.of(handle.decode(), topic.name, group.name) if request.auto_renew else None
             else:
                 record_bytes = _SIZE.unpack_from(body, at)[0]
                 record = decode(memoryview(body)[at : at + record_bytes], False)
+                if times := again.get((record.queue_id, record.queue_offset)):
+                    record = dataclasses.replace(record, reconsume_times=times)
                 receipt = self._receipt(record, topic.name, group.name, answer, starts)
-                part, body_bytes = self._part(
-                    call, topic, group, record, receipt, is_full=size > ANSWER_BYTES_MAX
-                )
+                part, body_bytes = self._part(call, topic, group, record, receipt, is_full=is_full)
             at += record_bytes
             size += body_bytes
             if part:
@@ -234,8 +241,20 @@ class ReceivingMethods:
         def forwarded(answer: RemotingCommand) -> None:
             if answer.code == ResponseCode.SUCCESS:
                 self._context.requests.make(receipt.acknowledgement(group), lambda _: None)
+            else:
+                self._warn(group, refusal_of(answer).text)
 
         self._context.requests.make(receipt.dead_letter(group), forwarded)
+
+    def _warn(self, group: str, reason: str) -> None:
+        now_ms = self._context.clock.monotonic_ms()
+        if now_ms >= self._warn_after_ms:
+            self._warn_after_ms = now_ms + WARN_MS
+            log.warning(
+                "a message of group %s failed too often, but cannot become a dead letter, and waits: %s",
+                group,
+                reason,
+            )
 
     def _nothing(self, call: Call) -> None:
         self._end(call, "MESSAGE_NOT_FOUND", "no new message")
@@ -293,3 +312,15 @@ def _starts(text: str) -> dict[tuple[str, int], int]:
     """`startOffsetInfo` of an answer: (kind of topic, queue) → where the pop began to read."""
     found = (entry.split(" ") for entry in text.split(";") if entry)
     return {(kind, int(queue_id)): int(start) for kind, queue_id, start in found}
+
+
+def _received_before(text: str) -> dict[tuple[int, int], int]:
+    """`orderCountInfo` of a pop in order, `<kind> qo<queue>%<queue offset> <times>` of each message that was popped
+    before: (queue, queue offset) → times. What it has of whole queues says no more."""
+    found: dict[tuple[int, int], int] = {}
+    for entry in text.split(";"):
+        place, _, times = entry.partition(" ")[2].partition(" ")
+        queue_id, is_message, offset = place.removeprefix("qo").partition("%")
+        if is_message:
+            found[int(queue_id), int(offset)] = int(times)
+    return found

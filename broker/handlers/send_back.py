@@ -1,11 +1,14 @@
 """CONSUMER_SEND_MSG_BACK (36): retries a message that a consumer could not consume. Loop thread."""
 
+from typing import NamedTuple
+
 from firearrow._native.protocol import name_rules
-from firearrow._native.store.log.record import decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.lmq import lite_topic_of, offset_in
 from firearrow.broker.append.retry_routing import RetryRouting, count_retry
 from firearrow.broker.append.send_checks import client_retry_limit
 from firearrow.broker.base import property_rules
@@ -19,8 +22,21 @@ from firearrow.broker.quotas.quota_check import QuotaCheck
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
-Place = tuple[str, int, int]
-"""Topic, queue and queue offset of a message."""
+
+class Place(NamedTuple):
+    """Where a message is. `lite_topic`: whose queue these are; empty: the topic's."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    lite_topic: str
+
+    def is_of(self, record: Record) -> bool:
+        """Whether the record is there."""
+        if not self.lite_topic:
+            return self[:3] == (record.topic, record.queue_id, record.queue_offset)
+        queue = name_rules.lite_queue(self.topic, self.lite_topic)
+        return record.topic == self.topic and offset_in(record.properties, queue) == self.queue_offset
 
 
 class SendBackHandler:
@@ -94,13 +110,13 @@ class SendBackHandler:
         """The message to retry, with its first topic and message id in properties. `place`: where it has to be."""
         # not confirmed here: the consumer has it from the former master
         record = None
-        if place is not None and self._is_compacted(place[0]):
-            record = self._store.reader.compacted_record(*place)
+        if place is not None and self._is_compacted(place.topic):
+            record = self._store.reader.compacted_record(*place[:3])
         record = record or self._store.reader.record_at(offset, unconfirmed=True)
         if record is None and place is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
         found = None if record is None else decode(record, False)
-        if found is None or (place and place != (found.topic, found.queue_id, found.queue_offset)):
+        if found is None or (place is not None and not place.is_of(found)):
             raise Refusal(
                 ResponseCode.NO_MESSAGE, f"the message at offset {offset} is another one, or deleted"
             )
@@ -123,8 +139,9 @@ def _place(request: RemotingCommand) -> Place | None:
     """Where the message is, as clients of gRPC state it; those of remoting state its offset in the log alone."""
     if "originQueueOffset" not in request.ext:
         return None
-    return (
+    return Place(
         request.text("originTopic"),
         request.integer("originQueueId", 32),
         request.integer("originQueueOffset"),
+        lite_topic_of(request),
     )

@@ -175,28 +175,35 @@ def test_a_message_that_becomes_visible_again_counts_its_deliveries(
         ack(caller, topic, again)
 
 
+@pytest.mark.parametrize("by", ["client", "broker"])
 def test_a_message_that_fails_too_often_goes_to_the_dead_letters(
-    broker: BrokerProcess, producer: GrpcCaller, topic: str
+    broker: BrokerProcess, producer: GrpcCaller, topic: str, by: str
 ) -> None:
+    """Its offset in the lite topic is not that in the topic's queue."""
+    names = {"group": {"name": f"{topic}-g"}, "topic": {"name": topic}}
+    with broker.connect() as connection:
+        create_topic(connection, topic, "LITE", queues=1)
+        bound = {"+lite.bind.topic": topic}
+        create_group(connection, f"{topic}-g", consumeMessageOrderly=True, retryMaxTimes=0, attributes=bound)
     with consumer(broker, topic, "a") as caller:
-        send(producer, topic, "a", b"bad", b"good")
-        bad, good = caller.receive(f"{topic}-g", topic)
-        own = bad.system_properties
-        code = caller.code(
-            "ForwardMessageToDeadLetterQueue",
-            group={"name": f"{topic}-g"},
-            topic={"name": topic},
-            receipt_handle=own.receipt_handle,
-            message_id=own.message_id,
-            lite_topic="a",
-        )
-        assert code == ("OK", "0")
-        ack(caller, topic, good)
+        send(producer, topic, "b", b"0", b"1")
+        send(producer, topic, "a", b"bad")
+        [bad] = caller.receive(f"{topic}-g", topic)
+        failed = {"receipt_handle": bad.system_properties.receipt_handle, "lite_topic": "a"}
+        if by == "client":
+            of_message = {"message_id": bad.system_properties.message_id}
+            code = caller.code("ForwardMessageToDeadLetterQueue", **names, **failed, **of_message)
+            assert code == ("OK", "0")
+        else:
+            code = caller.code("ChangeInvisibleDuration", **names, **failed, invisible_duration={"nanos": 1})
+            assert code == ("OK", "OK")
         send(producer, topic, "a", b"next")
         assert take(caller, topic, 1) == [("a", b"next")]
     with broker.connect() as connection:
         ext = {"topic": f"%DLQ%{topic}-g", "queueId": "0"}
-        assert connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"] == "1"
+        eventually(lambda: connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext.get("offset") == "1")
+        pulled = connection.ask(RequestCode.PULL_MESSAGE, pull_ext(ext["topic"], 0, 0))
+        assert [record.body for record in records(pulled.body)] == [b"bad"]
 
 
 def test_unsubscribed_and_completely_synced_lite_topics(

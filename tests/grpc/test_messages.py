@@ -203,6 +203,28 @@ def end(caller: GrpcCaller, topic: str, entry: Any, resolution: str) -> tuple[st
     )
 
 
+def test_deliveries_in_order_are_counted(
+    broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
+) -> None:
+    """After too many of them the message goes to the dead letters, and the next one comes."""
+    made(broker, topic, "FIFO", consumeMessageOrderly=True, retryMaxTimes=1)
+    caller.consume(group, topic)
+    for body in (b"bad", b"good"):
+        caller.send(topic, body, kind="FIFO", message_group="one")
+    for attempt in (1, 2):
+        (received,) = caller.receive(group, topic, 1)
+        own = received.system_properties
+        assert (received.body, own.delivery_attempt) == (b"bad", attempt)
+        names = {"group": {"name": group}, "topic": {"name": topic}, "receipt_handle": own.receipt_handle}
+        code = caller.code("ChangeInvisibleDuration", **names, invisible_duration={"nanos": 1})
+        assert code == ("OK", "OK")
+    (received,) = until_received(caller, group, topic, 1)
+    assert (received.body, received.system_properties.delivery_attempt) == (b"good", 1)
+    with broker.connect() as connection:
+        ext = {"topic": f"%DLQ%{group}", "queueId": "0"}
+        assert connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"] == "1"
+
+
 def test_a_transaction_is_committed_or_rolled_back(
     broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
 ) -> None:
