@@ -8,6 +8,7 @@
 #
 # LetThrough: a client that may make plain calls, as its headers name it: the id, and how it logs in. The same headers
 # mean the same client until it ends (`forget`), or until users and rules change (`generation` of the AccessCheck).
+# While the age of headers counts (`dated`), no call is plain.
 #
 # Ownership: a SendCall lives until its reply is sent; it owns its stream. Thread: the loop's.
 
@@ -43,6 +44,7 @@ cdef class SendRules:
     cdef RequestTimes times               # of gRPC
     cdef object find_topic, failed
     cdef frozenset not_settable           # names that no user property has, as bytes
+    cdef bint dated
     cdef dict topics                      # name → CallTopic
     cdef uint8_t *properties              # of the send that is being handled
 

@@ -134,6 +134,11 @@ cdef class SendRules:
     def __dealloc__(self):
         PyMem_Free(self.properties)
 
+    def date(self, bint dated):
+        # type: (...) -> None
+        """Whether the age of headers counts, which changes with the options."""
+        self.dated = dated
+
     def forget_topics(self):
         # type: (...) -> None
         """Topics changed."""
@@ -223,6 +228,8 @@ cdef class PlainSends(PlainCalls):
     cdef PlainCalls taker(self, GrpcStream stream):
         cdef CallHead head
         cdef PlainCalls found = None
+        if self.rules.dated:
+            return None
         read_head(stream.head, &head)
         if (
             head.method.length != 4 or memcmp(head.method.at, b"POST", 4) != 0

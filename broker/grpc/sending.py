@@ -12,6 +12,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import TRANSACTION_BITS, TRANSACTION_COMMIT
 from firearrow.broker.base.message import properties_text
 from firearrow.broker.base.message_ids import offset_of
+from firearrow.broker.base.options import Options
 from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.commands import HalfMessage
@@ -59,7 +60,12 @@ class SendingMethods:
         times = self._context.clients.times
         rules = SendRules(sender, self._turns, times, NOT_SETTABLE, self._plain_queues, _failed)
         self._topics.listen(lambda topics: rules.forget_topics())
-        self._context.config.listen(lambda options: rules.forget_topics())
+
+        def options_changed(options: Options) -> None:
+            rules.forget_topics()
+            rules.date(options.grpc_signature_age_s > 0)
+
+        self._context.config.listen(options_changed)
         return rules
 
     def _plain_queues(self, name: str) -> int:

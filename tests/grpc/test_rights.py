@@ -291,13 +291,17 @@ def at_time(broker: BrokerProcess, text: str) -> tuple[str, str]:
         return caller.code("QueryRoute", topic={"name": "own"})
 
 
-def test_signatures_have_an_age_if_it_is_limited(broker: BrokerProcess) -> None:
+def test_signatures_have_an_age_if_it_is_limited(broker: BrokerProcess, alice: GrpcCaller) -> None:
     now = datetime.datetime.now(datetime.UTC)
     local = now + datetime.timedelta(hours=8)
     assert at_time(broker, date(local))[0] == "OK"
     assert at_time(broker, "no time")[0] == "OK"
+    sends = [message("own", b"x")]
+    for _ in range(2):
+        assert alice.code("SendMessage", messages=sends)[0] == "OK", "the second one is plain"
     set_age(broker, 60)
     try:
+        assert alice.code("SendMessage", messages=sends)[0] == "UNAUTHORIZED"
         assert at_time(broker, date(now))[0] == "OK"
         assert at_time(broker, date(now, "%Y-%m-%dT%H:%M:%S.123456789Z"))[0] == "OK"
         assert at_time(broker, (now + datetime.timedelta(seconds=30)).isoformat())[0] == "OK"
