@@ -62,8 +62,8 @@ cdef class PendingReply(Pending):
         return 0
 
     cdef int send(self) except -1:
-        if self.peer is not None and self.answer is not None and not self.peer.closed:
-            self.peer.reply(self.answer)
+        if self.peer is not None and self.answer is not None:
+            self.peer.reply(self.answer)      # also of one that is closed: it may have taken messages
         return 0
 
     cdef int send_unsynced(self) except -1:

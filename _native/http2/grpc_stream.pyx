@@ -289,14 +289,14 @@ cdef class GrpcStream:
     cdef int closed(self) except -1:
         """HTTP/2 has closed the stream."""
         cdef object call = self.call
-        cdef bint finished = self.finished
+        cdef bint sent = self.finished and self.unsent_bytes == 0
         self.hold(-self.held)
         self.owner = None
         self.call = self.partial = self.plain = self.caller = None
         self.unsent.clear()
         self.next = self.unsent_bytes = 0
         self.finished = True
-        if call is not None and not finished:
+        if call is not None and not sent:
             call.cancelled()
         return 0
 

@@ -34,7 +34,7 @@ class Peer(Protocol):
         """Whether the peer reads too slowly, so that sent bytes pile up."""
 
     def reply(self, answer: RemotingCommand) -> None:
-        """Send an answer; the answers of one pass of the loop are written together."""
+        """Send an answer; the answers of one pass of the loop are written together. One that is closed drops it."""
 
     def oneway(self, command: RemotingCommand) -> None:
         """Send a one-way request."""

@@ -22,7 +22,7 @@ from firearrow.broker.grpc.statuses import GrpcRefusal, readable
 
 log = logging.getLogger("firearrow.grpc")
 
-INTERNAL = 13
+RESOURCE_EXHAUSTED, INTERNAL = 8, 13
 TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
 TIMEOUT_UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 Then = Callable[[RemotingCommand], None]
@@ -44,11 +44,13 @@ class Method(NamedTuple):
 
 
 class InnerPeer:
-    """The peer of a request that a call makes: gets its answer. It is closed once the call has ended."""
+    """The peer of a request that a call makes: gets its answer. It is closed once the call has ended; `too_late` gets
+    an answer that comes then."""
 
-    def __init__(self, call: "Call", then: Then) -> None:
+    def __init__(self, call: "Call", then: Then, too_late: Then) -> None:
         self._call = call
         self._then = then
+        self._too_late = too_late
         peer = call.peer
         self.remote: Address = peer.remote
         self.local: Address = peer.local
@@ -64,7 +66,13 @@ class InnerPeer:
 
     def reply(self, answer: RemotingCommand) -> None:
         self._call.client.count_answer(answer)
-        self._call.client.when_allowed(lambda: self._call.run(lambda: self._then(answer)))
+        self._call.client.when_allowed(lambda: self._answer(answer))
+
+    def _answer(self, answer: RemotingCommand) -> None:
+        if self.closed:
+            self._too_late(answer)
+        else:
+            self._call.run(lambda: self._then(answer))
 
     def oneway(self, command: RemotingCommand) -> None:
         self._call.client.oneway(command)
@@ -103,6 +111,8 @@ class Call:
         self.stream = stream
         self._began_ms = context.clock.now_ms()
         self._on_end: list[Callable[[], None]] = []
+        self.undelivered: Callable[[], None] | None = None
+        """Called if the stream ends before its answers were sent."""
         self._has_request = False
         self._is_refused = False
 
@@ -112,6 +122,8 @@ class Call:
         if self._has_request and not self.method.streams:
             return
         self._has_request = True
+        if self.method.streams and self.stream.is_slow:
+            return self.stream.finish(RESOURCE_EXHAUSTED, "read the answers before you send further requests")
         try:
             request = messages.parse(self.method.request, data)
         except messages.DecodeError:
@@ -130,6 +142,8 @@ class Call:
     def cancelled(self) -> None:
         self.end()
         self.method.ended(self)
+        if self.undelivered is not None:
+            self.undelivered()
 
     # ---- called by methods ----
 
@@ -152,10 +166,11 @@ class Call:
             text = f"the broker failed in {self.method.name}: its log has the reason"
             self.refuse(GrpcRefusal("INTERNAL_SERVER_ERROR", text))
 
-    def ask(self, request: RemotingCommand, then: Then) -> None:
-        """Serve a request of remoting by the rights of this call's client; `then(answer)`. GrpcRefusal."""
+    def ask(self, request: RemotingCommand, then: Then, too_late: Then = lambda answer: None) -> None:
+        """Serve a request of remoting by the rights of this call's client; `then(answer)`, or `too_late(answer)` once
+        the call has ended. GrpcRefusal."""
         self.check(request)
-        self._context.dispatch(request, InnerPeer(self, then))
+        self._context.dispatch(request, InnerPeer(self, then, too_late))
 
     def check(self, request: RemotingCommand) -> None:
         """GrpcRefusal: the client may not make this request."""
@@ -176,9 +191,8 @@ class Call:
             authorization.check_age(self.stream.headers, self._began_ms, age_s)
 
     def let_through(self) -> None:
-        """The call was checked: plain ones with the same headers need no call, unless their age counts."""
-        if not self._context.config.options.grpc_signature_age_s:
-            self._connection.let_through(self.stream, self.client)
+        """The call was checked: plain ones with the same headers need no call, while their age does not count."""
+        self._connection.let_through(self.stream, self.client)
 
     def send(self, answer: ProtoMessage) -> None:
         self.stream.send(answer.SerializeToString())

@@ -41,6 +41,8 @@ ANSWER_BYTES_MAX = 16 << 20
 """Once the bodies of an answer have more, which only inflated ones have, the rest is received again."""
 INVISIBLE_MS_MIN = 10_000
 FROM_END = "1"
+Found = tuple[bytes, Receipt | bytes]
+"""A message as a part of the call's answer, with its prefix, and its receipt, or the text of that."""
 _SIZE, _PREFIX = struct.Struct(">i"), struct.Struct(">BI")
 _OTHERWISE = frozenset(name.encode() for name in OTHERWISE_SENT)
 _HIDDEN = frozenset(name.encode() for name in RESERVED)
@@ -90,6 +92,11 @@ class ReceivingMethods:
         def popped(answer: RemotingCommand) -> None:
             self._answer(call, request, config, answer)
 
+        def too_late(answer: RemotingCommand) -> None:
+            if answer.code == ResponseCode.SUCCESS:
+                taken = self._taken(topic, config, answer)
+                self._context.renewals.return_messages(call.client, group, [receipt for _, receipt in taken])
+
         check_lite_topic(config, topic)
         if config.lite_topic:
             check_unacknowledged(call.client.client_id, self._context.renewals.count(call.client, group))
@@ -98,7 +105,7 @@ class ReceivingMethods:
             )
         else:
             command = RemotingCommand.request(RequestCode.POP_MESSAGE, fields)
-        return call.ask(command, popped)
+        return call.ask(command, popped, too_late)
 
     def _answer(self, call: Call, request: ProtoMessage, group: GroupConfig, answer: RemotingCommand) -> None:
         if answer.code in (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND):
@@ -112,26 +119,32 @@ class ReceivingMethods:
         found = find(call, request, group, answer)
         if not found:
             return self._end(call, "MESSAGE_NOT_FOUND", "no match message")
+        topic, receipts = request.message_queue.topic.name, [receipt for _, receipt in found]
+
+        def undelivered() -> None:
+            whole = [_whole(receipt, topic, group.name) for receipt in receipts]
+            self._context.renewals.return_messages(call.client, group.name, whole)
+
+        call.undelivered = undelivered
         call.send(call.method.response(status=messages.status("OK")))
-        call.stream.send_framed(b"".join(found))
+        call.stream.send_framed(b"".join(part for part, _ in found))
         return self._timestamp(call)
 
     def _found(
         self, call: Call, request: ProtoMessage, group: GroupConfig, answer: RemotingCommand
-    ) -> list[bytes]:
-        """The messages of the answer, each a part of the call's with its prefix."""
+    ) -> list[Found]:
         topic = request.message_queue.topic
         starts = _starts(answer.text_or("startOffsetInfo", ""))
         encoder = self._encoder(topic, answer, starts)
         again = _received_before(answer.text_or("orderCountInfo", ""))
         body, at, size = answer.body, 0, 0
-        found: list[bytes] = []
+        found: list[Found] = []
         while at < len(body):
+            receipt: Receipt | bytes
             is_full = size > ANSWER_BYTES_MAX
             made = None if is_full or again else encoder.encode(body, at, group.retry_max_times)
             if made is not None:
-                part, handle, record_bytes, body_bytes = made
-                receipt = Receipt.of(handle.decode(), topic.name, group.name) if request.auto_renew else None
+                part, receipt, record_bytes, body_bytes = made
             else:
                 record_bytes = _SIZE.unpack_from(body, at)[0]
                 record = decode(memoryview(body)[at : at + record_bytes], False)
@@ -141,33 +154,44 @@ class ReceivingMethods:
                 part, body_bytes = self._part(call, topic, group, record, receipt, is_full=is_full)
             at += record_bytes
             size += body_bytes
+            if part and request.auto_renew:
+                receipt = _whole(receipt, topic.name, group.name)
+                self._context.renewals.begin(call.client, group.name, receipt)
             if part:
-                found.append(part)
-                if request.auto_renew and receipt is not None:
-                    self._context.renewals.begin(call.client, group.name, receipt)
+                found.append((part, receipt))
         return found
 
     def _found_lite(
         self, call: Call, request: ProtoMessage, group: GroupConfig, answer: RemotingCommand
-    ) -> list[bytes]:
+    ) -> list[Found]:
         """As `_found`, of lite topics."""
         topic = request.message_queue.topic
-        counts = answer.text_or("orderCountInfo", "")
         size = 0
-        found: list[bytes] = []
-        for record, lite_topic in lite_records(records(answer.body), topic.name, counts):
-            receipt = self._receipt(record, topic.name, group.name, answer, {})._replace(
-                lite_topic=lite_topic
-            )
+        found: list[Found] = []
+        for record, receipt in self._taken(topic.name, group, answer):
             part, body_bytes = self._part(
                 call, topic, group, record, receipt, is_full=size > ANSWER_BYTES_MAX
             )
             size += body_bytes
             if part:
-                found.append(part)
+                found.append((part, receipt))
                 if request.auto_renew:
                     self._context.renewals.begin(call.client, group.name, receipt)
         return found
+
+    def _taken(
+        self, topic: str, group: GroupConfig, answer: RemotingCommand
+    ) -> Iterator[tuple[Record, Receipt]]:
+        """The messages that a pop has taken."""
+        if group.lite_topic:
+            counts = answer.text_or("orderCountInfo", "")
+            for record, lite_topic in lite_records(records(answer.body), topic, counts):
+                receipt = self._receipt(record, topic, group.name, answer, {})
+                yield record, receipt._replace(lite_topic=lite_topic)
+            return
+        starts = _starts(answer.text_or("startOffsetInfo", ""))
+        for record in records(answer.body):
+            yield record, self._receipt(record, topic, group.name, answer, starts)
 
     def _encoder(
         self, topic: ProtoMessage, answer: RemotingCommand, starts: dict[tuple[str, int], int]
@@ -267,6 +291,10 @@ class ReceivingMethods:
         last = call.method.response()
         set_ms(last.delivery_timestamp, self._context.clock.now_ms())
         call.finish(last)
+
+
+def _whole(receipt: Receipt | bytes, topic: str, group: str) -> Receipt:
+    return receipt if isinstance(receipt, Receipt) else Receipt.of(receipt.decode(), topic, group)
 
 
 def records(body: bytes) -> Iterator[Record]:

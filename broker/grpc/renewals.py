@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from firearrow._native.store.message_store import MessageStore
@@ -191,6 +191,19 @@ class ReceiptHandleManager:
         owner = _owner(client)
         self._lost_ms.pop(owner, None)
         self._given_back += self._table.take(owner)
+        if self._given_back:
+            self._run_soon()
+
+    def return_messages(self, client: RenewedClient, group: str, receipts: Iterable[Receipt]) -> None:
+        """The client does not get messages that were taken for it: others may receive them."""
+        owner, now_ms = _owner(client), self._clock.now_ms()
+        for receipt in receipts:
+            handle = self._table.find(owner, (group, *receipt.key))
+            if handle is None:
+                handle = MessageReceiptHandle(owner, group, receipt, now_ms)
+            else:
+                self._table.remove(handle)
+            self._given_back.append(handle)
         if self._given_back:
             self._run_soon()
 

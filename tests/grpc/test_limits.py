@@ -1,14 +1,49 @@
 """The limits of requests that clients of gRPC make to a broker, at each and one past it."""
 
-import grpc
+import struct
+from typing import Any
 
+import grpc
+import pytest
+
+from firearrow._native.http2.grpc_stream import UNSENT_BYTES_MAX
 from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.acknowledging import ENTRIES_MAX
 from firearrow.broker.grpc.connection import CLIENTS_MAX
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX
 from firearrow.broker.grpc.sending import MESSAGES_MAX
 from tests.support.broker_process import BrokerProcess
-from tests.support.grpc_caller import GrpcCaller, create_group, create_topic, message, receive_fields
+from tests.support.eventually import eventually
+from tests.support.grpc_caller import (
+    GrpcCaller,
+    create_group,
+    create_topic,
+    message,
+    receive_fields,
+    renewed,
+)
+from tests.support.http2_frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    call,
+    data,
+    frame,
+    frames_from,
+    headers_of,
+    opening,
+)
+from tests.support.http2_frames import message as framed
+
+CLOSED_WINDOW, OPEN_WINDOW = (struct.pack(">HI", 4, size) for size in (0, 1 << 30))
+CANCEL = struct.pack(">I", 8)
+HOSTILE = "hostile"
+"""The client of `headers_of`."""
 
 
 def test_entries_of_an_acknowledgement(
@@ -85,3 +120,71 @@ def test_invisible_durations(broker: BrokerProcess, caller: GrpcCaller, topic: s
 
 def duration(ms: int) -> dict[str, int]:
     return {"seconds": ms // 1000, "nanos": ms % 1000 * 1_000_000}
+
+
+# ---- clients that read too slowly, or no more ----
+
+
+@pytest.mark.parametrize(("end", "auto_renew"), [("late", True), ("reset", True), ("lost", False)])
+def test_what_a_client_does_not_get_comes_to_others(
+    broker: BrokerProcess, topic: str, group: str, end: str, auto_renew: bool
+) -> None:
+    """And is not renewed for it: its call ends before the pop is stored, or before the window lets the answer through.
+    The client itself goes on."""
+    with broker.connect() as socket:
+        create_topic(socket, topic, queues=1)
+        create_group(socket, group)
+        before = renewed(socket)
+    of_group = {"consumerGroup": group, "topic": topic, "queueId": "0"}
+    fields: dict[str, Any] = receive_fields(group, topic) | {"auto_renew": auto_renew}
+    request = serialized("ReceiveMessage", **fields)
+    receive = call(1, headers_of("ReceiveMessage"), request)
+    reset = frame(RST_STREAM, 0, 1, CANCEL)
+    with GrpcCaller(broker.address, HOSTILE) as caller, GrpcCaller(broker.address) as other:
+        caller.consume(group, topic, kind="PUSH_CONSUMER")
+        other.consume(group, topic)
+        caller.send(topic, b"x")
+        with broker.connect() as attacker:
+            attacker.send_raw(opening(CLOSED_WINDOW) + receive + (reset if end == "late" else b""))
+            with broker.connect() as socket:
+                eventually(
+                    lambda: socket.ask(RequestCode.QUERY_CONSUMER_OFFSET, of_group).ext.get("offset") == "1"
+                )
+            if end == "reset":
+                attacker.send_raw(reset)
+            if end != "lost":
+                eventually(lambda: [each.body for each in other.receive(group, topic)] == [b"x"])
+        if end == "lost":
+            eventually(lambda: [each.body for each in other.receive(group, topic)] == [b"x"])
+        with broker.connect() as socket:
+            assert renewed(socket) == before
+
+
+def test_settings_of_a_client_that_reads_no_answers(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as socket:
+        create_topic(socket, topic)
+    settings: dict[str, Any] = {
+        "client_type": "PRODUCER",
+        "publishing": {"topics": [{"name": topic}]},
+        "user_agent": {"hostname": "h" * 250_000},
+    }
+    command = data(1, framed(messages.TelemetryCommand(settings=settings).SerializeToString()))
+    with broker.connect() as attacker:
+        attacker.send_raw(
+            opening(CLOSED_WINDOW) + frame(HEADERS, END_HEADERS, 1, headers_of("Telemetry")) + command * 4
+        )
+        frames = frames_from(attacker.socket)
+        next(each for each in frames if (each[0], each[2]) == (WINDOW_UPDATE, 1))
+        attacker.send_raw(command * 3 + frame(SETTINGS, payload=OPEN_WINDOW))
+        attacker.send_raw(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30)))
+        answered = 0
+        for kind, flags, stream, payload in frames:
+            answered += len(payload) if (kind, stream) == (DATA, 1) else 0
+            if stream == 1 and flags & END_STREAM:
+                assert b"8" in payload, "grpc-status"
+                break
+        assert UNSENT_BYTES_MAX < answered < UNSENT_BYTES_MAX + 300_000
+
+
+def serialized(method: str, **fields: Any) -> bytes:  # noqa: ANN401
+    return bytes(messages.method_classes(method)[0](**fields).SerializeToString())

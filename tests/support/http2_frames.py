@@ -1,7 +1,8 @@
 """Frames of HTTP/2 as bytes, for tests and attacks that no library would send."""
 
+import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import hpack
 
@@ -18,7 +19,7 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONT
     9,
 )
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
-FRAME_BYTES = 16384
+HEAD_BYTES, FRAME_BYTES = 9, 16384
 SERVICE = "/apache.rocketmq.v2.MessagingService"
 
 
@@ -61,3 +62,11 @@ def data(stream: int, body: bytes, flags: int = 0) -> bytes:
 def call(stream: int, block: bytes, body: bytes) -> bytes:
     """A whole call of one message."""
     return frame(HEADERS, END_HEADERS, stream, block) + data(stream, message(body), END_STREAM)
+
+
+def frames_from(connection: socket.socket) -> Iterator[tuple[int, int, int, bytes]]:
+    """Kind, flags, stream and payload of each frame that comes, until the end of the connection."""
+    read = connection.makefile("rb")
+    while len(head := read.read(HEAD_BYTES)) == HEAD_BYTES:
+        length, kind, flags, stream = int.from_bytes(head[:3]), head[3], head[4], int.from_bytes(head[5:])
+        yield kind, flags, stream, read.read(length)
