@@ -15,7 +15,7 @@ from firearrow.broker.grpc.message_codec import message_to
 from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds
 from firearrow.broker.grpc.receiving import ANSWER_BYTES_MAX, records
 from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX
-from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name, refusal_of, topic_name
+from firearrow.broker.grpc.statuses import GrpcRefusal, echoed_topic, expect, group_name, refusal_of
 
 NOTHING = frozenset((ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY))
 BEGINNING, END, TIMESTAMP = 0, 1, 2
@@ -129,4 +129,4 @@ def _queue(request: ProtoMessage) -> dict[str, str]:
 def _topic_queue(request: ProtoMessage) -> dict[str, str]:
     """GrpcRefusal."""
     queue = request.message_queue
-    return {"topic": topic_name(queue.topic.name), "queueId": str(queue.id)}
+    return {"topic": echoed_topic(queue.topic), "queueId": str(queue.id)}

@@ -24,11 +24,11 @@ from firearrow.broker.grpc.renewals import GIVE_BACK_MS, WARN_MS
 from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX, check_lite_topic
 from firearrow.broker.grpc.statuses import (
     GrpcRefusal,
+    echoed_topic,
     group_name,
     known_group,
     known_topic,
     refusal_of,
-    topic_name,
 )
 from firearrow.broker.pop.receipt_handles import NORMAL, kind_of, receipt_handle_text
 from firearrow.broker.tables.groups import GroupConfig
@@ -53,7 +53,7 @@ class ReceivingMethods:
         self._context = context
         self._topics = context.tables.topics
         self._groups = context.tables.groups
-        self._warn_after_ms = 0
+        self._report_after_ms = 0
 
     def receive(self, call: Call, request: ProtoMessage) -> None:
         try:
@@ -65,7 +65,7 @@ class ReceivingMethods:
 
     def _receive(self, call: Call, request: ProtoMessage) -> None:
         group = group_name(request.group.name)
-        topic = topic_name(request.message_queue.topic.name)
+        topic = echoed_topic(request.message_queue.topic)
         fields = {"consumerGroup": group, "topic": topic}
         call.check(RemotingCommand.request(RequestCode.POP_MESSAGE, dict(fields)))
         settings = call.client.check_settings()
@@ -266,15 +266,15 @@ class ReceivingMethods:
             if answer.code == ResponseCode.SUCCESS:
                 self._context.requests.make(receipt.acknowledgement(group), lambda _: None)
             else:
-                self._warn(group, refusal_of(answer).text)
+                self._report(group, refusal_of(answer).text)
 
         self._context.requests.make(receipt.dead_letter(group), forwarded)
 
-    def _warn(self, group: str, reason: str) -> None:
+    def _report(self, group: str, reason: str) -> None:
         now_ms = self._context.clock.monotonic_ms()
-        if now_ms >= self._warn_after_ms:
-            self._warn_after_ms = now_ms + WARN_MS
-            log.warning(
+        if now_ms >= self._report_after_ms:
+            self._report_after_ms = now_ms + WARN_MS
+            log.info(
                 "a message of group %s failed too often, but cannot become a dead letter, and waits: %s",
                 group,
                 reason,

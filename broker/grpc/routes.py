@@ -19,11 +19,13 @@ from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.call import Call
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import MESSAGE_TYPES, PERMISSIONS, SCHEMES, ProtoMessage
-from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_topic, topic_name
+from firearrow.broker.grpc.statuses import GrpcRefusal, echoed_topic, group_name, known_topic
 from firearrow.broker.tables.routes import MASTER_ID
 from firearrow.broker.tables.topics import TopicConfig
 
 ALL_QUEUES = -1
+ENDPOINTS_BYTES_MAX = 4096
+"""Some 60 addresses."""
 MULTIPLIER, MASK = 2862933555777941757, (1 << 64) - 1
 SCALE = 1 << 31
 MIXED = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
@@ -44,7 +46,7 @@ class RouteMethods:
         self._groups = context.tables.groups
 
     def query_route(self, call: Call, request: ProtoMessage) -> None:
-        name = topic_name(request.topic.name)
+        name = echoed_topic(request.topic)
         call.check(RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": name}))
         topic = known_topic(self._topics, name)
         response = call.method.response(status=messages.status("OK"))
@@ -58,7 +60,7 @@ class RouteMethods:
 
     def query_assignment(self, call: Call, request: ProtoMessage) -> None:
         """All queues at once, by one receive; of a group in order, each queue."""
-        name, group = topic_name(request.topic.name), group_name(request.group.name)
+        name, group = echoed_topic(request.topic), group_name(request.group.name)
         asked = dumps({"consumerGroup": group, "topic": name})
         call.check(RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, {}, asked))
         topic = known_topic(self._topics, name)
@@ -104,7 +106,11 @@ class RouteMethods:
 
     def _owner(self, call: Call, asked: ProtoMessage) -> QueueOwner:
         """The address that the client knows counts, whatever maps it to ours; without one, ours. A slave names its
-        master, which clients then use."""
+        master, which clients then use. GrpcRefusal."""
+        size = asked.ByteSize()
+        if size > ENDPOINTS_BYTES_MAX:  # each queue has them
+            text = f"endpoints of {size} bytes, at most {ENDPOINTS_BYTES_MAX} are allowed"
+            raise GrpcRefusal("ILLEGAL_ACCESS_POINT", text)
         own = asked if asked.addresses else endpoints_of(call.peer.local)
         slave = self._context.slave
         if slave is None:

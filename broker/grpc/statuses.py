@@ -5,7 +5,7 @@ Loads nothing that only clients of gRPC need: the broker's table of receipt hand
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.wire.codes import ResponseCode
@@ -31,6 +31,7 @@ _CODES: dict[int, str] = {
 """Of remoting → of gRPC. Others become INTERNAL_SERVER_ERROR, as at Apache's proxy."""
 JAVA_CLASS = re.compile(r"(?:[a-z][a-z0-9_]*\.)+[A-Z]\w*: ")
 """Apache's remarks may begin with the class of an exception, and ours for its clients of remoting as well."""
+RESOURCE_BYTES_MAX = 1024
 TOPIC_CHARS_MAX, GROUP_CHARS_MAX = name_rules.TOPIC_CHARS_MAX, name_rules.GROUP_CHARS_MAX
 
 
@@ -118,6 +119,16 @@ def _checked(name: str, rules: NameRules) -> str:
 def topic_name(name: str) -> str:
     """A topic that clients may name. GrpcRefusal."""
     return _checked(name, TOPIC_NAMES)
+
+
+def echoed_topic(resource: Any) -> str:  # noqa: ANN401
+    """The name of a topic whose Resource goes back with each queue or message. GrpcRefusal."""
+    name = topic_name(resource.name)
+    size = resource.ByteSize()
+    if size > RESOURCE_BYTES_MAX:
+        text = f"The specified topic has a resource of {size} bytes, at most {RESOURCE_BYTES_MAX} are allowed"
+        raise GrpcRefusal("ILLEGAL_TOPIC", text)
+    return name
 
 
 def group_name(name: str) -> str:

@@ -13,6 +13,7 @@ from firearrow.broker.grpc.acknowledging import ENTRIES_MAX
 from firearrow.broker.grpc.connection import CLIENTS_MAX
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX
 from firearrow.broker.grpc.sending import MESSAGES_MAX
+from firearrow.broker.grpc.statuses import RESOURCE_BYTES_MAX
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.grpc_caller import (
@@ -188,3 +189,33 @@ def test_settings_of_a_client_that_reads_no_answers(broker: BrokerProcess, topic
 
 def serialized(method: str, **fields: Any) -> bytes:  # noqa: ANN401
     return bytes(messages.method_classes(method)[0](**fields).SerializeToString())
+
+
+# ---- what goes back with each queue or message ----
+
+
+def test_a_request_is_not_sent_back_many_times(
+    broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
+) -> None:
+    """Also what protobuf does not know of it."""
+    with broker.connect() as socket:
+        create_topic(socket, topic, queues=64)
+        create_group(socket, group)
+    caller.consume(group, topic)
+    unknown = messages.Resource.FromString(b"\x4a\x90\x4e" + b"x" * 10_000)
+    unknown.name = topic
+    queue = {"topic": unknown, "id": 0}
+    named = {"topic": {"name": topic}, "group": {"name": group}}
+    for method, fields in {
+        "QueryRoute": {"topic": {"name": topic, "resource_namespace": "n" * RESOURCE_BYTES_MAX}},
+        "QueryAssignment": named | {"topic": unknown},
+        "ReceiveMessage": receive_fields(group, topic) | {"message_queue": queue},
+        "PullMessage": {"group": {"name": group}, "message_queue": queue},
+    }.items():
+        assert caller.code(method, **fields)[0] == "ILLEGAL_TOPIC", method
+    for count, code in ((50, "OK"), (1000, "ILLEGAL_ACCESS_POINT")):
+        addresses = [{"host": f"host-{n:03d}.a.domain.example", "port": 65_535} for n in range(count)]
+        endpoints = {"scheme": "DOMAIN_NAME", "addresses": addresses}
+        for method in ("QueryRoute", "QueryAssignment"):
+            fields = named if method == "QueryAssignment" else {"topic": {"name": topic}}
+            assert caller.code(method, **fields, endpoints=endpoints)[0] == code
