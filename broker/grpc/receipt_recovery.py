@@ -63,7 +63,8 @@ class ReceiptRecovery:
 
     def _settle_in_order(self, handle: MessageReceiptHandle) -> None:
         receipt = handle.receipt
-        if receipt.queue_offset < self._offsets.committed(handle.group, receipt.topic, receipt.queue_id):
+        queue, queue_id, offset = receipt.key
+        if offset < self._offsets.committed(handle.group, queue, queue_id):
             self._table.remove(handle)
 
     def _apply(self, record: Record) -> None:

@@ -25,6 +25,7 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 from tests.support.harness import Harness
 
 REVIVE = revive_topic("DefaultCluster")
+LITE_QUEUE = "%LMQ%$T$a"
 
 
 class Client(NamedTuple):
@@ -288,12 +289,18 @@ def test_the_file_states_where_the_log_was_some_seconds_before_it(renewing: Rene
 
 
 def test_messages_popped_in_order_are_settled_by_the_offset(renewing: Renewing) -> None:
-    for offset in (3, 4):
-        renewing.manager.begin(ONE, "G", renewing.receipt(offset, revive_queue=999))
+    for lite_topic in ("", "a"):
+        for offset in (3, 4):
+            receipt = renewing.receipt(offset, revive_queue=999)._replace(lite_topic=lite_topic)
+            renewing.manager.begin(ONE, "G", receipt)
     after = renewing.again(renewing.table.to_json(), {ONE})
     after.offsets.commit("G", "T", 0, 4)
     after.loop.run(1000)
-    assert [handle.receipt.queue_offset for handle in after.table] == [4]
+    assert [handle.receipt.key[::2] for handle in after.table] == [("T", 4), (LITE_QUEUE, 3), (LITE_QUEUE, 4)]
+    later = after.again(after.table.to_json(), {ONE})
+    later.offsets.commit("G", LITE_QUEUE, 0, 4)
+    later.loop.run(1000)
+    assert [handle.receipt.key[::2] for handle in later.table] == [("T", 4), (LITE_QUEUE, 4)]
 
 
 @pytest.mark.parametrize(
