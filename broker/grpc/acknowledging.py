@@ -41,13 +41,17 @@ class AcknowledgingMethods:
 
     def _receipt(self, call: Call, text: str, topic: str, group: str, lite_topic: str) -> Receipt:
         """The newest handle of the message. GrpcRefusal."""
-        if lite_topic:
+        if lite_topic or self._is_lite(group):
             lite_topic_name(lite_topic)
         receipt = Receipt.of(text, topic, group, lite_topic)
         receipt = self._context.renewals.newest(call.client, group, receipt)
         if receipt.visible_ms <= self._context.clock.now_ms():
             raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "receipt handle is expired")
         return receipt
+
+    def _is_lite(self, group: str) -> bool:
+        config = self._context.tables.groups.get(group)
+        return config is not None and bool(config.lite_topic)
 
     # ---- AckMessage ----
 

@@ -135,7 +135,7 @@ class GrpcClient:
 
     @property
     def write_paused(self) -> bool:
-        return self.telemetry is None or self.telemetry.is_slow
+        return self.telemetry is None or not self.telemetry.is_open or self.telemetry.is_slow
 
     def reply(self, answer: RemotingCommand) -> None:
         then = self._own_requests.pop(answer.opaque, None)

@@ -16,6 +16,8 @@ GROUP_BYTES_MAX = 63
 DELAY_MS_MAX = 86_400_000
 RECOVERY_S_MAX = 3600
 ID_CHARS_MAX = 255
+TIME_MS_MAX = 253_402_300_799_999
+"""The end of 9999. Libraries of protobuf refuse later times, also those of consumers."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -78,6 +80,8 @@ class MessageChecks:
             raise GrpcRefusal("MESSAGE_PROPERTIES_TOO_LARGE", refused)
 
     def _check_times(self, own: ProtoMessage) -> None:
+        if not 0 <= milliseconds(own.born_timestamp) <= TIME_MS_MAX:
+            raise GrpcRefusal("BAD_REQUEST", "the born timestamp is not between 1970 and 9999")
         if own.HasField("delivery_timestamp"):
             due_ms = milliseconds(own.delivery_timestamp)
             if due_ms - self._clock.now_ms() > DELAY_MS_MAX:

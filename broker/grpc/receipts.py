@@ -17,6 +17,7 @@ from firearrow.broker.pop.receipt_handles import (
     parse_number,
     real_topic,
 )
+from firearrow.broker.tables.json_fields import INT_MAX
 
 WORDS_MIN = 8
 INVISIBLE_MS_MAX = 43_200_000
@@ -38,12 +39,14 @@ class Receipt(NamedTuple):
     @staticmethod
     def of(text: str, topic: str, group: str, lite_topic: str = "") -> "Receipt":
         """GrpcRefusal: it is not a handle."""
-        words = text.split(" ")
         try:
             handle = ReceiptHandle.of(text)
+            words = text.split(" ")
             if len(words) < WORDS_MIN:
                 raise InvalidReceiptHandle(f"{len(words)} words, at least {WORDS_MIN} are needed")
             queue_id, offset = (parse_number(word, "receipt handle") for word in words[6:8])
+            if queue_id > INT_MAX:
+                raise InvalidReceiptHandle(f"there is no queue {queue_id}")
             log_offset = parse_number(words[-1], "receipt handle") if len(words) > WORDS_MIN else NOT_KNOWN
             topic = real_topic(topic, group, handle.kind)
             return Receipt(handle, topic, queue_id, offset, log_offset, lite_topic)

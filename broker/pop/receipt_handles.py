@@ -36,8 +36,8 @@ class ReceiptHandle(NamedTuple):
     @staticmethod
     def of(text: str) -> "ReceiptHandle":
         """Parse a receipt handle. Raises InvalidReceiptHandle."""
-        words = text.split(" ")
-        if len(text) > RECEIPT_HANDLE_CHARS_MAX or len(words) < HANDLE_WORDS:
+        words = text.split(" ") if len(text) <= RECEIPT_HANDLE_CHARS_MAX else []
+        if len(words) < HANDLE_WORDS:
             raise InvalidReceiptHandle(
                 f"extraInfo must have at least {HANDLE_WORDS} words, not {text[:64]!r}"
             )

@@ -11,6 +11,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.grpc import messages
 from firearrow.broker.grpc.acknowledging import ENTRIES_MAX
 from firearrow.broker.grpc.connection import CLIENTS_MAX
+from firearrow.broker.grpc.message_checks import TIME_MS_MAX
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX
 from firearrow.broker.grpc.sending import MESSAGES_MAX
 from firearrow.broker.grpc.statuses import RESOURCE_BYTES_MAX
@@ -43,6 +44,7 @@ from tests.support.http2_frames import message as framed
 
 CLOSED_WINDOW, OPEN_WINDOW = (struct.pack(">HI", 4, size) for size in (0, 1 << 30))
 CANCEL = struct.pack(">I", 8)
+FAR_MS = 4_000_000_000_000
 HOSTILE = "hostile"
 """The client of `headers_of`."""
 
@@ -117,6 +119,42 @@ def test_invisible_durations(broker: BrokerProcess, caller: GrpcCaller, topic: s
 
     assert changed(INVISIBLE_MS_MAX + 1) == "ILLEGAL_INVISIBLE_TIME"
     assert changed(INVISIBLE_MS_MAX) == "OK"
+
+
+def test_times_of_messages(broker: BrokerProcess, caller: GrpcCaller, topic: str) -> None:
+    """Consumers could not read others."""
+    with broker.connect() as socket:
+        create_topic(socket, topic)
+    last = TIME_MS_MAX // 1000
+    for time, code in (
+        ({"seconds": 1, "nanos": 0}, "OK"),
+        ({"seconds": last, "nanos": 999_999_999}, "OK"),
+        ({"seconds": last + 1}, "BAD_REQUEST"),
+        ({"seconds": (1 << 63) - 1}, "BAD_REQUEST"),
+        ({"seconds": -1}, "BAD_REQUEST"),
+        ({"nanos": -1}, "BAD_REQUEST"),
+    ):
+        sends = [message(topic, b"x", born_timestamp=time)]
+        assert caller.code("SendMessage", messages=sends)[0] == code, time
+
+
+def test_forged_receipt_handles(broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str) -> None:
+    """Clients ask again and again after any other code."""
+    with broker.connect() as socket:
+        create_topic(socket, topic)
+        create_group(socket, group)
+    names = {"group": {"name": group}, "topic": {"name": topic}}
+    for handle in (
+        " " * (3 << 20),
+        f"0 {FAR_MS} 60000 0 0 broker-a {1 << 31} 0 0",
+        f"0 {FAR_MS} 60000 0 9 broker-a 0 0 0",
+        f"0 {FAR_MS} 60000 0 0 broker-a 0 {10**17} 0",
+    ):
+        acks = caller.call("AckMessage", **names, entries=[{"message_id": "x", "receipt_handle": handle}])
+        assert acks.status.code == messages.CODES["INVALID_RECEIPT_HANDLE"], handle[:80]
+        for method in ("ChangeInvisibleDuration", "ForwardMessageToDeadLetterQueue"):
+            code = caller.code(method, **names, receipt_handle=handle)[0]
+            assert code == "INVALID_RECEIPT_HANDLE", (method, handle[:80])
 
 
 def duration(ms: int) -> dict[str, int]:

@@ -195,8 +195,10 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letters(
             code = caller.code("ForwardMessageToDeadLetterQueue", **names, **failed, **of_message)
             assert code == ("OK", "0")
         else:
-            code = caller.code("ChangeInvisibleDuration", **names, **failed, invisible_duration={"nanos": 1})
-            assert code == ("OK", "OK")
+            changed = names | failed | {"invisible_duration": {"nanos": 1}}
+            missing = caller.code("ChangeInvisibleDuration", **(changed | {"lite_topic": ""}))
+            assert missing[0] == "ILLEGAL_LITE_TOPIC", "not about the topic's own queue"
+            assert caller.code("ChangeInvisibleDuration", **changed) == ("OK", "OK")
         send(producer, topic, "a", b"next")
         assert take(caller, topic, 1) == [("a", b"next")]
     with broker.connect() as connection:

@@ -1,14 +1,17 @@
 """Messages through gRPC: sent, received, acknowledged, delayed, in transactions; with clients of remoting as well."""
 
+import json
 import time
 import zlib
 from typing import Any
 
+import grpc
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.grpc import messages
 from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 from tests.support.eventually import eventually
 from tests.support.grpc_caller import (
     GrpcCaller,
@@ -240,14 +243,28 @@ def test_a_transaction_is_committed_or_rolled_back(
     assert end(caller, topic, kept, "COMMIT") == ("OK", "OK")
 
 
+def half_of(connection: ClientSocket, topic: str) -> Any:  # noqa: ANN401
+    """The open transaction of a topic, as the broker lists it."""
+    answer = connection.ask(RequestCode.LIST_HALF_MESSAGES, {"group": topic})
+    [found] = json.loads(answer.body)["messages"]
+    return found
+
+
 def test_a_producer_is_asked_about_an_orphaned_transaction(
     broker: BrokerProcess, caller: GrpcCaller, topic: str, group: str
 ) -> None:
     made(broker, topic, "TRANSACTION")
     caller.consume(group, topic)
     with GrpcCaller(broker.address) as producer:
-        stream = producer.produce(topic)
+        ended = producer.produce(topic)
+        ended.send(settings={"client_type": "PRODUCER", "publishing": {"topics": [{"name": "no name"}]}})
+        with pytest.raises(grpc.RpcError, match="illegal characters"):
+            ended.receive()
         producer.send(topic, b"orphan", kind="TRANSACTION", tag="t")
+        with broker.connect() as connection:
+            due_ms = half_of(connection, topic)["nextCheckMs"]
+            eventually(lambda: half_of(connection, topic)["nextCheckMs"] > due_ms + 1000, what="some rounds")
+        stream = producer.produce(topic)
         asked = stream.receive().recover_orphaned_transaction_command
         assert (asked.message.body, asked.message.system_properties.tag) == (b"orphan", "t")
         assert asked.message.user_properties["TRANSACTION_CHECK_TIMES"] == "1"

@@ -208,7 +208,8 @@ def test_memory_is_bounded(renewing: Renewing) -> None:
 
 
 def test_a_row_of_the_file_is_shorter_than_what_its_handle_counts_for(renewing: Renewing) -> None:
-    receipt = Receipt.of(" ".join(["9" * 18] * 4 + ["0", "b" * 255] + ["9" * 18] * 3), "T" * 127, "G" * 255)
+    words = ["9" * 18] * 4 + ["0", "b" * 255, "2147483647"] + ["9" * 18] * 2
+    receipt = Receipt.of(" ".join(words), "T" * 127, "G" * 255)
     handle = MessageReceiptHandle(("c", ""), "G" * 255, receipt, (1 << 63) - 1)
     assert len(dumps(handle.row())) < handle.weight
     renewing.receive(1, client=Client("\x01" * 255, "\x02" * 64))
