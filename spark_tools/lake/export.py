@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 COMMIT_BYTES = "1g"
-DEFAULTS = {"maxBytesPerTrigger": COMMIT_BYTES, "startingOffsetsByTimestampStrategy": "latest"}
+DEFAULTS = {"maxBytesPerTrigger": COMMIT_BYTES}
 STARTS = {"since", "startingTimestamp", "startingOffsets", "startingOffsetsByTimestamp"}
 ATTEMPTS = 5
 """How often a commit is tried if others, such as compaction, commit at the same time. Its rows are read again."""

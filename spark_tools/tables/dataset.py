@@ -35,6 +35,8 @@ SIZES_ARE_OFF = 1.02
 NAME_SERVERS = re.compile(r"[^/\\=;]+:\d{1,5}(;[^/\\=;]+:\d{1,5})*;?")
 OPTIONS = {"since": "startingTimestamp", "until": "endingTimestamp"}
 """Names of options here and in Spark."""
+DEFAULTS = {"startingOffsetsByTimestampStrategy": "latest"}
+"""A queue without a message since a time is no error: it has none of the rows that were asked for."""
 CHEAPEST = "queueOffset"
 """What is read of each message if only their number is asked for."""
 
@@ -170,7 +172,7 @@ def dataset_of(
     source: Where, topic: str | Sequence[str] | None, use: str, options: Mapping[str, object]
 ) -> RocketMQDataset:
     """`options`: those of `dataset`. `use`: BATCH or STREAM. InvalidOption."""
-    given = _where(source) | _texts({"topic": topic} | dict(options))
+    given = _where(source) | _texts(DEFAULTS | {"topic": topic} | dict(options))
     found = SourceOptions.of(given, use)
     return RocketMQDataset(source_of(found, given), found)
 

@@ -106,7 +106,8 @@ def _polars_narrowed(found: Pushdown, condition: "pl.Expr", tree: object) -> Pus
         return found
     column, value = first.meta.output_name(), _value(second)
     if is_in:
-        return one_of(found, column, value) if isinstance(value, list) else found
+        is_list = isinstance(value, list) and None not in value  # with `nulls_equal`, null is one of them
+        return one_of(found, column, value) if is_list else found
     if prefix:
         return starts_with(found, column, value) if isinstance(value, str) else found
     return found if value is None else compared(found, column, operator, value)

@@ -58,6 +58,17 @@ def test_asked_columns_times_tags_and_keys(store: KnownStore) -> None:
     rows = read(store.root, TOPIC, keys=[keyed.keys[0]]).read_all().to_pylist()
     assert keyed.unique_id in {row["uniqKey"] for row in rows}
     assert read(store.root, TOPIC, until=1, columns=("queueId",)).read_all().num_rows == 0
+
+
+def test_a_time_after_the_last_message_gives_no_rows(store: KnownStore) -> None:
+    """Nor is it an error if a single queue has none."""
+    assert read(store.root, TOPIC, since="2100-01-01", columns=("queueId",)).read_all().num_rows == 0
+    times = read(store.root, TOPIC, columns=("storeTimestamp",)).read_all()["storeTimestamp"].to_pylist()
+    newest = max(times)
+    rows = read(store.root, TOPIC, since=newest, columns=("queueId",)).read_all()
+    assert rows.num_rows == times.count(newest)
+    with pytest.raises(InvalidOption, match="has no message stored at"):
+        read(store.root, TOPIC, since="2100-01-01", startingOffsetsByTimestampStrategy="error")
     assert read(store.root, TOPIC, since=datetime(2020, 1, 1, tzinfo=UTC)).read_all().num_rows == len(
         known(store)
     )

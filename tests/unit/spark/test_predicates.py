@@ -69,6 +69,7 @@ def test_texts_are_taken_as_they_are_or_not_at_all(text: str) -> None:
         ((pl.col("queueOffset") >= 3) & (pl.col("queueOffset") < 7), {"offset_span": (3, 7)}),
         (pl.col("storeTimestamp") <= WHEN, {"stored": (None, MS + 1)}),
         (pl.col("queueId").is_in([1, 5]), {"queue_ids": {1, 5}}),
+        (pl.col("tags").is_in(["A", None], nulls_equal=True), {}),
         (pl.col("topic").str.starts_with("Or"), {"topic_prefix": "Or"}),
         ((pl.col("tags") == "A") | (pl.col("tags") == "B"), {}),
         (~(pl.col("tags") == "A"), {}),
