@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
+from firearrow._native.base.shared_arguments import shared_argument
 from firearrow._native.base.verbs import REQUIRED, Command, argument, call
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.times import time_ms
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption, SparkToolsError
 from firearrow.spark_tools.tables.dataset import Where, dataset
 
@@ -92,10 +95,8 @@ class SqlArguments:
     namesrv: str | None = argument(
         "--namesrv", None, f"the name servers (default NAMESRV_ADDR, or {NAME_SERVER})", metavar="HOST:PORT"
     )
-    since: str | None = argument(
-        "--from", None, "only messages stored at this time or later: ISO 8601, or ms", metavar="TIME"
-    )
-    until: str | None = argument("--to", None, "only messages stored before this time", metavar="TIME")
+    since: str | None = shared_argument("--from", None)
+    until: str | None = shared_argument("--to", None)
     ignore_losses: bool = argument(
         "--no-fail-on-data-loss", False, "read the rest if messages are missing, instead of failing"
     )
@@ -114,8 +115,8 @@ def run_sql(given: SqlArguments) -> int:
     found = query(
         given.statement,
         source,
-        since=given.since,
-        until=given.until,
+        since=None if given.since is None else time_ms(given.since),
+        until=None if given.until is None else time_ms(given.until),
         failOnDataLoss=not given.ignore_losses,
     )
     if given.json or not sys.stdout.isatty():
@@ -145,6 +146,6 @@ def main(arguments: Sequence[str]) -> int:
     command.only(run_sql).group(SqlArguments)
     try:
         return int(call(command.parse(arguments)))
-    except (*REFUSALS, pa.ArrowException) as error:
+    except (*REFUSALS, ConfigError, pa.ArrowException) as error:
         print(f"firearrow sql: {error}", file=sys.stderr)
-        return WRONG_USAGE if isinstance(error, InvalidOption | StatementRefused) else FAILED
+        return WRONG_USAGE if isinstance(error, InvalidOption | StatementRefused | ConfigError) else FAILED

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import polars as pl
@@ -196,6 +198,33 @@ def test_the_command(store: KnownStore, capfd: pytest.CaptureFixture[str]) -> No
     assert main(["select 1 from Nothing", path]) == 1
     assert capfd.readouterr().err.startswith(f"firearrow sql: {store.root} has no topic 'Nothing'")
     assert main(["select", path]) == 2
+
+
+def test_times_of_the_command(store: KnownStore, capfd: pytest.CaptureFixture[str]) -> None:
+    """As those of other commands: `-1d`, and local times."""
+
+    def count(*times: str) -> int:
+        assert main([f"select count(*) as n from {TOPIC}", f"--path={store.root}", *times]) == 0
+        return int(json.loads(capfd.readouterr().out)["n"])
+
+    assert count("--from", "-30d") == len(known(store))
+    assert count("--from", "+1h") == 0
+    first = min(read(store.root, TOPIC, columns=("storeTimestamp",)).read_all()["storeTimestamp"].to_pylist())
+    elsewhere = {**os.environ, "TZ": "Asia/Shanghai"}
+    local = first.astimezone(ZoneInfo("Asia/Shanghai")).replace(tzinfo=None).isoformat()
+    program = "import sys; from firearrow.spark_tools.tables.sql import main; main(sys.argv[1:])"
+    arguments = (f"select count(*) as n from {TOPIC}", f"--path={store.root}", "--from", local)
+    run = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=elsewhere,
+    )
+    assert json.loads(run.stdout) == {"n": len(known(store))}
+    assert main(["select 1", f"--path={store.root}", "--to", "sometime"]) == 2
+    assert "'sometime' is not a time" in capfd.readouterr().err
 
 
 def test_it_needs_neither_spark_nor_java(store: KnownStore) -> None:
