@@ -272,7 +272,7 @@ class PopConsumer(Member[pop_consumer.PopConsumer]):
             finally:
                 if rest := list(received):
                     with contextlib.suppress(NotRunning):
-                        self._thread.post(partial(self._inner._not_given, rest))
+                        self._thread.post(partial(self._inner.not_given, rest))
 
     @property
     def held(self) -> int:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.base.call_hooks import Call, CallKind, call_hooks
 from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NotRunning
@@ -41,6 +42,8 @@ log = logging.getLogger("firearrow.client")
 NO_CALL = nullcontext()
 AGAIN_S = 1.0
 """Pause after messages could not be settled."""
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
+"""Of a broker that may take the request later."""
 
 
 class _Parts(NamedTuple):
@@ -192,7 +195,7 @@ class PopConsumer(Service):
                 for message in received:
                     yield message
             finally:
-                self._not_given(received)
+                self.not_given(received)
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message.
@@ -248,15 +251,16 @@ class PopConsumer(Service):
     ) -> None:
         """Make the request, which settles messages, again while brokers do not answer and `auto_renew` keeps them.
 
-        BrokerError: a broker refused; other ClientErrors: a message was not kept as long as no broker answered.
+        BrokerError: a broker refused; other ClientErrors: a message was not kept as long as no broker answered. Then
+        they come again after their invisible time.
         """
         while True:
             try:
                 return await request()
-            except BrokerError:
-                raise
-            except ClientError:
-                if not all(map(self.holds, messages)):
+            except ClientError as error:
+                is_refused = isinstance(error, BrokerError) and error.code not in BUSY
+                if is_refused or not all(map(self.holds, messages)):
+                    self.not_given(messages)
                     raise
             await asyncio.sleep(AGAIN_S)
 
@@ -304,11 +308,6 @@ class PopConsumer(Service):
         """Nothing to do: brokers keep the offsets of groups that pop."""
 
     # ---- internal ----
-
-    def _not_given(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Renew these no more: the loop that received them was left before it yielded them."""
-        if self._parts is not None:
-            self._parts.renewal.drop(messages)
 
     def _settling(
         self, name: str, messages: list[ReceivedMessage], *, is_batch: bool = False

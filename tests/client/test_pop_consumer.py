@@ -5,11 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client import blocking
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ConfigError, InvalidReceiptHandle, NotRunning
 from firearrow.client.base.message import Property
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
+from firearrow.client.consumers import pop_consumer
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.pop.receipt_handles import receipt_handle_of
 from tests.client.conftest import unique
@@ -173,6 +175,29 @@ async def test_renewed_messages_may_be_acknowledged_twice_and_at_the_same_time(
         await asyncio.gather(*map(consumer.ack_batch, batches), consumer.ack(one))
         assert not consumer.holds(one)
         assert not consumer.holds(two)
+
+
+async def test_a_message_whose_settlement_is_refused_comes_again(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held, it would be lost to the group while this client runs. A broker that is busy is asked again."""
+    monkeypatch.setattr(pop_consumer, "AGAIN_S", 0.01)
+    answers = [ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.NO_PERMISSION]
+
+    async def refused() -> None:
+        raise BrokerError(answers.pop(0), "", "broker")
+
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"body"])
+    consumer = PopConsumer(unique("group"), name_server=name_server, options=RENEWING)
+    consumer.subscribe(topic)
+    async with consumer:
+        [message] = await consumer.receive()
+        with pytest.raises(BrokerError, match="NO_PERMISSION"):
+            await consumer.settle([message], refused)
+        assert not answers
+        [again] = await consumer.receive(wait_s=20)
+        await consumer.settle([again], lambda: consumer.ack(again))
 
 
 async def test_a_message_becomes_a_dead_letter(
