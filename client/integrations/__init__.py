@@ -7,6 +7,7 @@
 - `fastapi`: producers and consumers that live as long as a FastAPI application, and its readiness
 - `opentelemetry`: spans and metrics of the client's calls, by the semantic conventions
 - `outbox`: messages that are delivered if, and only if, a SQL transaction commits: SQLAlchemy, Django
+- `settlement`: Settlement, which acknowledges popped messages, returns them, or makes them dead letters
 - `task_consumer`: TaskConsumer, which receives tasks, renews them while they run, and settles each
 - `task_producer`: TaskProducer, which creates topics and sends tasks, also ones that are due in weeks
 - `task_session`: TaskSession, which sends and receives for several queues, also without `await`

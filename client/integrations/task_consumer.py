@@ -6,15 +6,15 @@ A task that its worker does not settle comes again to any worker of the group on
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from functools import partial
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Self
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import NoRoute, RocketMQError
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.base.service_state import Startable, now_ms
 from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.integrations.settlement import Settlement
 from firearrow.client.integrations.task_producer import DUE_MS, DUE_MS_MAX, TaskOptions, TaskProducer
 
 log = logging.getLogger("firearrow.client")
@@ -27,6 +27,8 @@ EARLY_S = 2.0
 """Brokers deliver timers up to a second early: the task waits here for the rest."""
 RELEASED_S = 0.1
 """The invisible time of a task that goes back to the group."""
+SEND_ON_S = 60.0
+"""When a task that could not be sent on is sent again."""
 SETTLE_S = 3.0
 """How long a close waits for tasks that are being settled."""
 
@@ -52,17 +54,14 @@ class TaskConsumer(Startable):
                 invisible_s=options.invisible_s, auto_renew=True, from_where=ConsumeFromWhere.FIRST_OFFSET
             ),
         )
+        self._settlement = Settlement(self._consumer)
+        self._spawn = self._settlement.spawn
         self._waiting: deque[ReceivedMessage] = deque()
         """Popped, but no caller got them yet."""
         self._early: dict[int, tuple[ReceivedMessage, asyncio.TimerHandle]] = {}
         """Tasks that are due soon, by identity."""
         self._popping: asyncio.Task[None] | None = None
         self._arrival: asyncio.Future[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._acks: list[ReceivedMessage] = []
-        """Those of the next request."""
-        self._next_acks: asyncio.Task[None] | None = None
-        self._acking = asyncio.Lock()
 
     async def start(self) -> Self:
         """Create the topics if need be. ClientError: see `TaskProducer.declare`."""
@@ -76,11 +75,8 @@ class TaskConsumer(Startable):
     async def close(self) -> None:
         """Tasks that wait or run become visible to the group again."""
         await self.release_waiting()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=SETTLE_S)
-        for task in self._tasks:
-            task.cancel()
-        await self._consumer.close()
+        await self._settlement.finish(SETTLE_S)
+        await self._settlement.close()
 
     # ---- receiving ----
 
@@ -98,7 +94,8 @@ class TaskConsumer(Startable):
             await asyncio.wait((popping, self._arrival), return_when=asyncio.FIRST_COMPLETED)
             if popping.done() and not self._waiting:
                 popping.result()
-        return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        return [message for message in taken if self._is_kept(message)]
 
     @property
     def held(self) -> int:
@@ -149,18 +146,30 @@ class TaskConsumer(Startable):
                 message, message.reconsume_times,
             )  # fmt: skip
             self._spawn(self.dead_letter(message))
-        elif left_s <= 0 or message.reconsume_times:
+        elif left_s <= 0:
             self._arrive(message)
         elif left_s > EARLY_S and due_ms - message.born_timestamp > self._options.timer_max_s * 1000:
             self._spawn(self._send_on(message, due_ms))
         else:
-            self._hold(message, min(left_s, EARLY_S))  # a longer rest comes from clocks that differ
+            self._hold(
+                message, min(left_s, EARLY_S), self._arrive
+            )  # a longer rest comes from clocks that differ
 
-    def _hold(self, message: ReceivedMessage, seconds: float) -> None:
-        self._early[id(message)] = message, self.loop.call_later(seconds, self._arrive, message)
+    def _hold(
+        self, message: ReceivedMessage, seconds: float, then: Callable[[ReceivedMessage], None]
+    ) -> None:
+        def is_over() -> None:
+            del self._early[id(message)]
+            if self._is_kept(message):
+                then(message)
+
+        self._early[id(message)] = message, self.loop.call_later(seconds, is_over)
+
+    def _is_kept(self, message: ReceivedMessage) -> bool:
+        """False: no broker answered for so long that another worker gets it."""
+        return self._consumer.running and self._consumer.holds(message)
 
     def _arrive(self, message: ReceivedMessage) -> None:
-        self._early.pop(id(message), None)
         self._waiting.append(message)
         arrival, self._arrival = self._arrival, None
         if arrival is not None and not arrival.done():
@@ -170,59 +179,32 @@ class TaskConsumer(Startable):
 
     async def ack(self, message: ReceivedMessage) -> None:
         """The task is done. While its broker does not answer, this waits, and the task stays invisible if it can."""
-        await self._settle(message, self._ack)
+        await self._settlement.ack(message)
 
     async def dead_letter(self, message: ReceivedMessage) -> None:
         """Move the task to the dead letters of the group; waits as `ack` does."""
-        await self._settle(message, self._consumer.dead_letter)
+        await self._settlement.dead_letter(message)
 
     async def release(self, messages: Iterable[ReceivedMessage]) -> None:
         """Return tasks to the group. That counts as an attempt."""
-        hide = partial(self._consumer.change_invisible, seconds=RELEASED_S)
-        tasks = [self._spawn(self._settle(message, hide)) for message in messages]
+        tasks = [self._spawn(self._settlement.release(message, RELEASED_S)) for message in messages]
         if tasks:
             await asyncio.wait(tasks, timeout=SETTLE_S)
 
-    async def _ack(self, message: ReceivedMessage) -> None:
-        """In one request with those that come while the last one is not answered."""
-        self._acks.append(message)
-        if self._next_acks is None:
-            self._next_acks = self._spawn(self._send_acks())
-        await asyncio.shield(self._next_acks)
-
-    async def _send_acks(self) -> None:
-        async with self._acking:
-            messages, self._acks, self._next_acks = self._acks, [], None
-            await self._consumer.ack_batch(messages)
+    def forget(self, message: ReceivedMessage) -> None:
+        """No caller has the task any more: unless it was settled, it comes again after its invisible time."""
+        self._consumer.not_given([message])
 
     async def _send_on(self, message: ReceivedMessage, due_ms: int) -> None:
-        """If a broker refuses the timer, the task waits here."""
-        if await self._settle(message, partial(self._producer.send_again, due_ms=due_ms)):
-            await self._settle(message, self._ack)
-        elif self._consumer.running and self._consumer.holds(message):
-            self._hold(message, max(due_ms - now_ms(), 0) / 1000)
-
-    async def _settle(
-        self, message: ReceivedMessage, request: Callable[[ReceivedMessage], Awaitable[None]]
-    ) -> bool:
-        """False: the broker refused, or the task was not kept as long as no broker answered."""
+        """While a broker refuses the timer, or none answers, the task waits here."""
         try:
-            await self._consumer.settle([message], partial(request, message))
-            return True
+            await self._producer.send_again(message, due_ms)
         except RocketMQError as error:  # or closed meanwhile
-            log.info("%r was not settled, and may be delivered again: %s", message, error)
-            return False
-
-    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("a request failed: %s", error)  # no caller may be there to get it
+            log.info("%r waits here, as it cannot be sent on: %s", message, error)
+            left_s = max(due_ms - now_ms(), 0) / 1000
+            self._hold(message, min(left_s, SEND_ON_S), self._sort)
+        else:
+            await self._settlement.ack(message)
 
 
 def _due_ms(message: ReceivedMessage) -> int:

@@ -6,7 +6,7 @@ The import makes the scheme `rocketmq`, and `rocketmqs` with TLS, known to kombu
 - `channel`: Channel, which sends, receives and acknowledges for kombu
 - `envelope`: a message of kombu as a message of RocketMQ, and back
 - `feeds`: QueueFeed, which pops a queue as far as the prefetch count allows
-- `leases`: Leases, which renew the invisible time of messages and acknowledge them
+- `leases`: Leases, the messages that are not settled yet, and Window, which counts them
 - `names`: names of exchanges as names of topics
 - `revoked`: the recall of revoked tasks that wait for their ETA
 - `session`: Session, the client that the connections of a process share

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.state_log import FAILING_S, StateLog
-from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.integrations.kombu.envelope import Unreadable, delay_left_s, lifetime_s, of_message
 from firearrow.client.integrations.kombu.leases import Lease, Leases, Window
+from firearrow.client.integrations.settlement import Settlement
 from firearrow.client.pop.receipt_handles import receipt_handle_of
 
 log = logging.getLogger("firearrow.client")
@@ -50,7 +50,7 @@ class Admission:
             return False
         left_s = delay_left_s(message)
         if left_s:
-            self.leases.spawn(self._wait_again(lease, left_s))
+            lease.settlement.spawn(self._wait_again(lease, left_s))
             return False
         try:
             lease.raw = of_message(message)
@@ -85,12 +85,13 @@ class QueueFeed:
 
     def __init__(
         self,
-        consumer: PopConsumer,
+        settlement: Settlement,
         window: Window,
         admission: Admission,
         deliver: Callable[[Lease], None],
     ) -> None:
-        self._consumer = consumer
+        self._settlement = settlement
+        self._consumer = settlement.consumer
         self._window = window
         self._admission = admission
         self._deliver = deliver
@@ -141,7 +142,7 @@ class QueueFeed:
             self._window.release(most - len(messages))
         self._failing.is_absent(self._consumer.group)
         for message in messages:
-            lease = self._admission.leases.open(self._consumer, message, self._window)
+            lease = self._admission.leases.open(self._settlement, message, self._window)
             if self._stopped:
                 self._admission.leases.give_back(lease)
             elif self._admission.admit(lease):

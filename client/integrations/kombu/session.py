@@ -39,6 +39,7 @@ from firearrow.client.integrations.kombu.names import exchange_topic, retry_topi
 from firearrow.client.integrations.kombu.revoked import recall
 from firearrow.client.integrations.kombu.settings import Place
 from firearrow.client.integrations.kombu.temporary_queues import GROUP, TemporaryQueue
+from firearrow.client.integrations.settlement import Settlement
 from firearrow.client.integrations.task_producer import create_topic, topic_exists
 from firearrow.client.integrations.task_session import visible_messages
 from firearrow.client.integrations.topic_names import topic_of
@@ -74,7 +75,8 @@ class Session:
         self._admission = Admission(self.leases, place.settings.max_deliveries, self._forward)
         self._thread = thread
         self._pid = os.getpid()
-        self._consumers: dict[str, PopConsumer] = {}
+        self._settlements: dict[str, Settlement] = {}
+        """By queue, with the member of the queue's group in this process."""
         self._starting = asyncio.Lock()
         self._temporary: dict[str, TemporaryQueue] = {}
         self._present: set[str] = set()
@@ -132,10 +134,9 @@ class Session:
         for queue in self._temporary.values():
             queue.close()
         self._temporary.clear()
-        await self.leases.settled(SETTLE_S)
-        await self.leases.close()
-        for consumer in self._consumers.values():
-            await consumer.close()
+        await self.settled()
+        for settlement in self._settlements.values():
+            await settlement.close()
         await self.admin.close()
         await self.producer.close()
 
@@ -181,9 +182,9 @@ class Session:
 
     async def delete(self, queue: str) -> None:
         """Delete the topic and the group of a queue, with all messages."""
-        consumer = self._consumers.pop(queue, None)
-        if consumer is not None:
-            await consumer.close()
+        settlement = self._settlements.pop(queue, None)
+        if settlement is not None:
+            await settlement.close()
         topic = topic_of(queue)
         self._forget_bindings(queue)
         self._present.discard(topic)
@@ -248,10 +249,10 @@ class Session:
 
     # ---- receiving ----
 
-    async def consumer(self, queue: str) -> PopConsumer:
-        """The member of the queue's group in this process."""
+    async def settlement(self, queue: str) -> Settlement:
+        """Its consumer runs."""
         async with self._starting:
-            found = self._consumers.get(queue)
+            found = self._settlements.get(queue)
             if found is None:
                 await self.declare(queue, self._priorities.get(queue, 0))
                 topic = topic_of(queue)
@@ -260,29 +261,29 @@ class Session:
                     invisible_s=self.settings.visibility_timeout,
                     auto_renew=True,
                 )
-                found = PopConsumer(topic, client=self._client, options=options)
-                found.subscribe(topic)
-                await found.start()
-                self._consumers[queue] = found
+                consumer = PopConsumer(topic, client=self._client, options=options)
+                consumer.subscribe(topic)
+                await consumer.start()
+                found = self._settlements[queue] = Settlement(consumer)
             return found
 
     async def feed(self, queue: str, window: Window, deliver: Callable[[Lease], None]) -> QueueFeed:
-        return QueueFeed(await self.consumer(queue), window, self._admission, deliver)
+        return QueueFeed(await self.settlement(queue), window, self._admission, deliver)
 
     async def pop(self, queue: str) -> Lease | None:
         """One message, without waiting."""
-        consumer = await self.consumer(queue)
+        settlement = await self.settlement(queue)
         while True:
-            messages = await consumer.receive(1, wait_s=0)
+            messages = await settlement.consumer.receive(1, wait_s=0)
             if not messages:
                 return None
-            lease = self.leases.open(consumer, messages[0], None)
+            lease = self.leases.open(settlement, messages[0], None)
             if self._admission.admit(lease):
                 return lease
 
     async def purge(self, queue: str) -> int:
         """Take all messages that are visible; returns their number."""
-        consumer = await self.consumer(queue)
+        consumer = (await self.settlement(queue)).consumer
         count = 0
         while messages := await consumer.receive(PURGE_BATCH, wait_s=0):
             await consumer.ack_batch(messages)
@@ -304,7 +305,8 @@ class Session:
         self.leases.dead_letter(lease, "it was rejected")
 
     async def settled(self) -> None:
-        await self.leases.settled(SETTLE_S)
+        """Until brokers know what became of all messages, or for SETTLE_S."""
+        await asyncio.gather(*(one.finish(SETTLE_S) for one in self._settlements.values()))
 
     # ---- temporary queues ----
 
@@ -328,6 +330,9 @@ class Session:
         await queue.bind(self._namespace.wrap(topic), routing_key, pattern)
 
     async def delete_temporary(self, queue: str) -> None:
+        self._delete_temporary(queue)
+
+    def _delete_temporary(self, queue: str) -> None:
         self._forget_bindings(queue)
         found = self._temporary.pop(queue, None)
         if found is not None:
@@ -338,7 +343,7 @@ class Session:
 
         def delete_unused() -> None:
             if self._temporary.get(queue.name) is queue and not queue.has_listener:
-                self.leases.spawn(self.delete_temporary(queue.name))
+                self._delete_temporary(queue.name)
 
         self.loop.call_later(LINGER_S, delete_unused)
 
