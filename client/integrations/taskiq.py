@@ -6,7 +6,7 @@ It belongs to the event loop in which `startup` is awaited; each process of `tas
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from firearrow.client.integrations.task_producer import DUE_MS_MAX, TaskOptions,
 from firearrow.client.integrations.topic_names import topic_of
 
 try:
+    from pydantic import PrivateAttr
     from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -39,6 +40,23 @@ AGAIN_S = 1.0
 """Pause after tasks could not be received."""
 PERMANENT = (16, 26)
 """Response codes NO_PERMISSION and SUBSCRIPTION_GROUP_NOT_EXIST: waiting does not help."""
+
+
+class Delivery(AckableMessage):
+    """taskiq asks for `ack` in the asyncio task that handles the message, and once that has ended without a call, for
+    example since a middleware raised, it never calls it: then the message comes again, as with taskiq's other brokers.
+    """
+
+    _forget: Callable[[object], None] = PrivateAttr()
+
+    def __init__(self, consumer: TaskConsumer, task: ReceivedMessage) -> None:
+        super().__init__(data=task.body, ack=partial(consumer.ack, task))
+        self._forget = lambda _: consumer.forget(task)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "ack" and (handling := asyncio.current_task()) is not None:
+            handling.add_done_callback(self._forget)
+        return super().__getattribute__(name)
 
 
 class RocketMQBroker(AsyncBroker):
@@ -130,7 +148,7 @@ class RocketMQBroker(AsyncBroker):
                     continue
                 while tasks:
                     task = tasks.pop(0)
-                    yield AckableMessage(data=task.body, ack=partial(consumer.ack, task))
+                    yield Delivery(consumer, task)
         finally:
             await consumer.release(tasks)
             await consumer.release_waiting()
