@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from firearrow._native.protocol.message_queue import MessageQueue as MessageQueue  # noqa: PLC0414 (public)
 from firearrow._native.protocol.message_queue import java_order as java_order  # noqa: PLC0414
+from firearrow._native.protocol.name_rules import BROKER_OWN
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import BrokerError, MessageRefused
 
 PROPERTIES_BYTES_MAX = 32767
@@ -82,6 +84,31 @@ class Message:
             raise MessageRefused(f"body must be bytes, not {type(self.body).__name__}: encode a str")
         if isinstance(self.keys, str):
             raise MessageRefused("keys must be a sequence of str: for one key write keys=[key]")
+
+
+SENT_APART = frozenset(
+    {Property.KEYS, Property.TAGS, Property.WAIT, Property.UNIQUE_KEY, Property.SHARDING_KEY}
+)
+"""Members of a Message of their own."""
+
+
+def message_copy(stored: ReceivedMessage, topic: str) -> Message:
+    """The same message, to be sent to a topic: a dead letter stays one. BodyUnreadable.
+
+    The body, tags, keys, sharding key, flag, the unique id and all properties of its users are kept, so that traces
+    (`traceparent`) go on; what brokers set for delays, transactions and POP is dropped.
+    """
+    dropped = BROKER_OWN | SENT_APART
+    return Message(
+        topic,
+        stored.body,
+        tags=stored.tags,
+        keys=stored.keys,
+        properties={name: value for name, value in stored.properties.items() if name not in dropped},
+        sharding_key=stored.get_property(Property.SHARDING_KEY),
+        flag=stored.flag,
+        unique_id=stored.get_property(Property.UNIQUE_KEY),
+    )
 
 
 class SendStatus(Enum):

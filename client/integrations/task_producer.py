@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, TransportError
-from firearrow.client.base.message import Message
+from firearrow.client.base.message import Message, message_copy
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.base.service_state import Startable, now_ms
 from firearrow.client.send.producer import Producer
@@ -101,8 +101,7 @@ class TaskProducer(Startable):
 
     async def send_again(self, task: ReceivedMessage, due_ms: int) -> None:
         """A task whose last timer is over, but which is due later."""
-        properties = {DUE_MS: str(due_ms)}
-        message = Message(task.topic, task.body, tags=task.tags, keys=tuple(task.keys), properties=properties)
+        message = message_copy(task, task.topic)
         self._set_timer(message, due_ms)
         await self._send(message)
 

@@ -12,12 +12,11 @@ from firearrow._native.base.progress_bar import Advance, messages, progress_bar
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.compression import BodyUnreadable
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.message import Message, MessageQueue, message_copy
 from firearrow.client.base.options import ClientOptions
 from firearrow.client.cli.command import OK, Call
 from firearrow.client.cli.contexts import chosen_context
 from firearrow.client.cli.messages.queue_reader import TopicReader
-from firearrow.client.cli.messages.resending import message_copy
 from firearrow.client.cli.messages.selection import Selection
 from firearrow.client.cli.transfer.checkpoint import Checkpoint, checkpoint_path, new_job_id
 from firearrow.client.cli.transfer.export_topic import report_losses, selection_text

@@ -14,9 +14,8 @@ import orjson
 
 from firearrow._native.protocol.name_rules import BROKER_OWN
 from firearrow.client.base.errors import ConfigError
-from firearrow.client.base.message import Message, Property
+from firearrow.client.base.message import SENT_APART, Message, Property
 from firearrow.client.cli.messages.message_view import body_crc
-from firearrow.client.cli.messages.resending import SENT_APART
 
 LINE_BYTES_MAX = 512 << 20
 CHUNK_BYTES = 1 << 20

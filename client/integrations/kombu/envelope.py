@@ -6,13 +6,14 @@ The body is kombu's message in JSON. The task's id becomes a key, its name the t
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from kombu.utils.json import dumps, loads
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.message import Message
+from firearrow.client.base.message import Message, message_copy
 
 RawMessage = dict[str, Any]
 """What kombu's virtual channels pass on: body, headers, properties, content-type, content-encoding."""
@@ -121,13 +122,8 @@ def delay_left_s(message: ReceivedMessage) -> float:
     return int(text) / 1000 if text.isascii() and text.isdecimal() and len(text) < 16 else 0.0
 
 
-def again(message: ReceivedMessage, topic: str) -> Message:
-    """A new message with the same content, to be sent to a user's topic."""
-    return Message(topic, message.body, tags=message.tags, keys=message.keys)
-
-
 def expired(message: ReceivedMessage, topic: str) -> Message:
     """The task so that no worker runs it: the one that gets it stores and reports that it was revoked. Unreadable."""
     raw = of_message(message)
     raw["headers"]["expires"] = LONG_AGO
-    return Message(topic, dumps(raw).encode(), tags=message.tags, keys=message.keys)
+    return replace(message_copy(message, topic), body=dumps(raw).encode())

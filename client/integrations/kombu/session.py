@@ -21,13 +21,12 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base import process_exit
 from firearrow.client.base.errors import BrokerError, NoRoute, NotRunning
-from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.message import Message, MessageQueue, message_copy
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.integrations.kombu.envelope import (
     RawMessage,
-    again,
     delay,
     priority_of,
     to_exchange,
@@ -234,7 +233,7 @@ class Session:
         return True
 
     async def _forward(self, message: ReceivedMessage, delay_s: float) -> None:
-        next_one = again(message, message.topic)
+        next_one = message_copy(message, message.topic)
         delay(next_one, delay_s, self.settings.delay_max)
         await self.producer.send(next_one)
 
