@@ -35,7 +35,7 @@ from firearrow.client.base.hooks import (
     is_coroutine_function,
     run_hook,
 )
-from firearrow.client.base.message import Message, Property, SendResult, SendStatus
+from firearrow.client.base.message import Message, Property, SendResult, SendStatus, message_copy
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.base.service_state import Uncopied
@@ -47,8 +47,11 @@ log = logging.getLogger("firearrow.client")
 
 
 class TransactionState(Enum):
-    """The decision about a half message. The values are those of the protocol."""
+    """The decision about a half message. The values are those of the protocol, without KEEP."""
 
+    KEEP = -1
+    """Of a checker: not decided yet, and never to be given up. After UNKNOWN brokers do so at `transactionCheckMax`
+    checks; before that, the half message is sent again, with the same id, and the old one is rolled back."""
     UNKNOWN = 0
     """Not decided yet: the broker will ask the checker."""
     COMMIT = 8
@@ -61,6 +64,10 @@ JAVA_NAMES = {
     TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
 }
 
+KEPT_CHECKS = 4
+"""After so many checks a half message that is kept is sent again. Brokers give up after 15, unless configured."""
+FIRST_BORN_MS = "FIRST_BORN_MS"
+"""Property of a half message that was sent again: the time of the first one."""
 DELAYS = {Property.DELAY, Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS}
 
 Local = Callable[[Message, Any], Any]
@@ -115,7 +122,7 @@ class Transactions:
         state, error = TransactionState.ROLLBACK, None
         if sent.status is SendStatus.SEND_OK:
             try:
-                state = state_of(await _run_local(local, half, argument))
+                state = _decision(state_of(await _run_local(local, half, argument)))
             except Exception as failure:
                 log.info("the local work of transaction %s failed", sent.message_id, exc_info=failure)
                 state, error = TransactionState.UNKNOWN, failure
@@ -257,6 +264,18 @@ def state_of(answer: object) -> TransactionState:
     return answer
 
 
+def _decision(state: TransactionState) -> TransactionState:
+    """Of local work: KEEP is what a checker may answer."""
+    return TransactionState.UNKNOWN if state is TransactionState.KEEP else state
+
+
+def first_born_ms(message: ReceivedMessage) -> int:
+    """When the transaction began (ms since 1970), by the clock of its producer."""
+    first = message.get_property(FIRST_BORN_MS) or ""
+    is_time = first.isascii() and first.isdecimal() and len(first) < 16
+    return min(int(first), message.born_timestamp) if is_time else message.born_timestamp
+
+
 def end_request(
     group: str,
     topic: str,
@@ -336,6 +355,8 @@ class TransactionChecks:
         try:
             async with self._running_checks:
                 state, failure = await self._check(message)
+                if state is TransactionState.KEEP:
+                    state = await self._kept(message)
         finally:
             self._open_checks -= 1
         self._run_hooks(message, address, request.text_or("transactionId", ""), state)
@@ -376,6 +397,24 @@ class TransactionChecks:
                 "the checker of group %s failed for message %s", self._sender.group, message.message_id
             )
             return TransactionState.UNKNOWN, error
+
+    async def _kept(self, message: ReceivedMessage) -> TransactionState:
+        """ROLLBACK: another half message, whose checks are counted from the beginning, takes the place of this one."""
+        checks = message.get_property(Property.TRANSACTION_CHECKS) or ""
+        if not (checks.isascii() and checks.isdecimal() and int(checks[:9]) >= KEPT_CHECKS):
+            return TransactionState.UNKNOWN
+        half = message_copy(message, message.topic)
+        half.properties |= {
+            FIRST_BORN_MS: str(first_born_ms(message)),
+            Property.TRANSACTION_PREPARED: "true",
+            Property.PRODUCER_GROUP: self._sender.group,
+        }
+        try:
+            (await self._sender.send(half)).raise_for_status()
+        except RocketMQError as error:  # or closed meanwhile
+            log.info("transaction %s was not sent again: %s", message.transaction_id, error)
+            return TransactionState.UNKNOWN
+        return TransactionState.ROLLBACK
 
     def _run_hooks(
         self, message: ReceivedMessage, address: str, transaction_id: str, state: TransactionState

@@ -9,7 +9,7 @@ A message of a SQL transaction takes these steps:
 
 Without step 4 the broker asks a producer of the group, and the row decides. The row is there before the half message,
 so a check finds one of three states. It is committed: COMMIT. The SQL transaction is open: its row holds the lock of
-the key, the insert of a tombstone waits for it, until a time limit: UNKNOWN, the broker asks again. The SQL transaction
+the key, the insert of a tombstone waits for it, until a time limit: KEEP, the broker asks again. The SQL transaction
 has ended without a commit, or its process or database died: the tombstone is stored first, which makes a commit with
 this id impossible from then on, then the answer is ROLLBACK.
 """
@@ -24,7 +24,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import Message, Property
-from firearrow.client.send.transactions import TransactionState
+from firearrow.client.send.transactions import TransactionState, first_born_ms
 
 log = logging.getLogger("firearrow.client")
 
@@ -36,7 +36,7 @@ KEEP_S = 7 * 86400.0
 CLEAN_AFTER_S = 3600.0
 """How much longer rows stay: a half message is younger than its row, and clocks of hosts differ."""
 LOCK_WAIT_MS = 1000
-"""How long a check waits for an open SQL transaction before it answers UNKNOWN."""
+"""How long a check waits for an open SQL transaction before it answers KEEP."""
 ANSWERS = {COMMITTED: TransactionState.COMMIT, ROLLED_BACK: TransactionState.ROLLBACK}
 
 
@@ -61,7 +61,7 @@ def decide(rows: Rows, message: ReceivedMessage, keep_s: float) -> TransactionSt
         )
     state = rows.find(group, transaction_id)
     if state is None:
-        if message.born_timestamp / 1000 < time.time() - keep_s:
+        if first_born_ms(message) / 1000 < time.time() - keep_s:
             log.error(
                 "transaction %s of group %s is older than the rows of the outbox: decide it with `firearrow tx`",
                 transaction_id,
@@ -80,11 +80,11 @@ def deleted_before(keep_s: float) -> int:
 
 
 def undecided(message: ReceivedMessage, error: Exception) -> TransactionState:
-    """The answer when the database does not answer, or has the transaction open."""
+    """The answer when the database does not answer, or has the transaction open: however long that takes."""
     log.info(
         "transaction %s is not decided yet, the broker will ask again: %s", message.transaction_id, error
     )
-    return TransactionState.UNKNOWN
+    return TransactionState.KEEP
 
 
 def with_new_id(message: Message) -> Message:

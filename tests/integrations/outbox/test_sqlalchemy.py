@@ -25,10 +25,11 @@ from firearrow.client import (
     TransactionState,
 )
 from firearrow.client import Producer as AsyncProducer
-from firearrow.client.blocking import Producer
+from firearrow.client.blocking import Admin, Producer
 from firearrow.client.blocking import PushConsumer as BlockingConsumer
 from firearrow.client.integrations.outbox.decision import CLEAN_AFTER_S, with_new_id
 from firearrow.client.integrations.outbox.sqlalchemy import AsyncOutbox, Outbox
+from firearrow.client.send.transactions import first_born_ms
 from tests.integrations.conftest import unique
 from tests.interop.peers import Peer
 from tests.support.eventually import eventually, eventually_async
@@ -136,7 +137,7 @@ def test_a_check_while_the_transaction_is_open(
             transaction.send(Message(topic, b"slow"))
             insert(transaction.session, 7)
             eventually(lambda: len(checker.answers.get(b"slow", [])) >= 2, what="checks")
-            assert set(checker.answers[b"slow"]) == {TransactionState.UNKNOWN}
+            assert set(checker.answers[b"slow"]) == {TransactionState.KEEP}
         eventually(lambda: b"slow" in delivered)
         assert TransactionState.ROLLBACK not in checker.answers[b"slow"]
 
@@ -188,9 +189,8 @@ class Found:
         self.group = group
         self.born_timestamp = int((time.time() - age_s) * 1000)
 
-    def get_property(self, name: str) -> str:
-        assert name == "PGROUP"
-        return self.group
+    def get_property(self, name: str) -> str | None:
+        return self.group if name == "PGROUP" else None
 
 
 def test_two_checks_and_a_commit_at_once(outbox: Outbox, engine: Engine) -> None:
@@ -210,7 +210,7 @@ def test_two_checks_and_a_commit_at_once(outbox: Outbox, engine: Engine) -> None
                 committed.append(False)
 
         def check(found: Any = found, answers: list[TransactionState] = answers) -> None:
-            while (answer := outbox.check(found)) is TransactionState.UNKNOWN:
+            while (answer := outbox.check(found)) is TransactionState.KEEP:
                 pass
             answers.append(answer)
 
@@ -297,12 +297,58 @@ def test_what_is_refused(outbox: Outbox, engine: Engine, name_server: str, topic
     assert states(engine, producer.group) == []
 
 
-def test_a_database_that_does_not_answer_decides_nothing(engine: Engine, outbox: Outbox) -> None:
-    closed = Outbox(
-        create_engine("postgresql+psycopg://x@127.0.0.1:1/x", connect_args={"connect_timeout": 2})
-    )
+@pytest.fixture
+def absent() -> Outbox:
+    """Its database does not answer."""
+    return Outbox(create_engine("postgresql+psycopg://x@127.0.0.1:1/x", connect_args={"connect_timeout": 2}))
+
+
+def test_a_database_that_does_not_answer_decides_nothing(absent: Outbox) -> None:
     found: Any = Found("group", "id")
-    assert closed.check(found) is TransactionState.UNKNOWN
+    assert absent.check(found) is TransactionState.KEEP
+
+
+@pytest.fixture
+def impatient(site: Peer) -> Iterator[Peer]:
+    """It gives up after six checks."""
+    quick = {"transactionCheckMax": "6", "transactionCheckInterval": "50", "transactionTimeOut": "50"}
+    with Admin(site.name_server) as admin:
+        [broker] = admin.cluster_info().brokers
+        before = admin.broker_config(broker)
+        admin.update_broker_config(broker, quick)
+        yield site
+        admin.update_broker_config(broker, {name: before[name] for name in quick})
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_database_that_is_away_for_longer_than_the_broker_asks(
+    impatient: Peer, outbox: Outbox, absent: Outbox, topic: str
+) -> None:
+    """The half message is sent again in time, with its id and all that its sender set."""
+    got: list[ReceivedMessage] = []
+    checks: list[ReceivedMessage] = []
+
+    def check(message: ReceivedMessage) -> TransactionState:
+        checks.append(message)
+        return (absent if len(checks) < 15 else outbox).check(message)
+
+    consumer = BlockingConsumer(unique("reader"), name_server=impatient.name_server, options=OPTIONS)
+    consumer.subscribe(topic, got.extend)
+    with consumer, Producer(unique("shop"), name_server=impatient.name_server, checker=check) as producer:
+        message = Message(topic, b"made", tags="tag", keys=["key"], properties={"a": "b"}, sharding_key="c")
+        with Session(outbox.engine) as session:
+            event.listen(session, "after_commit", lose_the_answer)
+            with pytest.raises(OperationalError), outbox.begin(producer, session) as transaction:
+                transaction.send(message)
+        eventually(lambda: got, what="the message")
+        eventually(lambda: states(outbox.engine, producer.group) == ["C"])
+    first, last = checks[0], got[0]
+    assert (
+        {each.transaction_id for each in checks} == {first.transaction_id} == {last.get_property("UNIQ_KEY")}
+    )
+    assert (last.body, last.tags, list(last.keys), last.get_property("a")) == (b"made", "tag", ["key"], "b")
+    assert last.get_property("__SHARDINGKEY") == "c"
+    assert first_born_ms(checks[-1]) == first.born_timestamp < checks[-1].born_timestamp
 
 
 def test_an_error_of_the_commit_is_decided_by_the_table(
@@ -431,7 +477,7 @@ async def test_async(url: str, outbox: Outbox, engine: Engine, name_server: str,
         await asyncio.wait([task])
         await eventually_async(lambda: TransactionState.ROLLBACK in answers[b"cancelled"])
         await eventually_async(lambda: b"slow" in delivered)
-        assert set(answers[b"slow"]) <= {TransactionState.UNKNOWN, TransactionState.COMMIT}
+        assert set(answers[b"slow"]) <= {TransactionState.KEEP, TransactionState.COMMIT}
         assert set(delivered) == {b"1", b"slow"}
         assert await async_outbox.clean(producer.group) == 0
     await made.dispose()
