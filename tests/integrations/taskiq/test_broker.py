@@ -106,7 +106,6 @@ async def test_the_delay_label_is_a_timer_of_the_broker(every_site: Peer, name: 
 
 
 async def test_a_task_that_is_due_after_the_longest_timer_is_sent_on(site: Peer, name: str) -> None:
-    """Also if the worker dies that gets it after its first timer."""
     broker = made(site, name, TaskOptions(timer_max_s=1))
     ran: list[float] = []
 
@@ -115,13 +114,8 @@ async def test_a_task_that_is_due_after_the_longest_timer_is_sent_on(site: Peer,
         ran.append(time.time())
 
     await broker.startup()
-    due_s = time.time() + 6
-    await note.kicker().with_labels(delay=6).kiq()
-    options = PopConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
-    async with PopConsumer(name, name_server=site.name_server, options=options) as dies:
-        dies.subscribe(name)
-        [message] = await dies.receive(1, wait_s=10)
-        await dies.change_invisible(message, 0.1)
+    due_s = time.time() + 4
+    await note.kicker().with_labels(delay=4).kiq()
     async with worker(broker):
         await eventually_async(lambda: ran)
     assert len(ran) == 1
@@ -129,6 +123,34 @@ async def test_a_task_that_is_due_after_the_longest_timer_is_sent_on(site: Peer,
     async with Admin(name_server=site.name_server) as admin:
         stored = (await admin.topic_stats(name)).values()
     assert sum(queue.max_offset for queue in stored) >= 2
+    await broker.shutdown()
+
+
+async def test_a_task_is_sent_on_also_if_a_worker_died_that_had_it(site: Peer, name: str) -> None:
+    """Weeks before it is due. It stays the same message."""
+    broker = made(site, name, TaskOptions(timer_max_s=1))
+    ran: list[int] = []
+
+    @broker.task
+    async def note() -> None:
+        ran.append(1)
+
+    await broker.startup()
+    sent = await note.kicker().with_labels(delay=10**6).kiq()
+    options = PopConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+    async with PopConsumer(name, name_server=site.name_server, options=options) as dies:
+        dies.subscribe(name)
+        [message] = await dies.receive(1, wait_s=10)
+        await dies.change_invisible(message, 0.1)
+    async with worker(broker), Admin(name_server=site.name_server) as admin:
+
+        async def was_sent_on() -> bool:
+            stored = await admin.messages_by_key(name, sent.task_id)
+            assert {each.get_property("UNIQ_KEY") for each in stored} == {message.get_property("UNIQ_KEY")}
+            return len(stored) >= 3
+
+        await eventually_async(was_sent_on)
+    assert not ran
     await broker.shutdown()
 
 
