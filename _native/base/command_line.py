@@ -53,6 +53,13 @@ class Parser(argparse.ArgumentParser):
         near = nearest(option, (name for action in self._actions for name in action.option_strings))
         return f"there is no option {option}{near}"
 
+    def _get_values(self, action: argparse.Action, texts: list[str]) -> Any:  # noqa: ANN401 (argparse's own type)
+        if texts == ["--"] and action.nargs is None:  # argparse would take it away, and give an empty list
+            value = self._get_value(action, texts[0])
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, texts)
+
     def _get_value(self, action: argparse.Action, text: str) -> Any:  # noqa: ANN401 (argparse's own type)
         try:
             return super()._get_value(action, text)

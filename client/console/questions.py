@@ -144,6 +144,8 @@ class Question:
                     found.append(f"{name}={each}")
         for word in self.words:
             _check_value("the name", word)
+            if word == "--":
+                raise ConfigError("the name: it cannot be --, which ends the options of a command line")
         return [*found, "--", *self.words] if self.words else found
 
     def text(self) -> str:

@@ -105,6 +105,8 @@ def test_a_value_may_start_with_a_dash_where_a_command_allows_it() -> None:
     assert thing().parse([*words[:5], "--as-is"], any_value=True).groups == ["--as-is", "-x"]
     given = thing().parse(["show", "--group", "-a", "--", "-y"], any_value=True)
     assert (given.groups, given.name) == (["-a"], "-y")
+    given = thing().parse(["show", "--group=--", "--", "--"])
+    assert (given.groups, given.name) == (["--"], "--")  # argparse would give an empty list
     with pytest.raises(SystemExit, match="2"):
         thing().parse(words)
 
