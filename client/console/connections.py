@@ -61,8 +61,9 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """No request is answered."""
-        return self.cycle is None or self.cycle.response_complete
+        """No request is answered: there is none, or its body is not there yet."""
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete or cycle.more_body
 
     def _close_idle(self) -> None:
         if self.cycle is None:

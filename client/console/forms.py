@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
 
 from firearrow.client.base.errors import ConfigError
@@ -60,11 +60,15 @@ class Bodies:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; of several with one name the last. ConfigError: too many, or no form."""
+    """The fields of a form; of several with one name the last. ConfigError: too many, or no form, or not all of
+    it."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":
         raise ConfigError("the request must be a form")
-    body = await request.body()
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        raise ConfigError("the connection ended before the form was there") from None
     try:
         text = body.decode("utf-8")
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))

@@ -4,7 +4,7 @@ import asyncio
 import re
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,10 @@ PAGES += [
     "/pop?group=g1",
 ]
 PAGES += ["/topics/t1/messages?key=k", "/topics/t1/messages/7F000001000000000000000000000000", "/users/u"]
+FORM_HEAD = (
+    b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\n\r\na="
+)
 PAGE_S = 20.0
 MEMORY_KB = 160 << 10
 
@@ -59,18 +63,26 @@ def test_hostile_answers(kind: str, tmp_path: Path) -> None:
         assert "Traceback" not in console.log.read_text()
 
 
-def test_idle_connections_keep_no_visitor_out(site: Site, visitor: Visitor) -> None:
+@pytest.mark.parametrize("sent", [b"", FORM_HEAD])
+def test_idle_connections_keep_no_visitor_out(site: Site, visitor: Visitor, sent: bytes) -> None:
+    """Those that send nothing, and those that send the head of a form and then nothing."""
     host, port = site.console.url.removeprefix("http://").split(":")
     with ExitStack() as opened:
         idle = [
             opened.enter_context(socket.create_connection((host, int(port)), 10, ("127.0.0.3", 0)))
             for _ in range(CONNECTIONS_MAX + 50)
         ]
+        for each in idle:
+            with suppress(ConnectionError):
+                each.sendall(sent)
         assert visitor.get("/topics").status_code == 200
         with site.console.visitor() as other:
             assert other.get("/topics").status_code == 200
         closed = eventually(lambda: sum(map(_is_closed, idle)) >= 50, 10)
         assert closed
+        if sent:
+            assert "Traceback" not in site.console.log.read_text()
+            return
         idle[-1].sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle[-1].recv(15) == b"HTTP/1.1 200 OK"
 
