@@ -267,15 +267,16 @@ async def act(view: View) -> Response:
     name = _known(view)
     sent = await checked_form(view)
     values = {key.removeprefix(FIELD): value for key, value in sent.items() if key.startswith(FIELD)}
+    assert view.session is not None
     try:
         question = question_of(name, values)
         parsed(question)
         text = _signed(question)
         is_confirmed = sent.get(STEP) == "confirm"
-        if not is_confirmed:
+        if is_confirmed:
+            view.session.confirm(text, sent.get(PROOF, ""))
+        else:
             kept = await _preview(view, name, question)
-        elif view.session is None or not view.session.proves(text, sent.get(PROOF, "")):
-            raise ConfigError("the values are not those of the preview: look at it again")
     except RocketMQError as error:
         return _form_page(view, name, values, str(error))
     if is_confirmed:
@@ -285,7 +286,6 @@ async def act(view: View) -> Response:
             return await _do(view, name, question)
         finally:
             shared.clear()
-    assert view.session is not None
     return view.page(
         "action.html",
         name=name,
@@ -320,7 +320,7 @@ async def _preview(view: View, name: str, question: Question) -> Kept:
 
 async def _do(view: View, name: str, question: Question) -> Response:
     client = view.request.client
-    who = f"user={view.access.user or '-'} address={client.host if client is not None else '-'}"
+    who = f"user={_line(view.access.user) or '-'} address={client.host if client is not None else '-'}"
     line, action = question.text(), ACTIONS[name]
     logged = _logged(question)
     if action.previews:
@@ -362,7 +362,12 @@ def _logged(question: Question) -> str:
 
     options = {name: "***" if name == EDITED and value else value for name, value in question.options.items()}
     kept = replace(question, options=options, words=tuple(map(word, question.words)))
-    return visible(kept.text()).replace("\n", "\\n")
+    return _line(kept.text())
+
+
+def _line(text: str) -> str:
+    """On one line: another one in the log would look like one of the console's."""
+    return visible(text).replace("\n", "\\n")
 
 
 PAGES: dict[str, Handler] = {"/actions/{action}": form}

@@ -4,6 +4,7 @@ Passwords are the brokers' own: a login is a signed request, and what a visitor 
 get each request signed with the visitor's keys. Sessions are in memory only. Loop thread.
 """
 
+import asyncio
 import contextlib
 import hmac
 import ipaddress
@@ -14,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
 from firearrow.client.admin_api.admin import Admin
-from firearrow.client.base.errors import BrokerError, ClientError, RocketMQError, TransportError
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, RocketMQError, TransportError
 from firearrow.client.cli.contexts import Context
 from firearrow.client.console.questions import PageAdmin
 
@@ -26,6 +27,8 @@ PAIR_MAX, ADDRESS_MAX, NAME_MAX = 5, 20, 200
 last is large: strangers elsewhere must not keep the user out by a few."""
 COUNTED_MAX = 4096
 TOKEN_BYTES = 32
+PREVIEWS_MAX = 50
+"""Of a session, that can be confirmed."""
 NAME_CHARS_MAX = 255
 NO_PERMISSION, SYSTEM_ERROR = 16, 1
 OF_RIGHTS = re.compile(r"has no permission|No default permission|topic-no-permission", re.IGNORECASE)
@@ -51,10 +54,12 @@ class Access:
 
 @dataclass(slots=True)
 class Session:
-    """`secret`: proves that a form came from a page of this session."""
+    """`secret`: proves that a form came from a page of this session. `previews`: proof → digest of what the preview was
+    of, or "" once it was confirmed; oldest first."""
 
     access: Access
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(TOKEN_BYTES))
+    previews: OrderedDict[str, str] = field(default_factory=OrderedDict)
     used_s: float = field(default_factory=time.monotonic)
 
     def form_token(self) -> str:
@@ -73,11 +78,26 @@ class Session:
         return hmac.compare_digest(bytes(a ^ b for a, b in zip(pad, masked, strict=True)), self.secret)
 
     def proof(self, text: str) -> str:
-        """That this session has seen the preview of this text."""
-        return hmac.new(self.secret, text.encode(), "sha256").hexdigest()
+        """That this session has seen the preview of this text, for one confirmation."""
+        proof = secrets.token_hex(TOKEN_BYTES)
+        self.previews[proof] = self._digest(text)
+        if len(self.previews) > PREVIEWS_MAX:
+            self.previews.popitem(last=False)
+        return proof
 
-    def proves(self, text: str, proof: str) -> bool:
-        return hmac.compare_digest(self.proof(text).encode(), proof.encode())
+    def confirm(self, text: str, proof: str) -> None:
+        """Use up the proof. ConfigError: it is of another text, or was used before, as by a second click."""
+        seen = self.previews.get(proof)
+        if seen == "":
+            raise ConfigError(
+                "it was confirmed before, and is done once: look at the preview for another time"
+            )
+        if seen is None or not hmac.compare_digest(seen, self._digest(text)):
+            raise ConfigError("the values are not those of the preview: look at it again")
+        self.previews[proof] = ""
+
+    def _digest(self, text: str) -> str:
+        return hmac.new(self.secret, text.encode(), "sha256").hexdigest()
 
 
 class Sessions:
@@ -93,13 +113,15 @@ class Sessions:
         session = self._by_token.get(token)
         if session is None:
             return None
-        now = time.monotonic()
-        if now - session.used_s > SESSION_IDLE_S:
-            del self._by_token[token]
-            return None
-        session.used_s = now
+        session.used_s = time.monotonic()
         self._by_token.move_to_end(token)
         return session
+
+    async def end_unused(self) -> None:
+        """End those that were not used for SESSION_IDLE_S, with their connections."""
+        least_s = time.monotonic() - SESSION_IDLE_S
+        while self._by_token and next(iter(self._by_token.values())).used_s < least_s:
+            await _leave(self._by_token.popitem(last=False)[1])
 
     async def open(self, access: Access) -> tuple[str, Session]:
         """Of a user who has too many, and then of all, the one that was not used for longest ends."""
@@ -155,9 +177,13 @@ class Failures:
 
     def succeeded(self, address: str, user: str) -> None:
         """Forgets this try, and all of this name at this address."""
-        (pair, _), *others = _counted(address, user)
+        self.undecided(address, user)
+        (pair, _), *_ = _counted(address, user)
         self._times.pop(pair, None)
-        for key, _ in others:
+
+    def undecided(self, address: str, user: str) -> None:
+        """Forgets this try: no broker has decided on it."""
+        for key, _ in _counted(address, user):
             if times := self._times.get(key):
                 times.pop()
 
@@ -176,7 +202,7 @@ class Gate:
     def __init__(self, context: Context, timeout_s: float) -> None:
         self._context = replace(context, access_key="", secret_key="")
         self._timeout_s = timeout_s
-        self._open: Access | None = None
+        self._open: asyncio.Task[Access] | None = None
         self.has_users: bool | None = None
         self.failures = Failures()
 
@@ -185,11 +211,15 @@ class Gate:
         self.has_users = not await may_watch(await self.unsigned())
 
     async def unsigned(self) -> Access:
-        """Without keys; one for all."""
-        if self._open is None:
-            admin = await PageAdmin(client=self._context.client_options(), timeout_s=self._timeout_s).start()
-            self._open = Access(self._context, admin)
-        return self._open
+        """Without keys; one for all, also for those who come while it is made."""
+        made = self._open
+        if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
+            made = self._open = asyncio.create_task(self._made(self._context))
+        return await asyncio.shield(made)
+
+    async def _made(self, context: Context, user: str = "") -> Access:
+        admin = await PageAdmin(client=context.client_options(), timeout_s=self._timeout_s).start()
+        return Access(context, admin, user)
 
     async def log_in(self, user: str, password: str, address: str) -> Access:
         """LoginRefused; TransportError, ClientError: the brokers do not answer."""
@@ -197,18 +227,20 @@ class Gate:
             raise LoginRefused(f"too many failed logins: try again in {wait_s:.0f} s")
         if not user or not password or len(user) > NAME_CHARS_MAX or len(password) > NAME_CHARS_MAX:
             raise LoginRefused("give the name and the password of a user of the broker")
-        self.failures.failed(
-            address, user
-        )  # until the answer is there: many tries at once are limited as well
-        context = replace(self._context, access_key=user, secret_key=password)
-        admin = await PageAdmin(client=context.client_options(), timeout_s=self._timeout_s).start()
+        # until the answer is there: many tries at once are limited as well
+        self.failures.failed(address, user)
         try:
-            await self._try(admin, user)
-        except BaseException:
-            await admin.close()
+            access = await self._made(replace(self._context, access_key=user, secret_key=password), user)
+            try:
+                await self._try(access.admin, user)
+            except BaseException:
+                await access.admin.close()
+                raise
+        except (ClientError, OSError):
+            self.failures.undecided(address, user)
             raise
         self.failures.succeeded(address, user)
-        return Access(context, admin, user)
+        return access
 
     async def _try(self, admin: Admin, user: str) -> None:
         """A user who may not ask this has logged in all the same: brokers check the signature first."""
@@ -236,7 +268,8 @@ class Gate:
 
     async def close(self) -> None:
         if self._open is not None:
-            await self._open.admin.close()
+            with contextlib.suppress(RocketMQError, OSError):
+                await (await self._open).admin.close()
 
 
 def login_fault(error: BrokerError, user: str) -> str | None:

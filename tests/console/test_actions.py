@@ -9,7 +9,7 @@ import pytest
 
 from firearrow.client.console.actions import ACTIONS
 from tests.console.conftest import Site
-from tests.console.running import ConsoleProcess, Visitor, name_server
+from tests.console.running import PROOF, ConsoleProcess, Visitor, name_server
 from tests.support.command_line import here
 
 
@@ -55,6 +55,20 @@ def test_the_confirmation_is_for_the_values_of_the_preview(site: Site, visitor: 
     wrong = visitor.form({"topic": "orders"}) | {"step": "confirm", "proof": proof[1]}
     assert visitor.post("/actions/delete-topic", data=wrong).status_code == 400
     assert {"orders", "payments"} <= topics(site)
+
+
+def test_a_confirmation_is_done_once(site: Site, visitor: Visitor) -> None:
+    """A second click, or a page that is sent again, does nothing."""
+    visitor.act("create-topic", topic="once", __queues="1")
+    values = {"topic": "once", "body": "one"}
+    proof = PROOF.search(visitor.preview("send", **values).text)
+    assert proof is not None
+    confirmed = visitor.form(values) | {"step": "confirm", "proof": proof[1]}
+    assert "Done." in visitor.post("/actions/send", data=confirmed).text
+    again = visitor.post("/actions/send", data=confirmed)
+    assert again.status_code == 400
+    assert "it was confirmed before" in again.text
+    assert len(rows(site, "tail", "once", "--from", "start", "-e")) == 1
 
 
 def test_messages_are_sent(site: Site, visitor: Visitor) -> None:
@@ -126,6 +140,9 @@ def test_options_are_changed(site: Site, visitor: Visitor) -> None:
         ("create-topic", {"topic": "x", "__queues": "many"}),
         ("create-topic", {"topic": "x" * 5000}),
         ("trim-topic", {"topic": "orders"}),
+        ("trim-topic", {"topic": "orders", "__before": "--"}),
+        ("purge-topic", {"topic": "orders", "__queue": "--"}),
+        ("seek-group", {"group": "billing", "topic": "--", "__to": "end"}),
     ],
 )
 def test_what_cannot_be_asked(visitor: Visitor, action: str, values: dict[str, str]) -> None:
@@ -133,6 +150,7 @@ def test_what_cannot_be_asked(visitor: Visitor, action: str, values: dict[str, s
     answer = visitor.preview(action, **values)
     assert answer.status_code == 400
     assert "root:" not in answer.text
+    assert "[]" not in answer.text  # what argparse makes of --
 
 
 def test_read_only(site: Site, tmp_path: Path) -> None:

@@ -52,6 +52,15 @@
     });
   }
 
+  // a second click sends no second form
+  const sent = new WeakSet();
+  addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    if (sent.has(event.target)) event.preventDefault();
+    sent.add(event.target);
+  });
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
   // "/" goes to the search, as on other consoles
   addEventListener("keydown", (event) => {
     const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
